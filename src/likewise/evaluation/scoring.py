@@ -13,6 +13,7 @@ from likewise.contracts import Protocol
 from likewise.data.schema import in_order
 from likewise.distributed.process_group import rank_in_shares, world
 from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_results
+from likewise.evaluation.checks import direction_note
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
 from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap
@@ -225,6 +226,8 @@ def score_with_galleries(
     how = {"budget": budget, "exclude": exclude}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
     result = summary(scores, e, similarity, metrics, device)
+    if similarity == "cosine" and found is not None and (note := direction_note(e.z)):
+        result["note"] = note
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:
         per_query = [name for name in metrics if not is_set_metric(name)]

@@ -52,6 +52,8 @@ def show_scores(columns: dict[str, dict]) -> None:
         print("metrics of the whole set use unit vectors for every similarity")
     if "length" in first:
         print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
+    if first.get("note"):
+        print(printable(first["note"]))
     if first.get("leaks"):
         print(printable(first["leaks"]))
     if first.get("best_test_epoch"):
