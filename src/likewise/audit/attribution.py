@@ -51,7 +51,7 @@ def explain(subject: Subject, config: Audit) -> ExplainedErrors:
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
     errors = choose_errors(found, subject, config)
     if config.influence == "lissa" and subject.loss is not None and errors.name:
-        subject.notes += lissa_note(len(balanced_batches(subject.splits["train"].e.y, LISSA_BATCH_SIZE)))
+        subject.notes.extend(lissa_note(len(balanced_batches(subject.splits["train"].e.y, LISSA_BATCH_SIZE))))
     if subject.loss is None or not (subject.linear or config.influence == "deep"):
         return ExplainedErrors(found, errors)
     g = embedding_gradients(subject.loss, to_device(subject.splits["train"].e, subject.device))

@@ -136,8 +136,10 @@ def nearest(
     """Return the k nearest gallery rows of every query and their similarities (Euclidean: minus the distance), without labels."""
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
     other_label = torch.ones(len(gallery_z), dtype=torch.int64, device=z.device)  # no gallery row is relevant
-    hidden = {"own": own, "group": group, "gallery_group": gallery_group}
-    found = rank(z, label, gallery_z, other_label, k=k, similarity=similarity, budget=budget, **hidden)
+    found = rank(
+        z, label, gallery_z, other_label, k=k, own=own, group=group, gallery_group=gallery_group, similarity=similarity,
+        budget=budget,
+    )  # fmt: skip
     return found.row, found.sim
 
 
@@ -205,14 +207,15 @@ def count_relevant(y, gallery_y, exclusions: integer_scores.Exclusions) -> Int[T
 
 def _count_equal(keys: Sequence[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]]) -> Int[Tensor, "Q"]:
     """Return the number of gallery rows that agree with each query in all keys; a key of -1 agrees with none."""
-    joint, valid = torch.zeros_like(torch.cat(keys[0])), True
+    joint = torch.zeros_like(torch.cat(keys[0]))
+    valid = torch.ones_like(joint, dtype=torch.bool)
     for of_query, of_row in keys:
         own = torch.cat([of_query, of_row])
         values, number = own.unique(return_inverse=True)
         joint = (joint * len(values) + number).unique(return_inverse=True)[
             1
         ]  # numbered again, so that it cannot overflow
-        valid = valid & (own >= 0)
+        valid &= own >= 0
     queries = len(keys[0][0])
     count = torch.bincount(joint[queries:][valid[queries:]], minlength=int(joint.max()) + 1)
     return torch.where(valid[:queries], count[joint[:queries]], 0)
