@@ -70,14 +70,12 @@ def by_camera(scores: Mapping) -> dict[str, dict]:
 def show_cameras(scores: Mapping) -> None:
     """Print the scores of the queries of each camera, and of a gallery without the camera of the query."""
     names = list(scores["other_cameras"]["metrics"])
-    table = Table("queries of", *map(escape, names), "queries")
+    table = Table("", *map(escape, names), "queries")
     for title, found in by_camera(scores).items():
         cells = [as_text(name, found["metrics"][name]) if found["metrics"] else "" for name in names]
         table.add_row(escape(title), *cells, str(found["queries"]))
     Console().print(table)
-    print(
-        "other cameras only: all queries, without any gallery row of the query's camera; intervals are in scores.json"
-    )
+    print("camera: the queries of one camera; other cameras only: all queries, without gallery rows of the query's camera")
 
 
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
