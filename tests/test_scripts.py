@@ -165,6 +165,17 @@ def test_evaluate(start):
     assert found[0]["rows"] == 500 and found[0]["values"].keys() == {"R@1", "R@100", "MAP@R"} and "20 queries" in said
 
 
+@starts("benchmarks/common_direction.py")
+def test_common_direction(start):
+    said, found = start("common_direction", "--quick")
+    module = importlib.import_module("common_direction")
+    assert [one["offset"] for one in found] == list(module.OFFSETS) and said.count("\n") == len(found) + 2
+    first, last = found[0], found[-1]
+    assert first["exact cosine"] == first["float64 cosine"] > 0.8 > 0.3 > last["exact cosine"]
+    assert last["float64 cosine"] == pytest.approx(first["float64 cosine"], abs=0.2)  # the information is still there
+    assert all(one["spread"] > next_one["spread"] for one, next_one in zip(found, found[1:], strict=False))
+
+
 @starts("benchmarks/clustering.py")
 @pytest.mark.filterwarnings("ignore")
 def test_clustering(start):

@@ -128,7 +128,7 @@ def items_html(items) -> str:
     lines += [("features", f"{items.x.shape[1]} dimensions")] if items.x is not None else []
     if items.y_clean is not None:
         lines.append(("wrong labels", int((items.y != items.y_clean).sum())))
-    optional = ("query", "gallery", "group", "box", "weight", "taxonomy")
+    optional = ("query", "gallery", "group", "camera", "junk", "box", "weight", "taxonomy")
     lines += [("also", ", ".join(has))] if (has := [n for n in optional if getattr(items, n) is not None]) else []
     shown = table(f"{items.name}: a data set", (), lines)
     if items.path is None or not len(items):

@@ -282,7 +282,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
-        """Return the rows of a split."""
+        """Return the rows of a split. Rows of the column `junk` are in no split; see `protocols.splits.in_splits`."""
 
     def query_gallery(
         self, items: Items, rows: Int[np.ndarray, "n"]

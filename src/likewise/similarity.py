@@ -14,7 +14,12 @@ from torch.nn import functional as F
 from likewise.types import Pairs, Ref, Tuples
 
 MIN_SQUARED_DISTANCE = 1e-8
-"""Lower bound of squared distances before the square root, whose gradient at 0 is infinite (and 0 * inf is NaN)."""
+"""Lower bound of squared distances before the square root, whose gradient at 0 is infinite (and 0 * inf is NaN).
+
+It is below the resolution of 2 - 2s in float32: for two equal vectors that is up to 1.1e-6, and above this bound for 40 % of
+them. Their distance is then up to 1e-3, and the gradient by z has a length of thousands. But it points along z: the part that
+passes the norm of the embedding is at most 0.002 of the gradient of a pair that differs.
+"""
 
 
 def cosine(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:

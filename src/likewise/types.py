@@ -39,7 +39,9 @@ class Items:
     query: Bool[np.ndarray, "N"] | None = None  # whether a row is a query
     gallery: Bool[np.ndarray, "N"] | None = None  # whether a row is in a gallery
     gallery_name: np.ndarray | None = None  # gallery of a row, if there are several; "" = in no gallery
-    group: Int[np.ndarray, "N"] | None = None  # number of the source, such as a camera or listing; -1 = in no group
+    group: Int[np.ndarray, "N"] | None = None  # number of the source, such as a listing or burst; -1 = in no group
+    camera: np.ndarray | None = None  # name of the camera; "" = not known. See `evaluation.answers.hidden_groups`
+    junk: Bool[np.ndarray, "N"] | None = None  # True: in no split, neither right nor wrong for any query
     box: Float[np.ndarray, "N 4"] | None = None  # left, top, right, bottom in pixels; NaN = the whole image
     weight: Float[np.ndarray, "N"] | None = None  # sample weight that the data set gives
     y_clean: Int[np.ndarray, "N"] | None = None  # true labels, if noise was injected; components never get them
@@ -62,6 +64,12 @@ class Items:
         return self.y if self.y_clean is None else self.y_clean
 
     _repr_html_ = view(items_html)
+
+
+ROW_COLUMNS = (
+    "path", "x", "split", "query", "gallery", "gallery_name", "group", "camera", "junk", "box", "weight", "y_clean",
+)  # fmt: skip
+"""Optional columns of `Items` with one entry per row."""
 
 
 class Batch(NamedTuple):

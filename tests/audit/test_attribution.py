@@ -51,6 +51,15 @@ def test_samples_that_were_planted_are_found(run, subject, way):
     assert found.pull.shape == (72,) and found.pull.min() > 0
 
 
+def test_a_pass_of_lissa_over_few_samples_is_noted(run):
+    alone = open_subject(settings(run), print)
+    explain(alone, settings(run, influence="lissa"))
+    assert [note for note in alone.notes if note.startswith("lissa: one pass over 2 batches")]
+    plain = open_subject(settings(run), print)
+    explain(plain, settings(run, influence="first"))
+    assert not any("lissa" in note for note in plain.notes)
+
+
 def test_errors_are_the_worst_of_each_kind_and_whole_classes(run, subject):
     found = explain(subject, settings(run, max_errors=0, max_classes=0))
     assert found.errors.name == [] and found.causes is None and found.pull is None

@@ -244,7 +244,7 @@ def test_queries_and_gallery(make, tmp_path):
     split, test = np.where(y < 6, "train", "test"), y >= 6
     np.savez(
         tmp_path / "shop.npz", x=x, label=y, split=split, query=test & (place < 3), gallery=test & (place >= 3),
-        group=np.where(place < 2, -1, 10 * y + place),
+        group=np.where(place < 2, -1, 10 * y + place), camera=np.where(place < 1, "", np.char.add("c", (place % 3).astype(str))),
     )  # fmt: skip
     found = look(make(data=str(tmp_path / "shop.npz"), loss="NormSoftmax()").path, tmp_path / "audit")
     keeps_the_contract(found)
@@ -255,6 +255,7 @@ def test_queries_and_gallery(make, tmp_path):
             str(int(y[row] >= 6 and row % 8 > 2)),
         )
         assert line["group"] == ("" if row % 8 < 2 else str(10 * y[row] + row % 8))
+        assert line["camera"] == ("" if row % 8 < 1 else f"c{row % 8 % 3}")
 
 
 def test_acting_on_it(proxy, tmp_path):
@@ -406,7 +407,7 @@ def test_rows_in_no_part_are_told(tmp_path):
     found = vectors(tmp_path, np.repeat(["a", "b", "c", "d"], 10), split=split)
     read = keeps_the_contract(found)
     assert 39 not in read.sample and len(read.sample) == 39 and found.about["rows"] == 40
-    assert "1 of 40 rows have no split and are not audited" in found.about["notes"]
+    assert "1 of 40 rows are junk or have no split, and are not audited" in found.about["notes"]
 
 
 def test_no_errors_asked_for(proxy, tmp_path):

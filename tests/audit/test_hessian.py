@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from likewise import losses
 from likewise.audit import hessian as cur
 from likewise.audit import influence as inf
+from likewise.contracts import Loss
 from likewise.types import Embedded, LikewiseError
 
 DIM, FEATURES, CLASSES, N = 4, 5, 3, 15
@@ -98,6 +99,30 @@ def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
     for _ in range(400):  # the whole set again and again
         far = v + 0.9 * far - cur.hessian_product(loss, train, far, UNSPLIT_NAME) / 50
     torch.testing.assert_close(far / 50, want, rtol=0, atol=1e-10)
+
+
+def test_a_short_pass_of_lissa_is_noted():
+    """0.99^229 = 0.1001 and 0.99^230 = 0.0991."""
+    (note,) = cur.lissa_note(31)
+    assert "one pass over 31 batches" in note and "about 73% of the way" in note
+    assert len(cur.lissa_note(229)) == 1 and cur.lissa_note(230) == []
+
+
+def test_what_lissa_leaves_shrinks_with_every_batch(case):
+    """Without curvature (a weightless loss) the recursion is a geometric sum."""
+    _, _, _, train, test = case
+    v = cur.gradients(inf.repairs(test, PAIR, SIGN))
+    h = cur.lissa(Flat(), train, v, damping=0.2, scale=10)
+    torch.testing.assert_close(h, (1 - 0.8 ** (N + 1)) * v / (0.2 * 10), rtol=1e-10, atol=0)
+
+
+class Flat(Loss):
+    """A loss that is linear in the raw embeddings."""
+
+    input = "raw"
+
+    def forward(self, z, y, ref=None):
+        return z.sum(1)
 
 
 def moved_by_hand(loss, train, test, weight, bias, members, sign, steps, limit):

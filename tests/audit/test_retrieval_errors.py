@@ -21,12 +21,16 @@ def some(rows=70, classes=9, seed=0):
     return z, y
 
 
-def by_hand(z, y):
+def by_hand(z, y, group=None):
     """Every failing query as (query, nearest other, nearest mate or -1, both squared distances)."""
     z = F.normalize(z.double(), dim=1)
     found = []
     for i in range(len(z)):
         away = [(round(float((z[i] - z[j]).square().sum()), 9), j) for j in range(len(z)) if j != i]
+        if group is not None:
+            away = [
+                (d, j) for d, j in away if not any(a == b >= 0 for a, b in zip(group[i].tolist(), group[j].tolist()))
+            ]
         d, wrong = min(away)
         if y[wrong] != y[i]:
             near, mate = min([(d, j) for d, j in away if y[j] == y[i]], default=(None, -1))
@@ -52,6 +56,18 @@ def test_both_kinds_by_hand(seed, chunk, monkeypatch):
         zip(mis_similar.query.tolist(), mis_similar.partner.tolist(), mis_similar.wrong.tolist())
     )
     assert mis_similar.distance.tolist() == pytest.approx(sorted((e[4] for e in with_mate), reverse=True), abs=1e-6)
+
+
+def test_samples_that_share_a_group_are_not_compared():
+    z, y = some(rows=90)
+    g = torch.Generator().manual_seed(1)
+    group = torch.randint(-1, 5, (90, 2), generator=g)
+    expected = by_hand(z, y, group)
+    assert expected != by_hand(z, y)
+    confusion = find_pairs(z, y, group).confusion
+    assert {(q, w, m) for q, w, m, _, _ in expected} == set(
+        zip(confusion.query.tolist(), confusion.wrong.tolist(), confusion.mate.tolist())
+    )
 
 
 def test_confusion_pairs_are_the_failures_of_recall_at_1():

@@ -87,7 +87,7 @@ def test_embeddings(tmp_path):
     assert {name: part.e.row.tolist() for name, part in found.splits.items()} == {
         "train": [0, 1, 2], "val": [4], "test": [5, 6, 7],
     }  # fmt: skip
-    assert any("1 of 8 rows have no split" in note for note in found.notes)
+    assert any("1 of 8 rows are junk or have no split" in note for note in found.notes)
     (tmp_path / "new.csv").write_text("label\n" + "c\n" * 4 + "d\n" * 4)
     found = opened(tmp_path / "z.npz", labels=str(tmp_path / "new.csv"))
     assert found.items.class_name == ("c", "d") and list(found.splits) == ["train", "val", "test"]

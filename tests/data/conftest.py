@@ -49,6 +49,8 @@ def items(tmp_path):
         query=np.array([0, 1, 0, 1, 0, 1], bool),
         gallery=np.array([1, 0, 1, 0, 1, 0], bool),
         group=np.array([0, 0, 1, 1, -1, -1]),
+        camera=np.array(["c1", "c2", "c1", "c2", "c1", ""]),
+        junk=np.array([0, 0, 0, 0, 0, 1], bool),
         box=np.array([[np.nan] * 4] * 5 + [[0, 0, 30, 30]]),
         weight=np.arange(6.0),
         y_clean=np.array([0, 0, 1, 1, 2, 2]),

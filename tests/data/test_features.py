@@ -27,6 +27,8 @@ def test_npz_with_all_columns(npz, tmp_path):
             query=np.array([True, False, False]),
             gallery=np.array([0, 1, 1]),
             group=np.array([4, -1, 4]),
+            camera=np.array([2, -1, 1]),
+            junk=np.array([0, 0, 1]),
             class_name=np.array(["Bee", "Ant", "Bee"]),
             path=np.array(["1.png", "2.png", "3.png"]),
             mean=np.zeros(2),
@@ -42,6 +44,8 @@ def test_npz_with_all_columns(npz, tmp_path):
     assert items.query.tolist() == [True, False, False]
     assert items.gallery.tolist() == [False, True, True]
     assert items.group.tolist() == [4, -1, 4]
+    assert items.camera.tolist() == ["2", "", "1"]
+    assert items.junk.tolist() == [False, False, True]
     assert items.path == ("1.png", "2.png", "3.png")
     assert items.root == str(tmp_path)
 

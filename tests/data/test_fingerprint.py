@@ -30,6 +30,8 @@ def test_every_column_counts(items):
         "query": ~items.query,
         "gallery": items.query,
         "group": items.group + 1,
+        "camera": np.array(["c1", "c2", "c1", "c2", "c2", ""]),
+        "junk": ~items.junk,
         "box": items.box + 1,
         "weight": items.weight * 2,
         "y_clean": None,

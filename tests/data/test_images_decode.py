@@ -78,6 +78,36 @@ def test_16_bit_grey_keeps_its_range(save, name):
     assert [image.getpixel((column, 0)) for column in range(4)] == [(0,) * 3, (1,) * 3, (128,) * 3, (255,) * 3]
 
 
+def tiff_of_12_bits(grey, orientation=1):
+    """Return a TIFF file with two values packed into three bytes."""
+    (height, width), pairs = grey.shape, grey.reshape(-1, 2).astype(np.uint32)
+    packed = np.stack([pairs[:, 0] >> 4, (pairs[:, 0] & 15) << 4 | pairs[:, 1] >> 8, pairs[:, 1] & 255], 1)
+    data = packed.astype(np.uint8).tobytes()
+    tags = {
+        256: width,
+        257: height,
+        258: 12,
+        259: 1,
+        262: 1,
+        273: 8,
+        274: orientation,
+        277: 1,
+        278: height,
+        279: len(data),
+    }
+    listed = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<I", 8 + len(data)) + data + struct.pack("<H", len(tags)) + listed + bytes(4)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_file_that_declares_12_bits_keeps_its_range(tmp_path, orientation):
+    """Orientation 6 rotates the image, which must not lose the number of bits."""
+    (tmp_path / "p.tif").write_bytes(tiff_of_12_bits(np.array([[0, 16], [2048, 4095]]), orientation))
+    image = read_image(tmp_path / "p.tif")
+    values = [image.getpixel(place)[0] for place in ((0, 0), (1, 0), (0, 1), (1, 1))]
+    assert values == ([0, 1, 128, 255] if orientation == 1 else [128, 0, 255, 1])
+
+
 def test_dark_16_bit_pictures_stay_dark(save):
     assert_rgb(read_image(save(Image.fromarray(np.full((2, 2), 514, np.uint16)))), (2, 2, 2))
 

@@ -18,6 +18,8 @@ FULL = Items(
     query=np.array([True, False, False, True]),
     gallery=np.array([False, False, True, True]),
     group=np.array([7, -1, 3, 7]),
+    camera=np.array(["c1", "", "gate, left", "007"]),
+    junk=np.array([False, True, False, False]),
     box=np.array([[0, 0, 10, 20], [np.nan] * 4, [0.1, 1 / 3, 2, 3], [1, 0, 10, 20]]),
     weight=np.array([0.1, 1, 2, 1 / 3]),
     y_clean=np.array([1, 0, 2, 0]),
@@ -81,7 +83,8 @@ def test_all_columns(write):
     items = read_table(
         write(
             "t.csv",
-            "label,path,split,query,gallery,group,box,weight,note\nb,1.png,test,1,0,c1,1 2 3 4,2,hi\na,2.png,,,,,,0,\n",
+            "label,path,split,query,gallery,group,camera,junk,box,weight,note\n"
+            "b,1.png,test,1,0,c1,3,1,1 2 3 4,2,hi\na,2.png,,,,,-1,,,0,\n",
         )
     )
     assert items.name == "t"
@@ -91,6 +94,8 @@ def test_all_columns(write):
     assert items.query.tolist() == [True, False]
     assert items.gallery.tolist() == [False, False]
     assert items.group.tolist() == [0, -1]
+    assert items.camera.tolist() == ["3", ""]
+    assert items.junk.tolist() == [True, False]
     assert items.box[0].tolist() == [1, 2, 3, 4]
     assert np.isnan(items.box[1]).all()
     assert items.weight.tolist() == [2, 0]

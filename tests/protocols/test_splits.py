@@ -1,7 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
-from likewise.protocols.splits import check_groups, rows_by_class
+from likewise.data.images import drop
+from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
+from likewise.protocols.splits import check_groups, rows_by_class, split_by
 from likewise.types import Items, LikewiseError
 
 
@@ -34,3 +38,25 @@ def test_a_group_outside_the_parts_or_of_nobody_is_no_fault():
     group[2] = 5
     with pytest.raises(LikewiseError, match="1 groups are in two or more .first: group 5"):
         check_groups(items(group=group), split)
+
+
+def test_a_camera_may_be_in_several_splits():
+    data = items(camera=np.array(["c1", "c2", ""] * 8))
+    assert len(rows_by_class(data, "train", 0.5, 0.0)) == 12
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [UnseenClasses(val=0.3), SeenClasses(test=0.3, val=0.3, gallery="train"), ClassFolds(), QueryGallery(val=0.3)],
+)
+@pytest.mark.parametrize("own_split", [False, True])
+def test_junk_is_in_no_split_and_its_class_counts_in_no_share(protocol, own_split):
+    """The last class is junk, and so is one image of the first class."""
+    data = items(13, query=np.arange(39) % 3 == 0, gallery=np.arange(39) % 3 > 0)
+    junk = data.y == 12
+    junk[1] = True
+    split = np.where(data.y < 6, "train", "test") if own_split else None
+    data = dataclasses.replace(data, split=split)
+    plain = split_by(protocol, drop(data, np.flatnonzero(junk).tolist()))
+    found = split_by(protocol, dataclasses.replace(data, junk=junk))
+    assert (found[junk] == "").all() and (found[~junk] == plain).all() and (plain != "").all()

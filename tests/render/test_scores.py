@@ -1,6 +1,6 @@
 """Scores as a terminal shows them."""
 
-from likewise.render.scores import by_gallery, show_scores, tree_lines
+from likewise.render.scores import by_camera, by_gallery, show_scores, tree_lines
 
 SCORES = {
     "metrics": {"R@1": 0.5, "rho": 0.25},
@@ -19,6 +19,15 @@ def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
     shown = capsys.readouterr().out
     assert "50.0 % (40.0 to 61.0)" in shown and "45.0 %" in shown and "0.2500" in shown
     assert "20 queries scored, 3 not" in shown and "bootstrap over queries" in shown and "unit vectors" in shown
+
+
+def test_cameras_have_a_table_of_their_own(capsys):
+    alone = {"metrics": {}, "queries": 0, "unscored": 4}
+    some = SCORES | {"metrics": {"R@1": 0.25}}
+    show_scores({"test split": SCORES | {"cameras": {"c[1]": alone, "c2": some}, "other_cameras": some}})
+    shown = capsys.readouterr().out
+    assert "camera c[1]" in shown and "camera c2" in shown and shown.count("25.0 %") == 2
+    assert list(by_camera(SCORES)) == []
 
 
 def test_every_gallery_has_a_column():

@@ -25,6 +25,16 @@ def test_the_test_part_is_shown_where_there_are_several():
     assert shown_split(dataclasses.replace(items, split=None), np.arange(4))[2] == "all"
 
 
+def test_junk_is_not_shown():
+    items = Items(
+        "some", np.array([0, 1, 2, 1]), ("a", "b", "junk"), x=np.eye(4, dtype=np.float32),
+        junk=np.array([False, False, True, False]), camera=np.array(["c1", "c1", "c2", "c2"]),
+    )  # fmt: skip
+    shown, row, part = shown_split(items, np.arange(4))
+    assert part == "all" and row.tolist() == [0, 1, 3] and shown.class_name == ("a", "b")
+    assert shown.camera.tolist() == ["c1", "c1", "c2"]
+
+
 def test_vectors_of_a_file_are_those_of_its_test_part(tmp_path):
     x = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
     split = np.array(["train", "test", "train", "test"])

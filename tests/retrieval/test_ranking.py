@@ -93,6 +93,24 @@ def test_query_gallery_with_groups(budget):
     assert_same(found, orders, y[q], y[gal])
 
 
+@pytest.mark.parametrize("all_hits", [False, True])
+def test_several_kinds_of_groups(all_hits):
+    """A gallery row is excluded if it shares a group of any kind with the query."""
+    z, y = data(150)
+    g = torch.Generator().manual_seed(2)
+    q, gal = torch.arange(0, 60), torch.arange(40, 150)
+    kinds = torch.stack([torch.randint(-1, most, (150,), generator=g) for most in (4, 9, 2)], 1)
+    own = torch.where(q >= 40, q - 40, -1)
+    how = {"k": 9, "own": own, "all_hits": all_hits, "exclude": torch.tensor([[3, 20], [50, 2], [50, 40]])}
+    found = rank(z[q], y[q], z[gal], y[gal], group=kinds[q], gallery_group=kinds[gal], **how)
+    orders = by_hand(z[q], y[q], z[gal], y[gal], own)
+    for i, order in enumerate(orders):
+        shared = {j for j in order if any(a == b >= 0 for a, b in zip(kinds[q[i]].tolist(), kinds[gal[j]].tolist()))}
+        shared |= {row for query, row in how["exclude"].tolist() if query == i}
+        order[:] = [j for j in order if j not in shared]
+    assert_same(found, orders, y[q], y[gal])
+
+
 def test_planted_duplicates_rank_by_row_whatever_the_chunks():
     z, y = data()
     first = rank(z, y, k=25)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from likewise.confidence import CoTeaching, ProcSim
 from likewise.contracts import Confidence, Loss, Term
 from likewise.losses import CrossBatchMemory, MultiSimilarity, NormSoftmax
-from likewise.training.objective import Objective
+from likewise.training.objective import Objective, weighted_mean
 from likewise.types import Batch, Output, Ref, SampleWeights
 
 B, D = 8, 5
@@ -75,6 +75,21 @@ def test_alone_it_is_the_weighted_mean_of_the_loss_by_hand():
     each = plain_by_hand(out.z)
     assert trusts == [] and loss.asked == [None]
     assert value.item() == pytest.approx(sum(float(WEIGHT[i]) * each[i] for i in range(B)) / B)
+
+
+@pytest.mark.parametrize("mean_over", [None, "batch", "kept"])
+def test_a_sample_of_data_weight_0_adds_nothing_even_if_its_loss_is_not_a_number(mean_over):
+    loss_values, weight = torch.ones(B), torch.ones(B)
+    loss_values[2], weight[2] = torch.nan, 0
+    trust = None if mean_over is None else SampleWeights(torch.ones(B), mean_over=mean_over)
+    loss_values.requires_grad_()
+    value = weighted_mean(loss_values, weight, trust)
+    value.backward()
+    assert value.item() == pytest.approx((B - 1) / B)
+    assert loss_values.grad.tolist() == pytest.approx([0 if i == 2 else 1 / B for i in range(B)])
+    loss_values = torch.ones(B)
+    loss_values[2] = torch.nan
+    assert weighted_mean(loss_values, torch.ones(B), trust).isnan()  # a sample that counts must not hide it
 
 
 def test_a_loss_of_raw_embeddings_gets_those():

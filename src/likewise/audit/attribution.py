@@ -12,15 +12,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit.deep_influence import deep_influence, deep_repairs
-from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa
+from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa, lissa_note
 from likewise.audit.influence import balanced_batches, embedding_gradients, influence, repairs, strongest
 from likewise.audit.intervention import summary, verify
 from likewise.audit.records import Causes, Errors, ExplainedErrors, RetrievalErrors, Subject, to_device
 from likewise.audit.retrieval_errors import find_pairs, group_by_class
 from likewise.config import Audit
 from likewise.data.loader import batches, in_order
+from likewise.evaluation.answers import hidden_groups
 from likewise.io.progress import bar
 from likewise.types import Embedded
+
+LISSA_BATCH_SIZE = 32
+"""Samples in a batch of the recursion of LiSSA."""
 
 INFLUENCE_BLOCK_SIZE = 2**25
 """Maximum number of influence values (errors x training samples) that are held in memory at a time."""
@@ -41,9 +45,13 @@ def explain(subject: Subject, config: Audit) -> ExplainedErrors:
     Causes are computed only for a loss that is known and a linear head, or with `--influence deep`.
     """
     test = subject.test.e
-    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device))
+    group = hidden_groups(subject.items)
+    group = None if group is None else group[test.row].to(subject.device)
+    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group)
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
     errors = choose_errors(found, subject, config)
+    if config.influence == "lissa" and subject.loss is not None and errors.name:
+        subject.notes.extend(lissa_note(len(balanced_batches(subject.splits["train"].e.y, LISSA_BATCH_SIZE))))
     if subject.loss is None or not (subject.linear or config.influence == "deep"):
         return ExplainedErrors(found, errors)
     g = embedding_gradients(subject.loss, to_device(subject.splits["train"].e, subject.device))
@@ -120,7 +128,7 @@ def compute_influences(
         if method == "kronecker":
             aim = kronecker(aim, train.f, fisher_factor(g))
         if method == "lissa":
-            rows = balanced_batches(train.y, 32, seed=config.seed)
+            rows = balanced_batches(train.y, LISSA_BATCH_SIZE, seed=config.seed)
             with one_thread():
                 found = along(lissa(subject.loss, train, gradients(aim), batches=rows), g, train.f)
         else:

@@ -30,6 +30,9 @@ from likewise.contracts import Loss
 from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError
 
+MAX_LISSA_REMAINDER = 0.1
+"""Share of the way to the limit of `lissa` that may remain after its pass without a note."""
+
 
 def fisher_factor(g: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
     """Return S of `kronecker` for any loss: the mean of g g^T over the `embedding_gradients` (empirical Fisher matrix)."""
@@ -132,7 +135,8 @@ def lissa(
     """Return H^-1 v by one pass of a recursion over the training set, as in the code of the empirical-influence paper.
 
     Formula: h <- v + (1 - damping) h - H_k h / scale for batch k = 1, 2, ...; the result is h / scale
-    Differs: nothing. Its limit is `damped_solution` with damping * scale, here 5; one pass may end before the limit.
+    Differs: nothing. Its limit is `damped_solution` with damping * scale, here 5. One pass over K batches leaves about
+        (1 - damping)^K of the way to it: 73 % with 1,000 samples in batches of 32, 8 % with 8,000 (see `lissa_note`).
 
     Args:
         batches: rows over which H_k is taken; None: one sample at a time, which is slow and not possible for a loss that
@@ -149,6 +153,20 @@ def lissa(
     if not bool(h.isfinite().all()):
         raise LikewiseError(f"lissa: the recursion diverged with scale={scale:g}; raise scale, or use damped_solution")
     return h / scale
+
+
+def lissa_note(batches: int, damping: float = 0.01) -> list[str]:
+    """Return a note if one pass of `lissa` over this many batches ends far from its limit.
+
+    Without the Hessian, the distance from the limit shrinks by (1 - damping) with every batch.
+    """
+    left = (1 - damping) ** batches
+    if left <= MAX_LISSA_REMAINDER:
+        return []
+    return [
+        f"lissa: one pass over {batches} batches of the training split leaves about {left:.0%} of the way to its limit; with so "
+        "few samples, use --influence finite"
+    ]
 
 
 def damped_solution(

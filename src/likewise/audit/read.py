@@ -30,7 +30,7 @@ UNSPLIT_NAME = "all"
 
 BOX_CORNERS = ("left", "top", "right", "bottom")
 """Columns of the box of an image."""
-CARRIED_COLUMNS = ("split", "query", "gallery", "group", *BOX_CORNERS, "weight")
+CARRIED_COLUMNS = ("split", "query", "gallery", "group", "camera", *BOX_CORNERS, "weight")
 """Columns of the data's own table that audit.csv and the corrected table copy."""
 
 

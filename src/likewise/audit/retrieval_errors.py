@@ -30,13 +30,20 @@ class Group(NamedTuple):
 
 
 @torch.no_grad()
-def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> RetrievalErrors:
-    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each sample against all others."""
+def find_pairs(
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"] | None = None
+) -> RetrievalErrors:
+    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each sample against all others.
+
+    Args:
+        group: kinds of groups; a sample is not compared with samples that share one of its groups (-1: no group).
+    """
     check_labelled("find_pairs", z, y)
-    row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device))
+    group = y.new_empty((len(y), 0)) if group is None else group
+    row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device), group=group, gallery_group=group)
     wrong, sim = row[:, 0], sim[:, 0]
-    query = (y[wrong] != y).nonzero()[:, 0]
-    mate, near = _nearest_same_class(z, y, query)
+    query = ((y[wrong] != y) & (wrong >= 0)).nonzero()[:, 0]
+    mate, near = _nearest_same_class(z, y, group, query)
     first = sim[query].argsort(descending=True, stable=True)
     last = near.argsort(stable=True)
     last = last[mate[last] >= 0]
@@ -46,22 +53,27 @@ def find_pairs(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> RetrievalErrors:
 
 
 def _nearest_same_class(
-    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], query: Int[Tensor, "Q"]
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"], query: Int[Tensor, "Q"]
 ) -> tuple[Int[Tensor, "Q"], Float[Tensor, "Q"]]:
     """Return the nearest sample of the query's class (of ties the lowest row) and its cosine; -1 and NaN if there is none.
+
+    Samples that share a group with the query are left out.
 
     Rows are sorted by class, so a block of queries is compared only with the rows of their classes.
     """
     order = y.argsort(stable=True)
     at = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))[query].sort().values
-    side, y = integer_scores.prepare(z[order], z.device, None, "z"), y[order]
+    side, y, group = integer_scores.prepare(z[order], z.device, None, "z"), y[order], group[order]
     start, end = torch.searchsorted(y, y[at]), torch.searchsorted(y, y[at], right=True)
     mate, near = torch.full_like(y, -1, dtype=torch.int64), torch.full_like(y, torch.nan, dtype=torch.float64)
     for block in integer_scores.row_slices(len(at), min(256, SIMILARITY_BLOCK_SIZE // len(y))):
         some = at[block]
         band = torch.arange(int(start[block][0]), int(end[block][-1]), device=y.device)
         key = side.whole(some) @ side.whole(slice(int(band[0]), int(band[-1]) + 1)).T
-        key = key.masked_fill((y[some, None] != y[band]) | (some[:, None] == band), -torch.inf)
+        hidden = (y[some, None] != y[band]) | (some[:, None] == band)
+        for kind in group.T:
+            hidden |= (kind[some, None] == kind[band]) & (kind[band] >= 0)
+        key = key.masked_fill(hidden, -torch.inf)
         best = key.amax(1, keepdim=True)
         found = order[band.where(key == best, len(y)).amin(1)]
         mate[order[some]] = found.where(best[:, 0] > -torch.inf, -1)

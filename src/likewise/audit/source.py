@@ -50,6 +50,7 @@ def subject_of_file(config: Audit, file: Path) -> Subject:
             )
     items = read_embeddings(str(file), config.labels, config.root)
     split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), UNSPLIT_NAME)
+    split = split if items.junk is None else np.where(items.junk, "", split)
     z = torch.as_tensor(np.array(items.x, dtype=np.float32))
     length = z.norm(dim=1)
     if not bool((length > 0).all()):
@@ -69,7 +70,7 @@ def subject_of_file(config: Audit, file: Path) -> Subject:
     if config.labels:
         notes.append(f"labels are read from {config.labels}, not from the file of embeddings")
     if outside := len(z) - sum(len(one.e.y) for one in splits.values()):
-        notes.append(f"{outside} of {len(z)} rows have no split and are not audited")
+        notes.append(f"{outside} of {len(z)} rows are junk or have no split, and are not audited")
     if origin(file).get("similarity", "cosine") != "cosine":
         notes.append("distances are between unit vectors, although these embeddings were trained for raw distances")
     return Subject(

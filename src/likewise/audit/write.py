@@ -73,7 +73,9 @@ def write_tables(
 def carried_columns(items: Items) -> dict[str, Sequence]:
     """Return the columns of the data's own table that audit.csv copies, for the corrected table."""
     columns = {
-        name: own for name in ("query", "gallery", "group", "weight") if (own := getattr(items, name)) is not None
+        name: own
+        for name in ("query", "gallery", "group", "camera", "weight")
+        if (own := getattr(items, name)) is not None
     }
     if items.gallery is not None and items.gallery_name is not None:
         columns["gallery"] = np.where(items.gallery, items.gallery_name, "")
@@ -200,7 +202,7 @@ def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) ->
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    text = {"path", "label", "state", "suggested", "reason", "split", "group", "gallery"}
+    text = {"path", "label", "state", "suggested", "reason", "split", "group", "camera", "gallery"}
     columns = {}
     for name, column in zip(head, zip(*lines, strict=True), strict=True):
         if name in text:

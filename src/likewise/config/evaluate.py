@@ -14,8 +14,8 @@ class Evaluate(Checkpoint):
     """Score an embedding by retrieval: every test sample is a query, all other test samples are its gallery."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """A run folder; or embeddings: .npz, .parquet or .safetensors with x,label[,split,query,gallery,group], or .npy with
-    --labels."""
+    """A run folder; or embeddings: .npz, .parquet or .safetensors with
+    x,label[,split,query,gallery,group,camera,junk], or .npy with --labels."""
     labels: File | None = None
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""

@@ -87,8 +87,8 @@ class Train:
     """A folder with one sub-folder per class, a table (.csv, .parquet) with path,label, features (.npz) with x,label, or the
     name of a data set such as cub200.
 
-    A table may also have the columns split, query, gallery, class_name, group, box and weight. `likewise list data` shows the
-    names. With --allow-imports, DATA may also be a reader of your own: "my_lab.readers.boats()"."""
+    A table may also have the columns split, query, gallery, class_name, group, camera, junk, box and weight. `likewise list data`
+    shows the names. With --allow-imports, DATA may also be a reader of your own: "my_lab.readers.boats()"."""
     root: Folder | None = None
     """Folder with the original download of a named data set (required for most of them), or the folder that the paths of a table
     start from. By default the folder of the table."""

@@ -20,6 +20,7 @@ NAMES: dict[str, str] = {
     "cars196": "Stanford Cars: 16,185 images of 196 car models; first 98 classes train, last 98 test",
     "sop": "Stanford Online Products: 120,053 images of 22,634 products; the authors' lists",
     "inshop": "DeepFashion In-Shop: 52,712 images of 7,982 garments; the authors' train, query and gallery",
+    "market1501": "Market-1501: 36,036 images of 1,501 people from six cameras; the authors' train, query and gallery",
     "inaturalist": "iNaturalist 2018: 461,939 images of 8,142 species; the lists published with Smooth-AP",
     "imagenet": "ImageNet-1k: 1,281,167 training images of 1,000 classes; first half of the classes train, rest test",
 }

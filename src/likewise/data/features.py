@@ -32,8 +32,8 @@ LABEL_COLUMNS = ("label", "y", "class_name", "label_clean", "class_name_clean", 
 
 
 def read_features(file: str, root: str | None = None) -> Items:
-    """Read features from `.npz` (x and label, or y; optionally split, query, gallery, group, class_name, coarse, path) or
-    `.parquet` (a list column x and the columns of a table).
+    """Read features from `.npz` (x and label, or y; optionally the columns of a table, such as split or camera) or `.parquet`
+    (a list column x and the columns of a table).
 
     Args:
         root: base folder of the paths, if the file has any; default: the folder of the file.

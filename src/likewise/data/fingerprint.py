@@ -30,12 +30,12 @@ def fingerprint(items: Items) -> str:
         )
 
     add_words("class_name", items.class_name)
-    for name, kind in (("y", "<i8"), ("y_clean", "<i8"), ("group", "<i8"), ("query", "?"), ("gallery", "?"),
+    for name, kind in (("y", "<i8"), ("y_clean", "<i8"), ("group", "<i8"), ("query", "?"), ("gallery", "?"), ("junk", "?"),
                        ("box", "<f8"), ("weight", "<f8"), ("x", "<f4")):  # fmt: skip
         column = getattr(items, name)
         if column is not None:
             add(f"{name} {column.shape}", np.ascontiguousarray(column, dtype=kind).tobytes())
-    for name in ("split", "gallery_name"):
+    for name in ("split", "gallery_name", "camera"):
         if getattr(items, name) is not None:
             add_words(name, getattr(items, name))
     if items.taxonomy is not None:

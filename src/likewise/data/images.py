@@ -12,10 +12,16 @@ from PIL import Image, ImageOps
 from torch.utils.data import DataLoader, Dataset
 
 from likewise.io.image_files import formats, open_image
-from likewise.types import Items, LikewiseError
+from likewise.types import ROW_COLUMNS, Items, LikewiseError
 
 MAX_SIDE_FACTOR = 100
 """Largest ratio of long side to short side: resizing sets the short side, and the long side grows with it."""
+
+TIFF_BITS_TAG = 258
+"""Tag of a TIFF file with the number of bits of a value."""
+
+GREY_BITS_KEY = "likewise grey bits"
+"""Key of `Image.info` under which `upright` stores the number of bits that a TIFF file declares."""
 
 
 class BadImage(LikewiseError):
@@ -25,7 +31,7 @@ class BadImage(LikewiseError):
 def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> Image.Image:
     """Read an image file as RGB: rotated by its EXIF tag, transparency on white, the first frame of an animation.
 
-    Grey values of more than 8 bits are scaled by the full range of their type; for 32 bits, see `to_8bit`.
+    Grey values of more than 8 bits are scaled by the full range that their file declares; see `to_8bit`.
 
     Args:
         box: left, top, right, bottom in pixels of the rotated image; None or NaN: the whole image.
@@ -67,9 +73,12 @@ def check_shape(image: Image.Image, owner: str | os.PathLike) -> Image.Image:
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """Return the image rotated by its EXIF tag; unchanged if the tag is damaged."""
+    """Return the image rotated by its EXIF tag; unchanged if the tag is damaged. `info` keeps the bits of a grey TIFF file."""
     try:
-        return ImageOps.exif_transpose(image)
+        turned = ImageOps.exif_transpose(image)
+        if bits := getattr(image, "tag_v2", {}).get(TIFF_BITS_TAG):  # the rotated image has no tags
+            turned.info[GREY_BITS_KEY] = bits[0]
+        return turned
     except Exception:
         return image
 
@@ -77,7 +86,7 @@ def upright(image: Image.Image) -> Image.Image:
 def to_rgb(image: Image.Image) -> Image.Image:
     """Return the image as RGB, with transparency on white."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return Image.fromarray(to_8bit(np.asarray(image), image.mode)).convert("RGB")
+        return Image.fromarray(to_8bit(np.asarray(image), image.mode, image.info.get(GREY_BITS_KEY, 16))).convert("RGB")
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         background = Image.new("RGBA", layer.size, "white")
@@ -85,9 +94,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" and type(image) is Image.Image else image.convert("RGB")
 
 
-def to_8bit(grey: np.ndarray, mode: str) -> np.ndarray:
-    """Scale grey values to 8 bits. 16 bits: 65535 becomes 255.
+def to_8bit(grey: np.ndarray, mode: str, bits: int = 16) -> np.ndarray:
+    """Scale grey values to 8 bits. 16 bits: 65535 becomes 255; a TIFF file that declares 12 bits: 4095 becomes 255.
 
+    A file that declares 16 bits and uses only 12 of them comes out dark. It cannot be told from a dark image.
     Modes I and F have no fixed range: I within 0..65535 counts as 16 bits, F within 0..1 as a fraction and within 0..255 as
     8 bits; other values are scaled from their minimum to their maximum.
     """
@@ -95,7 +105,7 @@ def to_8bit(grey: np.ndarray, mode: str) -> np.ndarray:
         raise ValueError("it holds NaN or infinite pixels")
     low, high = float(grey.min()), float(grey.max())
     if mode != "F" and low >= 0 and high <= 65535:
-        low, high = 0.0, 65535.0
+        low, high = 0.0, 2.0**bits - 1 if 8 < bits < 16 else 65535.0
     elif mode == "F" and low >= 0 and high <= 255:
         low, high = 0.0, 1.0 if high <= 1 else 255.0
     span = (high - low) or 1.0
@@ -207,7 +217,7 @@ def drop(items: Items, rows: Iterable[int]) -> Items:
         )
     keep = np.setdiff1d(np.arange(len(items)), gone)
     columns = {}
-    for name in ("y", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean"):
+    for name in ("y", *(column for column in ROW_COLUMNS if column != "path")):
         column = getattr(items, name)
         columns[name] = None if column is None else column[keep]
     labels = columns["y"] if items.y_clean is None else np.concatenate([columns["y"], columns["y_clean"]])

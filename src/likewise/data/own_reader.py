@@ -11,11 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from likewise.errors import nearest_name
-from likewise.types import Items, LikewiseError
+from likewise.types import ROW_COLUMNS, Items, LikewiseError
 
 SPLIT_NAMES = ("train", "val", "test", "")
-ROW_COLUMNS = ("path", "x", "split", "query", "gallery", "gallery_name", "group", "box", "weight", "y_clean")
-"""Optional columns of `Items`: one entry per row."""
 
 
 def is_own(data: str) -> bool:
@@ -113,5 +111,6 @@ def _checks(items: Items):
     if items.box is not None:
         yield "box does not have four numbers per row", items.box.shape == (len(y), 4)
     known = {f.name: getattr(items, f.name) for f in dataclasses.fields(items)}
-    for name in ("query", "gallery"):
+    yield "camera holds other values than names", items.camera is None or items.camera.dtype.kind == "U"
+    for name in ("query", "gallery", "junk"):
         yield f"{name} is not a mask (bool)", known[name] is None or known[name].dtype == bool

@@ -18,8 +18,8 @@ FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}
 FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are meant as a flag, not as a gallery name
 BOX_CORNERS = ("left", "top", "right", "bottom")
 KNOWN_COLUMNS = (
-    "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "box", *BOX_CORNERS,
-    "weight", "coarse",
+    "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "camera",
+    "junk", "box", *BOX_CORNERS, "weight", "coarse",
 )  # fmt: skip
 
 
@@ -47,6 +47,8 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
         "query": flags(sheet, "query"),
         **galleries(sheet),
         "group": groups(sheet),
+        "camera": cameras(sheet),
+        "junk": flags(sheet, "junk"),
         "box": boxes(sheet),
         "weight": weights(sheet),
     }
@@ -204,6 +206,14 @@ def groups(sheet: Sheet) -> np.ndarray | None:
     else:
         number = {word: place for place, word in enumerate(distinct)}
     return np.array([number.get(word, -1) for word in words], np.int64)
+
+
+def cameras(sheet: Sheet) -> np.ndarray | None:
+    """Return the camera names, or None; -1 and empty: the camera is not known."""
+    if "camera" not in sheet.column:
+        return None
+    words = [text(cell) for cell in sheet.column["camera"]]
+    return np.array(["" if word == "-1" else word for word in words], dtype=str)
 
 
 def number(sheet: Sheet, row: int, name: str, word: str) -> float:

@@ -17,7 +17,8 @@ from likewise.types import Items, LikewiseError
 
 
 def read_table(file: str, root: str | None = None) -> Items:
-    """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,coarse][,label_clean][,class_name_clean]`.
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,label_clean]
+    [,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
     label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
@@ -133,13 +134,15 @@ def item_columns(items: Items) -> dict[str, list]:
     columns["class_name"] = [items.class_name[label] for label in items.y]
     if items.split is not None:
         columns["split"] = [str(word) for word in items.split]
-    for name in ("query", "gallery"):
+    for name in ("query", "gallery", "junk"):
         if getattr(items, name) is not None:
             columns[name] = [int(flag) for flag in getattr(items, name)]
     if items.gallery_name is not None:
         columns["gallery"] = items.gallery_name.tolist()
     if items.group is not None:
         columns["group"] = ["" if group == -1 else str(group) for group in items.group.tolist()]
+    if items.camera is not None:
+        columns["camera"] = items.camera.tolist()
     if items.box is not None:
         columns["box"] = [box_cell(box) for box in items.box.tolist()]
     if items.weight is not None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
+from likewise.data.schema import in_order
 from likewise.distributed.process_group import rank_in_shares, world
-from likewise.evaluation.answers import count_relevant_rows, max_results
+from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_results
+from likewise.evaluation.checks import direction_note
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
 from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap, metrics_by_rows
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 MAX_STORED_RESULTS = 10
 """Results stored for each query, for figures and tables."""
 
+MAX_SCORED_CAMERAS = 50
+"""Number of cameras up to which the queries of each camera have their own scores."""
+
 
 def retrieve(
     e: Embedded,
@@ -38,9 +43,10 @@ def retrieve(
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
     levels: LevelPlan | None = None,
+    other_cameras: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
-    """Rank the gallery for every query, as the protocol defines them; rows of the query's group are excluded.
+    """Rank the gallery for every query, as the protocol defines them, without rows that the query's `hidden_groups` exclude.
 
     If several processes work together, each ranks a share of the queries.
 
@@ -49,6 +55,7 @@ def retrieve(
         budget: memory for the ranking, in bytes.
         exclude: pairs of rows of the data that are not results of each other.
         levels: labels of a class tree; hits are then of the level `levels.ranked`, each with its gallery row.
+        other_cameras: exclude all rows of the query's camera, not only those of its class.
     """
     is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
     if not is_query.any() or not in_gallery.any():
@@ -56,8 +63,9 @@ def retrieve(
             f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
             f"got {int(is_query.sum())} and {int(in_gallery.sum())}; check the columns `query`, `gallery` and `split`"
         )
-    group = None if items.group is None else torch.as_tensor(items.group)[e.row]
     y, shown = (e.y, 1) if levels is None else (levels.ranked_y, levels.shown)
+    group = hidden_groups(items, other_cameras)
+    group = None if group is None else group[e.row]
     how = {
         "k": max(MAX_STORED_RESULTS, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity,
         "device": device, "budget": budget, "progress": progress,
@@ -116,6 +124,7 @@ def score(
     *,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    other_cameras: bool = False,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
     from likewise.evaluation.levels import measure, plan_levels, without_levels
@@ -135,7 +144,7 @@ def score(
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
             e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            levels=levels, progress=shown.reach,
+            other_cameras=other_cameras, levels=levels, progress=shown.reach,
         )  # fmt: skip
     if levels is None:
         values = {name: m(found) for name, m in chosen.items()}
@@ -186,8 +195,9 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     lonely = np.isnan(each).all(1)
     if scores.each and lonely.all():
         raise LikewiseError(
-            f"evaluate: none of the {len(each)} queries has a relevant gallery row: every class has one image, the others are "
-            "excluded, or the gallery has none of the queries' classes; add at least two images of a class"
+            f"evaluate: none of the {len(lonely)} queries has a relevant gallery row: every class has one image, the others are "
+            "excluded (same `group`, or same class and `camera`), or the gallery has none of the queries' classes; add at least "
+            "two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
         raise LikewiseError(
@@ -248,12 +258,15 @@ def score_with_galleries(
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
-    """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
+    """Return the content of scores.json, the scores per query and the ranking. Named galleries and cameras are also scored
+    separately."""
     from likewise.evaluation.levels import tree_facts
 
     how = {"budget": budget, "exclude": exclude}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
     result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)
+    if similarity == "cosine" and found is not None and (note := direction_note(e.z)):
+        result["note"] = note
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:
         per_query = [name for name in metrics if not is_set_metric(name)]
@@ -268,4 +281,43 @@ def score_with_galleries(
             some, _ = score(e, items, one, fit, similarity, device, quiet, **how)
             alone[name] = summary(some, e, similarity, fit, device)
         result["galleries"] = alone
+    if found is not None and items.camera is not None:
+        result |= score_cameras(scores, e, items, protocol, similarity, device, quiet, **how)
     return result, scores, found
+
+
+def score_cameras(
+    scores: Scores,
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    similarity: str,
+    device: torch.device,
+    quiet: bool,
+    **how,
+) -> dict:
+    """Return the scores of the queries of each camera, and of all queries in a gallery of the other cameras only.
+
+    Args:
+        scores: the scores of all queries.
+        how: budget and excluded pairs, as in `score`.
+    """
+    assert items.camera is not None
+    result, camera, metrics = {}, items.camera[scores.query], list(scores.each)
+    names = in_order(set(camera.tolist()) - {""})
+    if len(names) <= MAX_SCORED_CAMERAS:
+        alone = {name: _of_queries(scores, camera == name) for name in names}
+        result["cameras"] = {
+            name: {"metrics": {}, "queries": 0, "unscored": len(some.query)}
+            if np.isnan(some.each[metrics[0]]).all()
+            else summary(some, e, similarity, metrics, device)
+            for name, some in alone.items()
+        }
+    others, _ = score(e, items, protocol, metrics, similarity, device, quiet, other_cameras=True, **how)
+    return result | {"other_cameras": summary(others, e, similarity, metrics, device)}
+
+
+def _of_queries(scores: Scores, chosen: Bool[np.ndarray, "Q"]) -> Scores:
+    return Scores(
+        {name: value[chosen] for name, value in scores.each.items()}, scores.query[chosen], scores.label[chosen]
+    )

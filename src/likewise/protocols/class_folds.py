@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import Protocol, Split
-from likewise.protocols.splits import check_groups
+from likewise.protocols.splits import check_groups, in_splits
 from likewise.types import Items, LikewiseError
 
 
@@ -40,9 +40,9 @@ class ClassFolds(Protocol):
                 f"ClassFolds: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or "
                 "omit own_split"
             )
-        inside = np.ones(len(items), bool) if items.split is None else items.split != ""
+        inside = in_splits(items)
         if self.own_split:
-            tests = items.split == "test"
+            tests = inside & (items.split == "test")
         else:
             classes = np.unique(items.y_before_noise[inside])
             tests = inside & np.isin(items.y_before_noise, classes[len(classes) // 2 :])

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol, Split
-from likewise.protocols.splits import check_groups
+from likewise.protocols.splits import check_groups, in_splits
 from likewise.types import Items, LikewiseError
 
 
@@ -73,11 +73,9 @@ class SeenClasses(Protocol):
         # The labels before noise was injected: noise must not change the split.
         y = items.y_before_noise
         if self.own_split:
-            split = self._check_own_split(items, y)
+            split = self._own_split(items, y)
         else:
-            split = np.where(np.ones(len(y), bool) if items.split is None else items.split != "", "train", "").astype(
-                "<U5"
-            )
+            split = np.where(in_splits(items), "train", "").astype("<U5")
             rng = np.random.default_rng(self.seed)
             for part, share in (("test", self.test), ("val", self.val)):
                 if share:
@@ -85,19 +83,20 @@ class SeenClasses(Protocol):
         check_groups(items, split)
         return split
 
-    def _check_own_split(self, items: Items, y: Int[np.ndarray, "N"]) -> np.ndarray:
+    def _own_split(self, items: Items, y: Int[np.ndarray, "N"]) -> np.ndarray:
         if items.split is None:
             raise LikewiseError(
                 f"SeenClasses: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or "
                 "omit own_split"
             )
-        unseen = np.setdiff1d(y[items.split == "test"], y[items.split == "train"])
+        split = np.where(in_splits(items), items.split, "")
+        unseen = np.setdiff1d(y[split == "test"], y[split == "train"])
         if len(unseen):
             raise LikewiseError(
                 f"SeenClasses: every test class must have a training image, but {len(unseen)} of '{items.name}' have none "
                 f"(first: {items.class_name[unseen[0]]}); use UnseenClasses, or omit own_split"
             )
-        return items.split
+        return split
 
 
 def held_out(

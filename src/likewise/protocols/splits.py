@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol, Split
 from likewise.types import Items, LikewiseError
@@ -20,6 +20,7 @@ def rows_by_class(items: Items, part: Split, train: float, val: float) -> Int[np
             "omit train, or train on all rows: train=1"
         )
     split = np.array(_first_classes(items, train) if items.split is None else items.split, dtype="<U5")
+    split[~in_splits(items)] = ""
     if train == 1:
         split[split != ""] = "train"
     if val and not (split == "val").any():
@@ -29,8 +30,14 @@ def rows_by_class(items: Items, part: Split, train: float, val: float) -> Int[np
     return np.flatnonzero(split == part)
 
 
+def in_splits(items: Items) -> Bool[np.ndarray, "N"]:
+    """Return a mask of the rows that may be in a split: no junk, and not without a split in the data's own column."""
+    inside = np.ones(len(items), bool) if items.split is None else items.split != ""
+    return inside if items.junk is None else inside & ~items.junk
+
+
 def _first_classes(items: Items, share: float) -> np.ndarray:
-    classes = np.unique(items.y_before_noise)
+    classes = np.unique(items.y_before_noise[in_splits(items)])
     first = classes[: max(1, round(share * len(classes)))]
     if len(first) == len(classes) and share < 1:
         raise LikewiseError(
@@ -51,7 +58,7 @@ def _last_classes(items: Items, train_rows: np.ndarray, share: float) -> np.ndar
 
 
 def check_groups(items: Items, split: np.ndarray) -> None:
-    """Raise if a group (one camera, one listing) is in two splits."""
+    """Raise if a group (one listing, one burst) is in two splits. A camera may be in several splits."""
     if items.group is None:
         return
     inside = (items.group >= 0) & (split != "")

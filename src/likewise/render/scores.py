@@ -35,6 +35,9 @@ def show_scores(columns: dict[str, dict]) -> None:
         cells += [as_text(name, first["class_mean"][name]) if name in first["class_mean"] else ""] if alone else []
         table.add_row(name, *cells)
     Console().print(table)
+    for scores in columns.values():
+        if "other_cameras" in scores:
+            show_cameras(scores)
     if not has_queries:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no queries")
         return
@@ -51,11 +54,32 @@ def show_scores(columns: dict[str, dict]) -> None:
         print("metrics of the whole set use unit vectors for every similarity")
     if "length" in first:
         print("embeddings of length {:.3g} to {:.3g}".format(*first["length"]))
+    if first.get("note"):
+        print(printable(first["note"]))
     if first.get("leaks"):
         print(printable(first["leaks"]))
     if first.get("best_test_epoch"):
         best = ", ".join(f"{name} {as_text(name, value)}" for name, value in first["best_test_epoch"].items())
         print(f"best test epoch (selected on the test split, so not a valid result): {best}")
+
+
+def by_camera(scores: Mapping) -> dict[str, dict]:
+    """Return the scores of the queries of each camera, and of a gallery of the other cameras only: title -> scores."""
+    alone = {f"camera {name}": found for name, found in scores.get("cameras", {}).items()}
+    return alone | ({"other cameras only": scores["other_cameras"]} if "other_cameras" in scores else {})
+
+
+def show_cameras(scores: Mapping) -> None:
+    """Print the scores of the queries of each camera, and of a gallery without the camera of the query."""
+    names = list(scores["other_cameras"]["metrics"])
+    table = Table("", *map(escape, names), "queries")
+    for title, found in by_camera(scores).items():
+        cells = [as_text(name, found["metrics"][name]) if found["metrics"] else "" for name in names]
+        table.add_row(escape(title), *cells, str(found["queries"]))
+    Console().print(table)
+    print(
+        "camera: the queries of one camera; other cameras only: all queries, without gallery rows of the query's camera"
+    )
 
 
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:

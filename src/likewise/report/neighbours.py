@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.evaluation.answers import hidden_groups
 from likewise.io.progress import bar
 from likewise.report.queries import places_of
 from likewise.report.target import ReportTarget
@@ -45,7 +46,7 @@ def neighbours(
         return near, sim
     own = torch.as_tensor(places_of(query, gallery))
     y = torch.as_tensor(one.items.y)
-    group = None if one.items.group is None else torch.as_tensor(one.items.group)
+    group = hidden_groups(one.items)
     groups: dict[str, Any] = {} if group is None else {"group": group[query], "gallery_group": group[gallery]}
     with bar(f"rank {one.name}", 100, quiet=quiet) as shown:
         found = rank(

@@ -9,7 +9,7 @@ import numpy as np
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
-from likewise.render.scores import tree_lines, with_interval
+from likewise.render.scores import by_camera, tree_lines, with_interval
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
@@ -128,9 +128,9 @@ def main_metric(one: ReportTarget) -> str:
 
 
 def scores_of(scores: dict) -> dict[str, Score]:
-    """Return every metric of the whole gallery, then of each named gallery: name -> score."""
+    """Return every metric of the whole gallery, then of each named gallery and of each camera: name -> score."""
     found = {}
-    for gallery, some in {"": scores, **scores.get("galleries", {})}.items():
+    for gallery, some in {"": scores, **scores.get("galleries", {}), **by_camera(scores)}.items():
         for name, value in some.get("metrics", {}).items():
             low, high = some.get("interval", {}).get(name) or (None, None)
             ends = None if low is None or high is None else (low, high)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from likewise.config import Report
 from likewise.data.features import read_embeddings
+from likewise.data.images import drop
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin
 from likewise.runs.folder import find_target
 from likewise.types import Items
@@ -17,20 +18,17 @@ from likewise.types import Items
 def shown_split(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:
     """Return the samples of the split to show, their rows, and the name of the split.
 
-    This is the test split if the file has several splits with a test split, otherwise all samples.
+    This is the test split if the file has several splits with a test split, otherwise all samples; in both cases without junk.
     """
     splits = set() if items.split is None else set(np.unique(items.split).tolist()) - {""}
-    if len(splits) < 2 or "test" not in splits:
-        return dataclasses.replace(items, split=None), row, splits.pop() if len(splits) == 1 else "all"
-    some = np.flatnonzero(items.split == "test")
-    columns = {
-        name: None if (own := getattr(items, name)) is None else own[some]
-        for name in ("x", "query", "gallery", "gallery_name", "group", "box")
-    }
-    there, columns["y"] = np.unique(items.y[some], return_inverse=True)
-    columns["class_name"] = tuple(items.class_name[c] for c in there)
-    columns["path"] = None if items.path is None else tuple(items.path[r] for r in some)
-    return dataclasses.replace(items, split=None, weight=None, y_clean=None, **columns), row[some], "test"
+    tests = len(splits) > 1 and "test" in splits
+    name = "test" if tests else next(iter(splits)) if len(splits) == 1 else "all"
+    shown = items.split == "test" if tests else np.ones(len(items), bool)
+    shown = shown if items.junk is None else shown & ~items.junk
+    items = dataclasses.replace(items, split=None)
+    if not shown.all():
+        items = drop(dataclasses.replace(items, weight=None, y_clean=None), np.flatnonzero(~shown).tolist())
+    return items, row[shown], name
 
 
 def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:

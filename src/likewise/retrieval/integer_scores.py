@@ -8,11 +8,11 @@ scores the lower row is first. Only the embeddings are stored: blocks of integer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
@@ -152,17 +152,21 @@ def _fixed_order_sum(x: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
 
 
 class Exclusions:
-    """Gallery rows that a query must not retrieve: the query's own row, given pairs, and rows of the query's group.
+    """Gallery rows that a query must not retrieve: the query's own row, given pairs, and rows of one of the query's groups.
 
     Args:
         queries: number of queries.
         own: gallery row of each query itself; -1: the query is not in the gallery.
         pairs: (query, gallery row), sorted by query.
-        groups: group of every query and of every gallery row; -1: no group.
+        groups: for every kind of group, the group of every query and of every gallery row; -1: no group.
     """
 
     def __init__(
-        self, queries: int, own: Tensor | None, pairs: Int[Tensor, "M 2"], groups: tuple[Tensor, Tensor] | None = None
+        self,
+        queries: int,
+        own: Tensor | None,
+        pairs: Int[Tensor, "M 2"],
+        groups: Sequence[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]] = (),
     ):
         self.own, self.query, self.row, self.groups = own, pairs[:, 0], pairs[:, 1], groups
         count = torch.bincount(self.query, minlength=queries)
@@ -177,11 +181,16 @@ class Exclusions:
             place = torch.arange(len(ids), device=ids.device).repeat_interleave(count)
             offset = torch.arange(len(place), device=ids.device) - (count.cumsum(0) - count).repeat_interleave(count)
             self._set_to_minus_infinity(score, place, self.row[self.start[ids][place] + offset] - first)
-        if self.groups is not None:
-            group = self.groups[0][ids][:, None]
-            score.masked_fill_(
-                (group == self.groups[1][None, first : first + score.shape[1]]) & (group >= 0), -torch.inf
-            )
+        for of_query, of_row in self.groups:
+            group = of_query[ids][:, None]
+            score.masked_fill_((group == of_row[None, first : first + score.shape[1]]) & (group >= 0), -torch.inf)
+
+    def share_group(self, query: Int[Tensor, "M"], row: Int[Tensor, "M"]) -> Bool[Tensor, "M"]:
+        """Return whether query `query[i]` and gallery row `row[i]` are in one group, for every i."""
+        shared = torch.zeros_like(query, dtype=torch.bool)
+        for of_query, of_row in self.groups:
+            shared |= (of_query[query] == of_row[row]) & (of_query[query] >= 0)
+        return shared
 
     def _set_to_minus_infinity(self, score: Tensor, place: Tensor, column: Tensor) -> None:
         """Set cells to -inf without a device sync: columns outside the block get min(score, +inf), a no-op."""

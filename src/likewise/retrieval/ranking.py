@@ -6,8 +6,8 @@ Gallery rows are ordered by descending similarity, equal similarities by row, on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, combinations
 
 import torch
 from jaxtyping import Float, Int
@@ -33,8 +33,8 @@ def rank(
     depth: int = 0,
     all_hits: bool = False,
     own: Int[Tensor, "Q"] | None = None,
-    group: Int[Tensor, "Q"] | None = None,
-    gallery_group: Int[Tensor, "G"] | None = None,
+    group: Int[Tensor, "Q *kinds"] | None = None,
+    gallery_group: Int[Tensor, "G *kinds"] | None = None,
     exclude: Int[Tensor, "M 2"] | None = None,
     similarity: str = "cosine",
     scale: float | None = None,
@@ -51,7 +51,8 @@ def rank(
         depth: return the ranks of relevant gallery rows at least down to this rank.
         all_hits: return the ranks of all relevant gallery rows.
         own: gallery row of each query itself (-1: not in the gallery); this row is excluded.
-        group: gallery rows of the query's group (>= 0) are excluded and do not count as relevant.
+        group: gallery rows of the query's group (>= 0) are excluded and do not count as relevant. A matrix holds several kinds
+            of groups, one in each column; a row that shares one of them is excluded.
         exclude: excluded pairs (query, gallery row). Without a gallery, a pair is excluded in both directions.
         similarity: "cosine", or "euclidean" for raw embeddings.
         scale: for "euclidean", when the queries are ranked in several calls: `euclidean_scale` of all queries and the gallery.
@@ -79,8 +80,7 @@ def rank(
     queries = integer_scores.prepare(z, device, scale, "query", room=budget // 4)
     gallery = queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
     pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
-    groups = None if group is None or gallery_group is None else (group, gallery_group)
-    exclusions = integer_scores.Exclusions(len(z), own, pairs, groups)
+    exclusions = integer_scores.Exclusions(len(z), own, pairs, pair_groups(group, gallery_group))
     relevant = count_relevant(y, gallery_y, exclusions)
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)
@@ -142,13 +142,18 @@ def nearest(
     k: int = 10,
     *,
     own: Int[Tensor, "Q"] | None = None,
+    group: Int[Tensor, "Q *kinds"] | None = None,
+    gallery_group: Int[Tensor, "G *kinds"] | None = None,
     similarity: str = "cosine",
     budget: int = WORKING_MEMORY_BYTES,
 ) -> tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]:
     """Return the k nearest gallery rows of every query and their similarities (Euclidean: minus the distance), without labels."""
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
     other_label = torch.ones(len(gallery_z), dtype=torch.int64, device=z.device)  # no gallery row is relevant
-    found = rank(z, label, gallery_z, other_label, k=k, own=own, similarity=similarity, budget=budget)
+    found = rank(
+        z, label, gallery_z, other_label, k=k, own=own, group=group, gallery_group=gallery_group, similarity=similarity,
+        budget=budget,
+    )  # fmt: skip
     return found.row, found.sim
 
 
@@ -207,17 +212,10 @@ def count_relevant(y, gallery_y, exclusions: integer_scores.Exclusions) -> Int[T
     yq, yg = torch.searchsorted(labels, y), torch.searchsorted(labels, gallery_y)
     count = torch.bincount(yg, minlength=len(labels))[yq]
     query, row = _pairs(exclusions)
-    mates = yq[query] == yg[row]
-    if exclusions.groups is not None:
-        group, gallery_group = exclusions.groups
-        groups = torch.cat([group, gallery_group]).unique()
-        pair_q = yq * len(groups) + torch.searchsorted(groups, group)
-        pair_g = (yg * len(groups) + torch.searchsorted(groups, gallery_group))[gallery_group >= 0]
-        pairs, size = pair_g.unique(return_counts=True)
-        if len(pairs):
-            at = torch.searchsorted(pairs, pair_q).clamp_max(len(pairs) - 1)
-            count = count - torch.where((pairs[at] == pair_q) & (group >= 0), size[at], 0)
-        mates &= (group[query] < 0) | (group[query] != gallery_group[row])  # rows of the group are subtracted already
+    for kinds in range(1, len(exclusions.groups) + 1):  # rows that share one group or more, by inclusion and exclusion
+        for chosen in combinations(exclusions.groups, kinds):
+            count = count + (-1) ** kinds * _count_equal(((yq, yg), *chosen))
+    mates = (yq[query] == yg[row]) & ~exclusions.share_group(query, row)  # rows of a group are subtracted already
     return count - torch.bincount(query[mates], minlength=len(y))
 
 
@@ -225,6 +223,30 @@ def _relevant_at(label: Tensor, gallery_label: Tensor, exclusions: integer_score
     """Return the number of relevant gallery rows of every query on every level; 0 where the query has no label."""
     each = [count_relevant(y, gallery_y, exclusions) for y, gallery_y in zip(label, gallery_label, strict=True)]
     return torch.stack(each, 1).where(label.T >= 0, 0)
+
+
+def _count_equal(keys: Sequence[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]]) -> Int[Tensor, "Q"]:
+    """Return the number of gallery rows that agree with each query in all keys; a key of -1 agrees with none."""
+    joint = torch.zeros_like(torch.cat(keys[0]))
+    valid = torch.ones_like(joint, dtype=torch.bool)
+    for of_query, of_row in keys:
+        own = torch.cat([of_query, of_row])
+        values, number = own.unique(return_inverse=True)
+        joint = (joint * len(values) + number).unique(return_inverse=True)[1]  # numbered anew: no overflow
+        valid &= own >= 0
+    queries = len(keys[0][0])
+    count = torch.bincount(joint[queries:][valid[queries:]], minlength=int(joint.max()) + 1)
+    return torch.where(valid[:queries], count[joint[:queries]], 0)
+
+
+def pair_groups(
+    group: Int[Tensor, "Q *kinds"] | None, gallery_group: Int[Tensor, "G *kinds"] | None
+) -> list[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]]:
+    """Return the groups of queries and gallery rows as `Exclusions` takes them: a pair for every kind of group."""
+    if group is None or gallery_group is None:
+        return []
+    sides = (side if side.dim() == 2 else side[:, None] for side in (group, gallery_group))
+    return list(zip(*(side.T.contiguous() for side in sides), strict=True))
 
 
 def _pairs(exclusions: integer_scores.Exclusions) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
@@ -258,9 +280,7 @@ def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hi
         code = query * n + row
         at = torch.searchsorted(known, code).clamp_max(len(known) - 1)
         new = known[at] != code if len(known) else torch.ones_like(code, dtype=torch.bool)
-        if exclusions.groups is not None:
-            g = exclusions.groups[0][query]
-            new &= (g < 0) | (g != exclusions.groups[1][row])
+        new &= ~exclusions.share_group(query, row)
         query, row = query[new], row[new]
         place = integer_scores.places(queries, gallery, exclusions, query, row, budget // 2)
         yield query * (n + 1) + place, row

@@ -40,7 +40,7 @@ def save_embeddings(
         columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
     columns |= {
         name: np.asarray(own[rows])
-        for name in ("split", "query", "gallery", "group")
+        for name in ("split", "query", "gallery", "group", "camera", "junk")
         if (own := getattr(items, name)) is not None
     }
     if split is not None:

@@ -31,6 +31,8 @@ def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, i
         "nearest": list(neighbours),
         "nearest_similarity": list(found.sim.float().numpy()),
     }
+    if items.camera is not None:
+        columns["camera"] = items.camera[scores.query]
     if items.path is not None:
         columns["path"] = [items.path[i] for i in scores.query]
     with atomic_write(file) as aside:

@@ -95,9 +95,10 @@ def weighted_mean(
         weight: sample weights of the data set.
         confidence_weights: sample weights of the confidence; None without a confidence.
     """
+    total = weight if confidence_weights is None else weight * confidence_weights.w
+    loss_values = (total * loss_values).where(total > 0, 0.0)
     if confidence_weights is None:
-        return (weight * loss_values).mean()
-    loss_values = (weight * confidence_weights.w * loss_values).where(confidence_weights.w > 0, 0.0)
+        return loss_values.mean()
     if confidence_weights.mean_over == "kept":
         return loss_values.sum() / (confidence_weights.w > 0).sum().clamp_min(1)
     return loss_values.mean()
