@@ -3,7 +3,8 @@
     python benchmarks/common_direction.py [--rows 1200] [--dims 16 128 512] [--out result.json]
 
 Cosines then differ by less than arithmetic resolves. `offset` is the common component of a coordinate, in standard deviations
-of the noise around it. The float64 reference ranks unit vectors by distance after their mean is subtracted, which loses no digits.
+of the noise around it. The float64 reference ranks unit vectors by distance after their mean is subtracted, which loses no
+digits.
 """
 
 from __future__ import annotations
@@ -71,7 +72,12 @@ def main(words: Sequence[str] | None = None) -> None:
     names = list(result[0])
     print("| " + " | ".join(names) + " |\n|" + "---:|" * len(names))
     for one in result:
-        cells = [f"{one['dim']}", f"{one['offset']:,}", f"{one['spread']:.1e}", *(f"{one[name]:.3f}" for name in names[3:])]
+        cells = [
+            f"{one['dim']}",
+            f"{one['offset']:,}",
+            f"{one['spread']:.1e}",
+            *(f"{one[name]:.3f}" for name in names[3:]),
+        ]
         print("| " + " | ".join(cells) + " |")
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:
