@@ -3,7 +3,8 @@
     python benchmarks/common_direction.py [--rows 1200] [--dims 16 128 512] [--out result.json]
 
 Cosines then differ by less than arithmetic resolves. `offset` is the common component of a coordinate, in standard deviations
-of the noise around it. The float64 reference ranks unit vectors by distance after their mean is subtracted, which loses no digits.
+of the noise around it. The float64 reference ranks unit vectors by distance after their mean is subtracted, which loses no
+digits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Every script of benchmarks/ and tools/ is started here at toy size, and its output checked; those of examples/ elsewhere."""
 
 import importlib
+import itertools
 import json
 import math
 import os
@@ -173,7 +174,7 @@ def test_common_direction(start):
     first, last = found[0], found[-1]
     assert first["exact cosine"] == first["float64 cosine"] > 0.8 > 0.3 > last["exact cosine"]
     assert last["float64 cosine"] == pytest.approx(first["float64 cosine"], abs=0.2)  # the information is still there
-    assert all(one["spread"] > next_one["spread"] for one, next_one in zip(found, found[1:], strict=False))
+    assert all(one["spread"] > next_one["spread"] for one, next_one in itertools.pairwise(found))
 
 
 @starts("benchmarks/clustering.py")

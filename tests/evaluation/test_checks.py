@@ -8,7 +8,6 @@ from evaluation.by_hand import score, some
 from likewise.config import Train
 from likewise.evaluation.checks import check_length, rows_of
 from likewise.protocols import UnseenClasses
-from likewise.render.scores import show_scores
 from likewise.training.fit import train
 from likewise.types import Items, LikewiseError
 
@@ -43,16 +42,3 @@ def test_the_shortest_and_the_longest_embedding():
     assert check_length(z, False) == [0.0, 5.0]
     with pytest.raises(LikewiseError, match="1 of 3 are .first: row 1"):
         check_length(z, True)
-
-
-@pytest.mark.parametrize(("offset", "noted"), [(0, False), (100, False), (1000, True), (10_000, True)])
-def test_embeddings_of_one_direction_are_noted(tmp_path, capsys, offset, noted):
-    """A common component of `offset` times the spread of a coordinate: the order of cosines is rounding from about 1e4 on."""
-    rng, y = np.random.default_rng(0), np.arange(120) % 12
-    x = rng.normal(size=(12, 16))[y] + 0.1 * rng.normal(size=(120, 16)) + offset
-    np.savez(tmp_path / "z.npz", x=x.astype(np.float32), label=y)
-    found = score(tmp_path / "z.npz")
-    assert ("note" in found) == noted and "note" not in score(tmp_path / "z.npz", similarity="euclidean")
-    if noted:
-        show_scores({"test split": found})
-        assert "nearly one direction" in capsys.readouterr().out

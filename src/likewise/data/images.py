@@ -97,7 +97,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 def to_8bit(grey: np.ndarray, mode: str, bits: int = 16) -> np.ndarray:
     """Scale grey values to 8 bits. 16 bits: 65535 becomes 255; a TIFF file that declares 12 bits: 4095 becomes 255.
 
-    A file that declares 16 bits and uses only 12 of them comes out dark. It cannot be told from a dark image.
+    A file that declares 16 bits and uses only 12 of them comes out dark. It cannot be distinguished from a dark image.
     Modes I and F have no fixed range: I within 0..65535 counts as 16 bits, F within 0..1 as a fraction and within 0..255 as
     8 bits; other values are scaled from their minimum to their maximum.
     """

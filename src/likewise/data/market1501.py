@@ -19,8 +19,7 @@ PUBLISHED_SET = Original(
 )
 FOLDER_NAMES = {"bounding_box_train": "train", "query": "query", "bounding_box_test": "gallery"}
 FILE_NAME = r"(-1|\d+)_c(\d+)"  # person and camera: 0002_c1s1_000451_03.jpg
-JUNK_PERSON = -1
-DISTRACTOR_PERSON = 0
+OTHER_NAMES = {-1: "junk", 0: "distractor"}  # class names of numbers that are not a person
 
 
 def market1501(root: str) -> Items:
@@ -37,17 +36,16 @@ def market1501(root: str) -> Items:
     base = PUBLISHED_SET.folder(root)
     found = [one for folder in FOLDER_NAMES for one in rows(base, folder)]
     path, person, camera, status = (list(column) for column in zip(*found, strict=True))
-    names = {JUNK_PERSON: "junk", DISTRACTOR_PERSON: "distractor"}
     return PUBLISHED_SET.items(
         base,
         path,
         person,
-        {one: names.get(one, f"{one:04d}") for one in person},
+        {one: OTHER_NAMES.get(one, f"{one:04d}") for one in person},
         np.where(np.array(status) == "train", "train", "test"),
         query=np.array(status) == "query",
         gallery=np.array(status) == "gallery",
         camera=np.array(camera),
-        junk=np.array(person) == JUNK_PERSON,
+        junk=np.array(person) == -1,
     )
 
 

@@ -16,12 +16,6 @@ from likewise.io.progress import bar
 from likewise.metrics import import_metrics, is_set_metric, low_is_good, measure_set, metric, reach, spectrum
 from likewise.types import Items, LikewiseError
 
-MIN_DIRECTION_SPREAD = 1e-5
-"""Spread of the directions of embeddings from which ranking by cosine is safe; the first losses of R@1 are at 1e-6."""
-
-MAX_DIRECTION_ROWS = 4096
-"""Number of rows that `direction_note` looks at."""
-
 
 def rows_of(protocol: Protocol, items: Items, split: Split) -> Int[np.ndarray, "n"]:
     """Return the rows of a split; raises if it is empty."""
@@ -50,21 +44,6 @@ def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
             f"(first: row {int(zero[0])}); drop them, or use --similarity euclidean with metrics per query"
         )
     return [float(length.min()), float(length.max())]
-
-
-def direction_note(z: Float[torch.Tensor, "N D"]) -> str:
-    """Return a note if the embeddings have nearly one direction, so that rounding decides the order of cosines; else "".
-
-    The spread is 1 minus the squared length of the mean unit vector, over some rows of the embeddings.
-    """
-    some = z[:: -(-len(z) // MAX_DIRECTION_ROWS)].double()
-    spread = 1 - float((some / some.norm(dim=1, keepdim=True).clamp_min(1e-150)).mean(0).square().sum())
-    if spread >= MIN_DIRECTION_SPREAD or len(some) < 2:
-        return ""
-    return (
-        f"all embeddings have nearly one direction (1 - |mean of unit vectors|^2 = {spread:.1e}): cosines are resolved to about "
-        "1e-8, so rounding decides part of the ranking; use --similarity euclidean, or subtract the mean vector first"
-    )
 
 
 def check_plan(config: Train, items: Items, protocol: Protocol) -> None:

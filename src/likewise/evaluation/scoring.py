@@ -14,7 +14,7 @@ from likewise.contracts import Protocol
 from likewise.data.schema import in_order
 from likewise.distributed.process_group import rank_in_shares, world
 from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_results
-from likewise.evaluation.checks import direction_note
+from likewise.evaluation.resolution import direction_note
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
 from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap, metrics_by_rows

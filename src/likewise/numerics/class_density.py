@@ -91,7 +91,7 @@ def fit_class_density(
 
 
 def eigenvectors(matrix: Float[Tensor, "K K"]) -> tuple[Float[Tensor, "K"], Float[Tensor, "K K"]]:
-    """Return eigenvalues and eigenvectors of a symmetric matrix, computed where that is faster."""
-    small = matrix.cpu() if len(matrix) <= MAX_CPU_MATRIX_ROWS else matrix
-    value, vector = torch.linalg.eigh(small)
-    return value.to(matrix.device), vector.to(matrix.device)
+    """Return eigenvalues, ascending, and eigenvectors of a symmetric matrix, computed in float64 where that is faster."""
+    on_cpu = len(matrix) <= MAX_CPU_MATRIX_ROWS or matrix.device.type == "mps"  # MPS has no float64
+    value, vector = torch.linalg.eigh(matrix.to("cpu" if on_cpu else matrix.device, torch.float64))
+    return value.to(matrix), vector.to(matrix)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.numerics.class_density import ClassDensity, fit_class_density
+from likewise.numerics.class_density import ClassDensity, eigenvectors, fit_class_density
 from likewise.numerics.copy_clusters import copy_clusters, nearest_neighbours
 from likewise.numerics.label_noise import SCORE_BLOCK_SIZE, Noise, fit_noise, row_blocks, true_frequencies
 
@@ -154,13 +154,11 @@ def discriminate(
     return (again, fit_noise(again, y, seed=seed)) if plain[1] > plain[0] else (each, noise)
 
 
-def principal_components(x: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
-    """Return the features along their first `MAX_COMPONENTS` principal components, with mean 0 and variance 1 over all."""
+def principal_components(x: Float[Tensor, "N F"], most: int = MAX_COMPONENTS) -> Float[Tensor, "N K"]:
+    """Return the features along their first principal components, at most `most`, with mean 0 and variance 1 over all."""
     x = x - x.mean(0)
-    if x.shape[1] > MAX_COMPONENTS:
-        device = "cpu" if x.device.type == "mps" else x.device  # MPS has no float64
-        basis = torch.linalg.eigh((x.T @ x).to(device, torch.float64))[1][:, -MAX_COMPONENTS:]
-        x = x @ basis.to(x)
+    if x.shape[1] > most:
+        x = x @ eigenvectors(x.T @ x)[1][:, -most:]
     return x / x.std().clamp_min(1e-12)
 
 

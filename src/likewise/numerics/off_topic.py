@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from likewise.errors import LikewiseError
+from likewise.numerics.class_density import eigenvectors
 from likewise.numerics.class_sums import class_sums
+from likewise.numerics.label_evidence import principal_components
 from likewise.similarity import full_precision_matmul
 
 MAX_COMPONENTS = 256
@@ -103,8 +105,9 @@ def off_topic(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: 
             f"off_topic: two samples and a class are needed, got {len(x)} samples and {classes} classes; add samples"
         )
     z = normalize(x.float())
+    most = max(1, min(MAX_COMPONENTS, len(z) // MIN_ROWS_PER_COMPONENT))
     with full_precision_matmul(z):
-        score = standardise(density_distances(principal_components(z), y, classes, seed))
+        score = standardise(density_distances(principal_components(z, most), y, classes, seed))
     return OffTopic(score, without_diffuse_classes(off_topic_probability(score), y))
 
 
@@ -116,14 +119,6 @@ def without_diffuse_classes(probability: Float[Tensor, "N"], y: Int[Tensor, "N"]
     flagged, size = torch.bincount(y, weights=(probability >= 0.5).double()), torch.bincount(y)
     diffuse = (flagged >= MIN_DIFFUSE_SAMPLES) & (flagged >= MIN_DIFFUSE_SHARE * size)
     return probability.masked_fill(diffuse[y], 0)
-
-
-def principal_components(z: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
-    """Return the leading principal components of the samples."""
-    z = z - z.mean(0)
-    k = max(1, min(MAX_COMPONENTS, len(z) // MIN_ROWS_PER_COMPONENT, z.shape[1]))
-    vectors = _eigenvectors(z.T @ z / len(z))[1]
-    return z @ vectors[:, -k:]
 
 
 def density_distances(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], classes: int, seed: int) -> Float[Tensor, "N"]:
@@ -160,10 +155,10 @@ def fit_predictive(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], used: Bool[Tens
     within = rest.T @ rest / (n - 1).clamp_min(0).sum().clamp_min(1)
     size = within.diagonal().mean().clamp_min(1e-12)
     eye = torch.eye(len(within), dtype=p.dtype, device=p.device)
-    values, vectors = _eigenvectors((1 - COVARIANCE_SHRINK_SHARE) * within + COVARIANCE_SHRINK_SHARE * size * eye)
+    values, vectors = eigenvectors((1 - COVARIANCE_SHRINK_SHARE) * within + COVARIANCE_SHRINK_SHARE * size * eye)
     whiten = vectors / values.clamp_min(1e-12).sqrt()
     mean = mean @ whiten
-    scatter, turn = _eigenvectors((mean * n[:, None]).T @ mean)
+    scatter, turn = eigenvectors((mean * n[:, None]).T @ mean)
     excess = (scatter - ((n > 0).sum() - 1)) / (n.sum() - n.square().sum() / n.sum()).clamp_min(1)
     between = excess.clamp_min(0)
     between = between.lerp(between.mean(), len(between) / (len(between) + int((n > 0).sum())))
@@ -258,10 +253,3 @@ def _restored(
 
 def _blocks(rows: Tensor, classes: int) -> Iterator[Int[Tensor, "b"]]:
     yield from torch.arange(len(rows), device=rows.device).split(max(1, BLOCK_SIZE // classes))
-
-
-def _eigenvectors(matrix: Float[Tensor, "K K"]) -> tuple[Float[Tensor, "K"], Float[Tensor, "K K"]]:
-    """Return eigenvalues, ascending, and eigenvectors of a symmetric matrix, computed in float64."""
-    device = "cpu" if matrix.device.type == "mps" else matrix.device  # MPS has no float64
-    values, vectors = torch.linalg.eigh(matrix.to(device, torch.float64))
-    return values.to(matrix), vectors.to(matrix)

@@ -14,6 +14,7 @@ class QueryGallery(Protocol):
 
     In a split without marked rows (usually validation), all rows are query and gallery. The column `gallery` may contain the
     names of several galleries ("shop", "street"); all of them are searched together, unless one is chosen.
+    A query does not retrieve samples of its own `group`, nor samples of its own class from its own `camera` (Market-1501).
 
     Args:
         train: share of the classes in the training split, if the data has no split.

@@ -12,7 +12,7 @@ class UnseenClasses(Protocol):
     """Test on classes that are not in training: every test sample is a query, all other test samples are its gallery.
 
     The column `split` of the data defines the splits, if it exists; else the first share of the classes (in label order) trains.
-    A query does not retrieve samples of its own `group`.
+    A query does not retrieve samples of its own `group`, nor samples of its own class from its own `camera`.
 
     Args:
         train: share of the classes in the training split, if the data has no split. The convention is half. 1: train on all
