@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from likewise.numerics.bootstrap import RESAMPLE_BLOCK_SIZE
+from likewise.metrics.detection import RESAMPLE_BLOCK_SIZE
 
 CLEANLAB_METHODS = ("self_confidence", "normalized_margin")
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import stdtr
 
 from likewise.experiments.method_tests import conclusion, contest
-from likewise.numerics.bootstrap import paired
+from likewise.numerics.intervals import paired_interval
 from likewise.runs.per_query import PerQuery
 from likewise.types import LikewiseError
 
@@ -59,8 +59,8 @@ def test_every_number_by_hand():
         old, new = (mean_of(methods[name][:many]) for name in (v.a, v.b))
         gain = [new[q] - old[q] for q in range(len(LABEL))]
         assert v.difference == pytest.approx(sum(gain[q] for q in kept) / len(kept))
-        ends = paired(np.array(old), np.array(new), LABEL)
-        assert (v.low, v.high) == pytest.approx((ends.low, ends.high))
+        ends = paired_interval(np.array(old), np.array(new), LABEL)
+        assert (v.low, v.high) == pytest.approx((ends.low, ends.high), nan_ok=True)
         totals = [sum(gain[q] for q in kept if LABEL[q] == c) for c in sorted(set(LABEL))]
         every = [abs(sum(s * t for s, t in zip(signs, totals))) for signs in itertools.product((1, -1), repeat=12)]
         over_classes = sum(one >= abs(sum(totals)) - 1e-12 for one in every) / 4096

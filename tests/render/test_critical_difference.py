@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from likewise.numerics.bootstrap import Interval
+from likewise.numerics.intervals import Interval
 from likewise.numerics.significance import MethodComparison
 from likewise.render.benchmark_table import Point
 from likewise.render.critical_difference import draw_agreement, draw_ranks, spread

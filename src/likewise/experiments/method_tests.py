@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError, nearest_name
 from likewise.evaluation.compare import join
-from likewise.numerics.bootstrap import paired
+from likewise.numerics.intervals import paired_interval
 from likewise.numerics.significance import (
     MethodComparison,
     PairTest,
@@ -124,7 +124,7 @@ def try_pairs(column: str, own: Answers, unit: Int[np.ndarray, "Q"], resamples: 
     for first in range(0, len(pairs), PAIRS_CHUNK):
         sides = [shared(own, pair) for pair in pairs[first : first + PAIRS_CHUNK]]
         a, b = np.stack(sides).transpose(1, 2, 0)
-        ends.append(np.stack(paired(a, b, unit, seed=seed)[:3]))
+        ends.append(np.array([paired_interval(*sides, unit)[:3] for sides in zip(a.T, b.T)]).T)
         totals = [np.round(sum_classes(side.T, unit), ROUNDING_DIGITS) for side in (a, b)]
         gains.append(totals[1] - totals[0])
     over_classes, gain = np.concatenate(ends, 1), np.concatenate(gains, 1)

@@ -14,10 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.numerics.bootstrap import RESAMPLE_BLOCK_SIZE, Interval
+from likewise.numerics.intervals import Interval
 
 CURVE_POINTS = 100
 """Number of steps of the detection curve."""
+
+RESAMPLE_BLOCK_SIZE = 1 << 17
+"""Maximum number of random numbers drawn at a time: few enough to stay in the cache."""
 
 
 class Detection(NamedTuple):
