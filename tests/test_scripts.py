@@ -165,6 +165,30 @@ def test_evaluate(start):
     assert found[0]["rows"] == 500 and found[0]["values"].keys() == {"R@1", "R@100", "MAP@R"} and "20 queries" in said
 
 
+@starts("benchmarks/coverage.py", "benchmarks/coverage_worlds.py")
+@pytest.mark.parametrize("part", ["means", "pairs", "ranking", "features", "queries", "seeds"])
+def test_coverage(start, tmp_path, part):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "made.npz", x=rng.normal(size=(100, 130))[np.arange(1000) % 100] + 3 * rng.normal(size=(1000, 130)),
+             y=np.arange(1000) % 100)  # fmt: skip
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- coverage begins -->\nearlier tables\n<!-- coverage ends -->\nafter\n", "utf-8")
+    words = ("--quick", "--only", part, "--features", str(tmp_path / "made.npz"), "--write", str(page))
+    printed, found = start("coverage", *words)
+    for one in found[part]:
+        assert one["runs"] == 100 and 0 <= one["given"] <= 1 and (one["covers"] is None or 0 <= one["covers"] <= 1)
+        assert "rejects" not in one or one["rejects"] <= one["given"]
+    sure = [one["covers"] for one in found[part] if one["given"] > 0.9]  # 5 standard errors of 90 simulations: 0.115
+    assert sure and min(sure) > 0.83
+    text = page.read_text("utf-8")
+    assert (
+        text.startswith("before\n")
+        and text.endswith("\nafter\n")
+        and printed.strip() in text
+        and "earlier tables" not in text
+    )
+
+
 @starts("benchmarks/clustering.py")
 @pytest.mark.filterwarnings("ignore")
 def test_clustering(start):

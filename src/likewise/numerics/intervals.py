@@ -13,7 +13,7 @@ from likewise.errors import LikewiseError
 MIN_INTERVAL_UNITS = 10
 """Minimum number of queries or classes for an interval."""
 
-MIN_FREEDOM = 4.0
+MIN_FREEDOM = 5.0
 """Minimum degrees of freedom of an interval; below, Satterthwaite's approximation fails."""
 
 MIN_EXTREME_UNITS = 1.0
