@@ -52,7 +52,7 @@ class MeanInterval(NamedTuple):
 
 
 class RatioIntervals(NamedTuple):
-    """Intervals of many means at once. `why`: 0 = there is an interval, else the number of the reason in `REASONS`."""
+    """Intervals of many means at once. `why`: 0 = there is an interval, else the number of the reason in `REASON_TEXTS`."""
 
     mean: Float[np.ndarray, "*S"]
     low: Float[np.ndarray, "*S"]
@@ -62,12 +62,12 @@ class RatioIntervals(NamedTuple):
     why: Int[np.ndarray, "*S"]
 
 
-REASONS = (
+REASON_TEXTS = (
     "",
     "there are {n} {units}, and {least} are needed",
     "all {units} have the same mean",
     "a few large {units} decide: the {n} {units} are worth {worth:.1f} of equal size, and {freedom:.0f} are needed",
-    "the {kind} are those of less than one of {n} {units}, so that one more could change the mean by more than the interval says",
+    "the {kind} are those of less than one of {n} {units}, so that another of them could change the mean a lot",
     "too few {units} changed ({changed} of {n})",
 )
 """Reasons for no interval, as templates."""
@@ -252,7 +252,7 @@ def _reason(found: RatioIntervals, total: Float[np.ndarray, "C"], units: str) ->
         "freedom": MIN_FREEDOM + 1, "kind": "errors" if found.mean[0] > 0.5 else "hits",
         "changed": int((np.abs(total) > ZERO_TOLERANCE).sum()),
     }  # fmt: skip
-    return REASONS[int(found.why[0])].format(**facts)
+    return REASON_TEXTS[int(found.why[0])].format(**facts)
 
 
 def _checked_level(level: float) -> float:
