@@ -128,7 +128,7 @@ def score_rates(scores: Scores, runs: int = 5000, seed: int = 0) -> dict[str, fl
 def order_rate(methods: int, runs: int = 5000, seed: int = 0) -> float:
     """Return how often Kendall's tau between two unrelated orders has p below 0.05."""
     rng, printed = np.random.default_rng(seed), list(range(methods))
-    return float(np.mean([agreement(rng.random(methods), printed).p < SIGNIFICANCE_LEVEL for _ in range(runs)]))
+    return float(np.mean([agreement(rng.random(methods).tolist(), printed).p < SIGNIFICANCE_LEVEL for _ in range(runs)]))
 
 
 def null_benches(quick: bool) -> list[Bench]:

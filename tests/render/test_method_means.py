@@ -9,7 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from likewise.numerics.bootstrap import Interval
+from likewise.numerics.intervals import Interval
 from likewise.numerics.significance import MethodComparison, PairTest
 from likewise.render.benchmark_table import Point
 from likewise.render.method_means import draw_agreement, draw_means, significant_pairs, spread

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, check_output_path
-from likewise.numerics.bootstrap import BootstrapResult, paired, t_interval
+from likewise.numerics.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
 from likewise.runs.folder import Run
@@ -34,27 +34,26 @@ def compare(config: Compare) -> dict:
     moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
     a, b = join(a, b, moved)
     values = [np.stack([side.each[name] for name in names], 1) for side in (a, b)]
-    how: dict[str, Any] = {"resamples": config.resamples, "seed": config.seed}
-    old, new = values
-    by_query, by_class = paired(old, new, **how), paired(old, new, a.label, **how)
+    scored = ~np.isnan(np.concatenate(values, 1)).any(1)
+    classes = len(np.unique(a.label[scored]))
+    found = {name: difference_intervals(a, b, name) for name in names}
     result = {
         "a": config.run_a,
         "b": config.run_b,
         "same": same(a, b, about_a, about_b),
-        "queries": by_query.n,
-        "classes": by_class.n,
-        "unscored": by_query.dropped,
-        **how,
+        "queries": int(scored.sum()),
+        "classes": classes,
+        "unscored": int((~scored).sum()),
         "decides": names[0] if config.metrics or "MAP@R" not in names else "MAP@R",
-        "over": "queries" if by_class.few else "classes",
+        "over": over(classes),
         "metrics": {
             name: {
                 "a": float(np.nanmean(values[0][:, m])),
                 "b": float(np.nanmean(values[1][:, m])),
-                "difference": float(np.asarray(by_query.mean)[m]),
-                "over_classes": ends(by_class, m),
-                "over_queries": ends(by_query, m),
-                "conclusion": conclude(name, by_query, by_class, m),
+                "difference": found[name]["queries"].mean,
+                "over_classes": ends(found[name]["classes"]),
+                "over_queries": ends(found[name]["queries"]),
+                "conclusion": conclude(name, found[name]),
                 "classes": by_classes(a, values[1][:, m] - values[0][:, m]),
                 **changes(a, values[0][:, m], values[1][:, m]),
             }
@@ -147,7 +146,11 @@ def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
     known = dict(zip(b.row.tolist(), a.row[own].tolist(), strict=True))
     nearest = np.array([known.get(row, -1) for row in b.nearest.ravel().tolist()]).reshape(b.nearest.shape)
     label = np.where(a.class_name[own] == b.class_name, a.label[own], -1)
-    return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest)
+    if b.rival is None:
+        return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest)
+    number = dict(zip(b.label.tolist(), label.tolist(), strict=True))
+    rival = np.array([number.get(one, -1) for one in b.rival.tolist()])
+    return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest, rival=rival)
 
 
 def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -> str | None:
@@ -162,19 +165,32 @@ def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -
     return None
 
 
-def ends(redrawn: BootstrapResult, m: int) -> dict:
-    """Return the interval of metric number `m`; its ends are None if there is one query or class only."""
-    named = {name: np.asarray(getattr(redrawn, name))[m] for name in ("low", "high", "crossing")}
-    return {k: None if np.isnan(v) else float(v) for k, v in named.items()} | {"n": redrawn.n, "few": redrawn.few}
+def difference_intervals(a: PerQuery, b: PerQuery, name: str) -> dict[str, MeanInterval]:
+    """Return the intervals of B - A for one metric, over queries and over classes."""
+    rivals = None if a.rival is None or b.rival is None else (a.rival, b.rival)
+    sides = a.each[name], b.each[name]
+    return {"queries": paired_interval(*sides), "classes": paired_interval(*sides, a.label, rivals)}
 
 
-def conclude(name: str, by_query: BootstrapResult, by_class: BootstrapResult, m: int) -> str:
+def over(classes: int) -> str:
+    """Return what decides: classes, or queries if there are too few classes for an interval."""
+    return "queries" if classes < MIN_INTERVAL_UNITS else "classes"
+
+
+def ends(found: MeanInterval) -> dict:
+    """Return an interval for JSON; its ends and p are None if there is a reason for no interval."""
+    named = {name: None if found.reason else getattr(found, name) for name in ("low", "high", "p")}
+    return named | {"n": found.n, "reason": found.reason}
+
+
+def conclude(name: str, found: dict[str, MeanInterval]) -> str:
     """Return the result as a sentence, by the interval over classes; over queries if there are too few classes."""
-    by, units = (by_query, "queries") if by_class.few else (by_class, "classes")
-    mean, low, high = (100 * float(np.asarray(v)[m]) for v in (by.mean, by.low, by.high))
-    limits = f" of these {by_class.n} classes, too few to generalise to other classes" if by_class.few else ""
-    if np.isnan(low):
-        return f"no difference in {name} can be shown: there is one query"
+    classes = found["classes"].n
+    units = over(classes)
+    mean, low, high = (100 * value for value in found[units][:3])
+    limits = "" if units == "classes" else f" of these {classes} classes, too few to generalise to other classes"
+    if reason := found[units].reason:
+        return f"no difference in {name} can be shown: B - A is {mean:+.2f} points, and there is no 95 % interval: {reason}"
     if low <= 0 <= high:
         span = f"{low:+.2f} to {high:+.2f}"
         return f"no difference in {name} can be shown: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
@@ -185,13 +201,13 @@ def conclude(name: str, by_query: BootstrapResult, by_class: BootstrapResult, m:
 
 
 def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
-    """Return the number of better, equal and worse classes, and every class with its t interval, largest gain first."""
+    """Return the number of better, equal and worse classes, and every class with the interval over its queries, best first."""
     scored = np.flatnonzero(~np.isnan(difference))
     order = scored[np.argsort(a.label[scored], kind="stable")]
     starts = np.flatnonzero(np.diff(a.label[order])) + 1
     each = []
     for members in np.split(order, starts):
-        interval = t_interval(difference[members])
+        interval = mean_interval(difference[members], share=False)
         mean, low, high = (None if np.isnan(v) else float(v) for v in interval[:3])
         name = str(a.class_name[members[0]])
         each.append({"class": name, "queries": interval.n, "difference": mean, "low": low, "high": high})

@@ -14,7 +14,7 @@ from likewise.distributed.process_group import rank_in_shares, world
 from likewise.evaluation.answers import count_relevant_rows, max_results
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
-from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap
+from likewise.numerics.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
@@ -126,7 +126,14 @@ def score(
         )  # fmt: skip
     each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
-    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy()), found
+    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), nearest_wrong(found, e.y)), found
+
+
+def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray, "Q"]:
+    """Return the label of the nearest wrong result of each query; -1 if all results stored are relevant."""
+    wrong = ~found.match & (found.row >= 0)
+    first = found.row.gather(1, wrong.int().argmax(1, keepdim=True))[:, 0]
+    return torch.where(wrong.any(1), y[first.clamp_min(0)], -1).numpy()
 
 
 def _with_float64(device: torch.device) -> torch.device:
@@ -155,7 +162,8 @@ def mean_score(
 def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str], device: torch.device) -> dict:
     """Return the content of scores.json: means with 95 % intervals, means over classes, and metrics of the whole set.
 
-    Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries.
+    Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries. "no_interval" has the
+    reason for every metric without an interval.
     """
     lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
     if scores.each and lonely.all():
@@ -173,14 +181,13 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         each = np.stack(list(scores.each.values()), 1)
         _, number, count = np.unique(scores.label[~lonely], return_inverse=True, return_counts=True)
         over_classes = len(count) >= MIN_INTERVAL_UNITS
-        drawn = bootstrap(each, scores.label if over_classes else None)
-        ends = (
-            np.stack([drawn.low, drawn.high], 1).tolist() if len(number) >= MIN_INTERVAL_UNITS else []
-        )  # too few for a bootstrap
+        units = (scores.label, scores.rival) if over_classes else (None, None)
+        found = {name: mean_interval(column, *units) for name, column in scores.each.items()}
         by_class = [(np.bincount(number, column) / count).mean() for column in each[~lonely].T]
         value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
         sure = {
-            "interval": dict(zip(scores.each, ends)),
+            "interval": {name: [one.low, one.high] for name, one in found.items() if not one.reason},
+            "no_interval": {name: one.reason for name, one in found.items() if one.reason},
             "interval_over": "classes" if over_classes else "queries",
             "class_mean": dict(zip(scores.each, map(float, by_class))),
         }

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.numerics.bootstrap import Interval
+from likewise.numerics.intervals import Interval
 
 JACKKNIFE_GROUPS = 20
 """Maximum number of groups of wrong labels, and of right labels, that are left out in turn."""

@@ -10,7 +10,7 @@ from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 from likewise._notebook import table, view
-from likewise.numerics.bootstrap import Interval, t_interval
+from likewise.numerics.intervals import Interval, t_interval
 from likewise.numerics.significance import Agreement, MethodComparison, agreement
 
 BEST_EPOCH = " (best test epoch)"
