@@ -269,6 +269,18 @@ def test_audit(run, tmp_path, capsys):
     assert "MultiSimilarity | Uniform(share=0.3" in text and text in capsys.readouterr().out
 
 
+@starts("benchmarks/coverage_contests.py")
+def test_coverage_contests(start):
+    text, found = start("coverage_contests", "--quick")
+    assert [len(found[name]) for name in ("contests", "power", "scores", "orders")] == [2, 2, 2, 3]
+    rates = [one[key] for one in found["contests"] for key in ("family", "pair", "coverage")]
+    rates += [one["told"] for one in found["power"]] + [
+        one[m] for one in found["scores"] for m in ("AP", "AUROC", "recall")
+    ]
+    assert all(0 <= rate <= 1 for rate in [*rates, *found["orders"].values()])
+    assert "| training noise, points |" in text and "| samples | wrong, % |" in text and "Kendall's tau" in text
+
+
 @starts("benchmarks/near_copies.py")
 def test_near_copies(pictures, tmp_path, capsys):
     module = importlib.import_module("near_copies")
