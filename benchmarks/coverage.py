@@ -224,7 +224,10 @@ def grid(cells: list[dict], rows: Sequence[str], column: str, value: str = "cove
     lines = list(dict.fromkeys(tuple(one[name] for name in rows) for one in cells))
     heads = sorted({one[column] for one in cells})
     found = {(*(one[name] for name in rows), one[column]): one for one in cells}
-    table = [[*rows, *(f"{head} {column}" for head in heads)], ["---"] * len(rows) + ["--:"] * len(heads)]
+    table = [
+        [*rows, *(head if isinstance(head, str) else f"{head} {column}" for head in heads)],
+        ["---"] * len(rows) + ["--:"] * len(heads),
+    ]
     table += [[*map(str, line), *(shown(found.get((*line, head)), value) for head in heads)] for line in lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in table)
 

@@ -166,7 +166,7 @@ def test_evaluate(start):
 
 
 @starts("benchmarks/coverage.py", "benchmarks/coverage_worlds.py")
-@pytest.mark.parametrize("part", ["means", "pairs", "ranking", "features", "queries", "seeds"])
+@pytest.mark.parametrize("part", ["means", "pairs", "ranking", "features", "queries", "seeds", "contests", "scores"])
 def test_coverage(start, tmp_path, part):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "made.npz", x=rng.normal(size=(100, 130))[np.arange(1000) % 100] + 3 * rng.normal(size=(1000, 130)),
@@ -176,10 +176,9 @@ def test_coverage(start, tmp_path, part):
     words = ("--quick", "--only", part, "--features", str(tmp_path / "made.npz"), "--write", str(page))
     printed, found = start("coverage", *words)
     for one in found[part]:
-        assert one["runs"] == 100 and 0 <= one["given"] <= 1 and (one["covers"] is None or 0 <= one["covers"] <= 1)
-        assert "rejects" not in one or one["rejects"] <= one["given"]
-    sure = [one["covers"] for one in found[part] if one["given"] > 0.9]  # 5 standard errors of 90 simulations: 0.115
-    assert sure and min(sure) > 0.83
+        assert one["runs"] == 100 and 0 <= one.get("rejects", 0) <= one.get("given", 1) <= 1
+    covers = [one["covers"] for one in found[part] if one.get("given", 1) > 0.9 and "covers" in one]
+    assert part == "scores" or min(covers) > 0.83  # 5 standard errors of 90 simulations: 0.115
     text = page.read_text("utf-8")
     assert (
         text.startswith("before\n")
