@@ -265,9 +265,9 @@ def as_text(found: dict[str, list[dict]]) -> str:
         "simulations that get an interval, where some get none."
     ]
     for part, cells in found.items():
-        value = "rejects" if part in ("contests", "scores") else "covers"
+        value, (rows, column) = "rejects" if part in ("contests", "scores") else "covers", LAYOUTS[part]
         if cells:
-            texts.append(f"**{TITLES[part]}.**\n\n{grid(cells, *LAYOUTS[part], value)}")
+            texts.append(f"**{TITLES[part]}.**\n\n{grid(cells, rows, column, value)}")
     null = [
         one | {"world": name(part, one)}
         for part in ("pairs", "ranking")

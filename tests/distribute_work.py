@@ -11,6 +11,7 @@ import torch.multiprocessing as mp
 from likewise.confidence import PRISM, ProcSim
 from likewise.distributed.collectives import share, world
 from likewise.distributed.process_group import any_process, broadcast_from_first, first_process_first
+from likewise.evaluation.levels import plan_levels
 from likewise.evaluation.scoring import retrieve
 from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics import RankingDepth
@@ -28,7 +29,17 @@ def rank_all() -> dict[str, torch.Tensor]:
     x[10:20] = x[10]
     x[40] = x[3]
     group = np.where(np.arange(61) % 9 == 0, 1, -1)
-    marked = Items("toy", y, tuple("abcdefg"), x=x, query=np.arange(61) < 31, gallery=np.arange(61) >= 5, group=group)
+    tree = {name: ("first" if name < "d" else "second",) for name in "abcdefg"}
+    marked = Items(
+        "toy",
+        y,
+        tuple("abcdefg"),
+        x=x,
+        query=np.arange(61) < 31,
+        gallery=np.arange(61) >= 5,
+        group=group,
+        taxonomy=tree,
+    )
     e = Embedded(torch.as_tensor(x), torch.as_tensor(y), torch.arange(61))
     out = {}
     pairs = np.array([[1, 40], [12, 13], [50, 8]])
@@ -37,9 +48,11 @@ def rank_all() -> dict[str, torch.Tensor]:
         ("all", dataclasses.replace(marked, query=None, gallery=None), UnseenClasses()),
     ):
         for deep in (False, True):
-            found = retrieve(e, items, protocol, RankingDepth(12, deep), exclude=pairs)
-            for field in dataclasses.fields(found):
-                out[f"{name} {deep} {field.name}"] = getattr(found, field.name).nan_to_num()
+            for levels in (None, plan_levels(["MAP@R:level1"], items, e.y)):
+                found = retrieve(e, items, protocol, RankingDepth(12, deep), exclude=pairs, levels=levels)
+                for field in dataclasses.fields(found):
+                    if (value := getattr(found, field.name)) is not None:
+                        out[f"{name} {deep} {levels is None} {field.name}"] = value.nan_to_num()
     return out
 
 

@@ -194,6 +194,18 @@ class Retrieval:
     depth: Int[Tensor, "Q"]  # rank down to which `hit_rank` is complete
     hit_rank: Int[Tensor, "H"]
     start: Int[Tensor, "Q1"]
+    hit_row: Int[Tensor, "H"] | None = None  # gallery row of each hit, if `rank` was given the labels of levels
+    relevant_at: Int[Tensor, "Q L"] | None = None  # number of relevant gallery rows on each of these levels
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRetrieval:
+    """The first K results of every query in the class tree. Depth 0 is the root, the lowest node above all classes."""
+
+    shared: Int[Tensor, "Q K"]  # depth of the lowest common ancestor of query and result; -1 = no result
+    depth: Int[Tensor, "Q"]  # depth of the query's own class
+    height: Int[Tensor, "Q S"]  # height of the query's ancestor at depth 0, 1, ...; 0 from its own class on
+    related: Int[Tensor, "Q S"]  # gallery rows below the query's ancestor at depth 0, 1, ...; 0 below its own class
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ FULL = Items(
     box=np.array([[0, 0, 10, 20], [np.nan] * 4, [0.1, 1 / 3, 2, 3], [1, 0, 10, 20]]),
     weight=np.array([0.1, 1, 2, 1 / 3]),
     y_clean=np.array([1, 0, 2, 0]),
+    taxonomy={"Ant, black": ("animal", "insect"), "b": ("animal",), 'quoted "c"': ()},
 )
 
 
@@ -50,6 +51,22 @@ def test_round_trip_of_features(tmp_path):
     assert_same(read_features(str(tmp_path / "t.parquet")), features)
     with pytest.raises(LikewiseError, match=r"features do not fit in a CSV file; write t\.parquet"):
         write_table(features, str(tmp_path / "t.csv"))
+
+
+def test_the_column_coarse_is_the_class_tree(write):
+    file = write("t.csv", "path,label,coarse\n1,x, cat / lion \n2,y,\n3,x,cat/lion\n")
+    assert read_table(file).taxonomy == {"x": ("cat", "lion"), "y": ()}
+    bad = write("bad.csv", "path,label,coarse\n1,x,cat\n2,y,\n3,x,cat/lion\n")
+    with pytest.raises(
+        LikewiseError, match="class 'x' has 'cat' in bad.csv line 2 and 'cat/lion' in line 4; make them agree"
+    ):
+        read_table(bad)
+
+
+def test_a_tree_with_a_slash_in_a_name_is_not_written(tmp_path):
+    items = dataclasses.replace(FULL, taxonomy={"b": ("his/hers",)})
+    write_table(items, str(tmp_path / "t.csv"))
+    assert read_table(str(tmp_path / "t.csv")).taxonomy is None
 
 
 def test_paths_start_from_the_table_or_root(write, tmp_path, monkeypatch):

@@ -42,6 +42,12 @@ def test_scores_stand_with_their_intervals_and_what_they_are_of(card):
     assert "2 more queries have no relevant gallery row" in text and "Train and test share no class." in text
 
 
+def test_the_class_tree_of_scores_is_named(card):
+    tree = {"levels": {"level1": 2}, "height": 2}
+    text = write_card(dataclasses.replace(card, scores=SCORES | {"tree": tree}))
+    assert "Class tree of height 2, coarsest level first: level1 2 groups." in text
+
+
 def test_tables_are_tables(card):
     text = write_card(card)
     assert "| name | cub \\| 200 |\n| classes | 200 |" in text

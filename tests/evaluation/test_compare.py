@@ -139,6 +139,24 @@ def test_the_sentence_says_what_is_known(pair, tmp_path):
     assert " to +" in even["metrics"]["R@1"]["conclusion"]
 
 
+def test_low_severity_is_better_and_only_queries_wrong_on_both_sides_count(tmp_path):
+    rng, label = np.random.default_rng(0), np.repeat(np.arange(12), 8)
+    right = rng.integers(0, 2, 96).astype(float)
+    old = np.where(right == 1, np.nan, 0.5 + rng.random(96) / 2)
+    new = np.where(np.arange(96) % 5 == 0, np.nan, 0.6 * old)
+    a = write(tmp_path / "a.parquet", {"R@1": right, "severity": old}, label)
+    b = write(tmp_path / "b.parquet", {"R@1": right, "severity": new}, label)
+    found = look(a, b)
+    assert found["queries"] == 96 and found["metrics"]["R@1"]["difference"] == 0
+    about = found["metrics"]["severity"]
+    less = np.nanmean(old - new)
+    assert about["difference"] == pytest.approx(-less)
+    assert about["conclusion"].startswith(f"B is better by {100 * less:.2f} points")
+    both = int((~np.isnan(new)).sum())
+    assert about["over_queries"]["n"] == both == len(about["better"]) and not about["worse"]
+    assert about["classes"]["worse"] == 0 < about["classes"]["better"]
+
+
 def test_few_classes_are_not_believed(pair, tmp_path):
     _, values, label = pair
     files = [write(tmp_path / f"few {i}.parquet", each, label % 4) for i, each in enumerate(values)]

@@ -210,7 +210,7 @@ def test_no_interval_without_what_it_needs():
         (mean_interval(np.ones(100), np.arange(100) // 5), "all classes have the same mean"),
         (
             mean_interval(half, big),
-            "a few large classes decide: the 11 classes are worth 2.1 of equal size, and 5 are needed",
+            "a few large classes decide: the 11 classes are worth 2.1 of equal size, and 6 are needed",
         ),
         (mean_interval(right, np.arange(100) // 5), "the errors are those of less than one of 20 classes"),
         (mean_interval(1 - right, np.arange(100) // 5), "the hits are those of less than one of 20 classes"),

@@ -1,6 +1,6 @@
 """Scores as a terminal shows them."""
 
-from likewise.render.scores import by_gallery, show_scores
+from likewise.render.scores import by_gallery, show_scores, tree_lines
 
 SCORES = {
     "metrics": {"R@1": 0.5, "rho": 0.25},
@@ -34,3 +34,13 @@ def test_every_gallery_has_a_column():
     assert by_gallery("test split", SCORES) == {"test split": SCORES}
     both = by_gallery("test split", SCORES | {"galleries": {"far": alone}})
     assert list(both) == ["all galleries", "gallery far"] and both["gallery far"] is alone
+
+
+def test_the_class_tree_and_the_heights_of_mistakes_are_said():
+    tree = {"levels": {"level1": 1, "level2": 4}, "height": 3, "mistakes_by_height": {"1": 6, "3": 2}}
+    assert tree_lines(SCORES) == []
+    assert tree_lines(SCORES | {"tree": tree, "scored": {"severity": 8}}) == [
+        "class tree of height 3, coarsest level first: level1 1 group, level2 4 groups",
+        "queries of metrics that are not defined for all: severity 8",
+        "8 first results are wrong, by height of the lowest common ancestor: 1: 75.0 %, 3: 25.0 % (mean 1.50)",
+    ]

@@ -46,3 +46,10 @@ def test_who_asks_and_answers_is_what_the_protocol_said(tmp_path):
         save_embeddings(tmp_path / "z.npz", e, items, made_by, sides=sides)
         read = read_embeddings(str(tmp_path / "z.npz")).query
         assert (read is None) == (marked is None) and (marked is None or np.array_equal(read, marked))
+
+
+def test_the_class_tree_is_stored(tmp_path):
+    items = Items("d", np.array([0, 1, 0]), ("a", "b"), taxonomy={"a": ("top", "low"), "b": ("top",)})
+    e = Embedded(torch.eye(3), torch.as_tensor(items.y), torch.arange(3))
+    save_embeddings(tmp_path / "z.npz", e, items, {"run": "r"})
+    assert read_embeddings(str(tmp_path / "z.npz")).taxonomy == items.taxonomy

@@ -20,7 +20,10 @@ class Evaluate(Checkpoint):
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
     metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
-    """Metrics to compute; `likewise list metrics` shows all."""
+    """Metrics to compute; `likewise list metrics` shows all. With a class tree also of its levels: R@1:level1."""
+    taxonomy: str | None = None
+    """Class tree for metrics of levels, severity and tree-NDCG@k: cub200, cars196-type, a .json or .csv file, or wordnet:ROOT. By
+    default the taxonomy of the data."""
     split: Literal["train", "val", "test"] = "test"
     """Split to score, with the given labels of the data, without the noise that training injected on purpose."""
     similarity: Literal["cosine", "euclidean"] | None = None

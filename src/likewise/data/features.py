@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from likewise.data.schema import KNOWN_COLUMNS, check_names, class_numbers, in_order, integers, optional_columns, text
+from likewise.data.schema import (
+    KNOWN_COLUMNS,
+    check_names,
+    class_numbers,
+    class_tree,
+    in_order,
+    integers,
+    optional_columns,
+    text,
+)
 from likewise.data.tabular import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
 from likewise.io.files import first_line
 from likewise.types import Items, LikewiseError
@@ -18,13 +27,13 @@ from likewise.types import Items, LikewiseError
 FEATURE_SUFFIXES = ".npy, .npz, .parquet or .safetensors"
 """Supported files, for error messages."""
 
-LABEL_COLUMNS = ("label", "y", "class_name", "label_clean", "class_name_clean")
+LABEL_COLUMNS = ("label", "y", "class_name", "label_clean", "class_name_clean", "coarse")
 """Columns of a feature file that a separate label file replaces."""
 
 
 def read_features(file: str, root: str | None = None) -> Items:
-    """Read features from `.npz` (x and label, or y; optionally split, query, gallery, group, class_name, path) or `.parquet`
-    (a list column x and the columns of a table).
+    """Read features from `.npz` (x and label, or y; optionally split, query, gallery, group, class_name, coarse, path) or
+    `.parquet` (a list column x and the columns of a table).
 
     Args:
         root: base folder of the paths, if the file has any; default: the folder of the file.
@@ -117,6 +126,7 @@ def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
         root="" if path is None else os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
         x=x,
         y_clean=y_clean,
+        taxonomy=class_tree(sheet, y, class_name),
         **optional_columns(sheet),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,12 @@ FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are m
 BOX_CORNERS = ("left", "top", "right", "bottom")
 KNOWN_COLUMNS = (
     "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "box", *BOX_CORNERS,
-    "weight",
+    "weight", "coarse",
 )  # fmt: skip
+
+
+ANCESTOR_SEPARATOR = "/"
+"""Between the ancestors of a class in the column coarse."""
 
 
 def check_names(owner: str, file: str, names: Collection[str]) -> None:
@@ -115,6 +119,33 @@ def class_names(sheet: Sheet, given: dict[str, list[str]], distinct: list[str]) 
                     f"{sheet.at(where)} and {word!r} in {sheet.unit} {sheet.line[row]}; make them agree"
                 )
     return tuple(first[word][0] if word in first else word for word in distinct)
+
+
+def class_tree(sheet: Sheet, y: np.ndarray, class_name: tuple[str, ...]) -> dict[str, tuple[str, ...]] | None:
+    """Return the ancestors of every class from the column coarse, or None; raise if a class has different ancestors.
+
+    A cell holds the ancestors of the row's class, coarsest first, separated by `ANCESTOR_SEPARATOR`; empty: the class has none.
+    """
+    if "coarse" not in sheet.column:
+        return None
+    first: dict[str, tuple[tuple[str, ...], int]] = {}
+    for row, (label, cell) in enumerate(zip(y.tolist(), sheet.column["coarse"], strict=True)):
+        above = tuple(word for part in text(cell).split(ANCESTOR_SEPARATOR) if (word := part.strip()))
+        before, where = first.setdefault(class_name[label], (above, row))
+        if before != above:
+            raise LikewiseError(
+                f"{sheet.owner}: a class must have the same coarse in all rows, but class {class_name[label]!r} has "
+                f"{ANCESTOR_SEPARATOR.join(before)!r} in {sheet.at(where)} and {ANCESTOR_SEPARATOR.join(above)!r} in "
+                f"{sheet.unit} {sheet.line[row]}; make them agree"
+            )
+    return {name: above for name, (above, _) in first.items()}
+
+
+def coarse_cells(names: Iterable[str], tree: dict[str, tuple[str, ...]] | None) -> list[str] | None:
+    """Return the cells of the column coarse for the class names of rows; None if there is no tree, or a cell cannot hold it."""
+    if tree is None or any(ANCESTOR_SEPARATOR in word or not word.strip() for above in tree.values() for word in above):
+        return None
+    return [ANCESTOR_SEPARATOR.join(tree.get(name, ())) for name in names]
 
 
 def splits(sheet: Sheet) -> np.ndarray | None:

@@ -10,17 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.images import drop, file_of
-from likewise.data.schema import check_names, class_numbers, optional_columns
+from likewise.data.schema import check_names, class_numbers, class_tree, coarse_cells, optional_columns
 from likewise.data.tabular import Sheet, read_csv, read_parquet
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items, LikewiseError
 
 
 def read_table(file: str, root: str | None = None) -> Items:
-    """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,label_clean][,class_name_clean]`.
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,box][,weight][,coarse][,label_clean][,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
-    label noise was injected on purpose: no component has access to them. Other columns are ignored.
+    label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
+    coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.
@@ -39,6 +40,7 @@ def read_table(file: str, root: str | None = None) -> Items:
         path=path,
         root=os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
         y_clean=y_clean,
+        taxonomy=class_tree(sheet, y, class_name),
         **columns,
     )
 
@@ -89,8 +91,8 @@ def check_duplicates(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np
 def write_table(items: Items, file: str) -> None:
     """Write items as a table that `read_table` (with the same root) reads back; features need .parquet.
 
-    Labels are written as class numbers with their class_name. The taxonomy is not written, and neither are classes without a
-    row: `read_table` then renumbers the others.
+    Labels are written as class numbers with their class_name, the taxonomy as `coarse` (unless a name in it contains "/").
+    Classes without a row are not written: `read_table` then renumbers the others.
     """
     suffix = Path(file).suffix.lower()
     if suffix not in (".csv", ".parquet"):
@@ -142,6 +144,8 @@ def item_columns(items: Items) -> dict[str, list]:
         columns["box"] = [box_cell(box) for box in items.box.tolist()]
     if items.weight is not None:
         columns["weight"] = items.weight.tolist()
+    if (coarse := coarse_cells(columns["class_name"], items.taxonomy)) is not None:
+        columns["coarse"] = coarse
     if items.y_clean is not None:
         columns["label_clean"] = items.y_clean.tolist()
         columns["class_name_clean"] = [items.class_name[label] for label in items.y_clean]

@@ -11,8 +11,9 @@ from likewise.config.spec import spec
 from likewise.contracts import Protocol, Split
 from likewise.data.leakage import describe_leaks, leaks
 from likewise.evaluation.answers import count_relevant_rows, max_results
+from likewise.evaluation.levels import needs_tree, tree_of
 from likewise.io.progress import bar
-from likewise.metrics import import_metrics, is_set_metric, measure_set, metric, reach, spectrum
+from likewise.metrics import import_metrics, is_set_metric, low_is_good, measure_set, metric, reach, spectrum
 from likewise.types import Items, LikewiseError
 
 
@@ -51,6 +52,10 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     rows, per_query = protocol.rows(items, "test"), [name for name in config.metrics if not is_set_metric(name)]
     for name in (config.select, *per_query):
         metric(name)
+    if low_is_good(config.select):
+        raise LikewiseError(f"train: --select needs a metric of which high is good, got '{config.select}'; use MAP@R")
+    if needs_tree((config.select, *per_query)):
+        tree_of((config.select, *per_query), items, items.y[rows], "train")
     deepest = reach(per_query).k
     if not config.evaluate and not config.test_every:
         return

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, check_output_path
+from likewise.metrics import low_is_good
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
@@ -30,34 +31,36 @@ def compare(config: Compare) -> dict:
     out = check_output_path(config.out, ".png", "compare") if config.out else None
     changed = check_output_path(config.csv, ".csv", "compare", "--csv") if config.csv else None
     (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
-    names = shared_metrics(a, b, config.metrics)
+    compared = shared_metrics(a, b, config.metrics)
     moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
     a, b = join(a, b, moved)
-    values = [np.stack([side.each[name] for name in names], 1) for side in (a, b)]
-    scored = ~np.isnan(np.concatenate(values, 1)).any(1)
-    classes = len(np.unique(a.label[scored]))
-    found = {name: difference_intervals(a, b, name) for name in names}
+    found = {name: difference_intervals(a, b, name) for name in compared if has_queries(a, b, name)}
+    if not found:
+        raise LikewiseError("compare: no query has a value in A and in B; compare other metrics, such as R@1")
+    names = list(found)
+    decides = names[0] if config.metrics or "MAP@R" not in names else "MAP@R"
+    by_query, classes = found[decides]["queries"], found[decides]["classes"].n
     result = {
         "a": config.run_a,
         "b": config.run_b,
         "same": same(a, b, about_a, about_b),
-        "queries": int(scored.sum()),
+        "queries": by_query.n,
         "classes": classes,
-        "unscored": int((~scored).sum()),
-        "decides": names[0] if config.metrics or "MAP@R" not in names else "MAP@R",
+        "unscored": len(a.row) - by_query.n,
+        "decides": decides,
         "over": over(classes),
         "metrics": {
             name: {
-                "a": float(np.nanmean(values[0][:, m])),
-                "b": float(np.nanmean(values[1][:, m])),
+                "a": float(np.nanmean(a.each[name])),
+                "b": float(np.nanmean(b.each[name])),
                 "difference": found[name]["queries"].mean,
                 "over_classes": ends(found[name]["classes"]),
                 "over_queries": ends(found[name]["queries"]),
                 "conclusion": conclude(name, found[name]),
-                "classes": by_classes(a, values[1][:, m] - values[0][:, m]),
-                **changes(a, values[0][:, m], values[1][:, m]),
+                "classes": by_classes(a, b.each[name] - a.each[name], sign(name)),
+                **changes(a, a.each[name], b.each[name], sign(name)),
             }
-            for m, name in enumerate(names)
+            for name in names
         },
     }
     if out:
@@ -66,6 +69,16 @@ def compare(config: Compare) -> dict:
     if changed:
         write_changes(changed, result)
     return result
+
+
+def sign(name: str) -> int:
+    """Return 1 if a high value of a metric is good, else -1."""
+    return -1 if low_is_good(name) else 1
+
+
+def has_queries(a: PerQuery, b: PerQuery, name: str) -> bool:
+    """Return whether a query has a value of a metric in A and in B."""
+    return not np.isnan(b.each[name] - a.each[name]).all()
 
 
 def open_side(target: str) -> tuple[PerQuery, dict | None]:
@@ -194,14 +207,19 @@ def conclude(name: str, found: dict[str, MeanInterval]) -> str:
     if low <= 0 <= high:
         span = f"{low:+.2f} to {high:+.2f}"
         return f"no difference in {name} can be shown: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
-    word, (near, far) = ("better", (low, high)) if mean > 0 else ("worse", (-high, -low))
+    word = "better" if mean * sign(name) > 0 else "worse"
+    near, far = (low, high) if mean > 0 else (-high, -low)
     return (
         f"B is {word} by {abs(mean):.2f} points of {name} (95 % interval {near:.2f} to {far:.2f} over {units}{limits})"
     )
 
 
-def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
-    """Return the number of better, equal and worse classes, and every class with the interval over its queries, best first."""
+def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"], sign: int = 1) -> dict:
+    """Return the number of better, equal and worse classes, and every class with the interval over its queries, best first.
+
+    Args:
+        sign: -1 if low values are good.
+    """
     scored = np.flatnonzero(~np.isnan(difference))
     order = scored[np.argsort(a.label[scored], kind="stable")]
     starts = np.flatnonzero(np.diff(a.label[order])) + 1
@@ -211,20 +229,20 @@ def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"]) -> dict:
         mean, low, high = (None if np.isnan(v) else float(v) for v in interval[:3])
         name = str(a.class_name[members[0]])
         each.append({"class": name, "queries": interval.n, "difference": mean, "low": low, "high": high})
-    each.sort(key=lambda c: -c["difference"])
-    better = sum(c["difference"] > ROUNDING_TOLERANCE for c in each)
-    worse = sum(c["difference"] < -ROUNDING_TOLERANCE for c in each)
+    each.sort(key=lambda c: -sign * c["difference"])
+    better = sum(sign * c["difference"] > ROUNDING_TOLERANCE for c in each)
+    worse = sum(sign * c["difference"] < -ROUNDING_TOLERANCE for c in each)
     return {"better": better, "equal": len(each) - better - worse, "worse": worse, "each": each}
 
 
-def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"]) -> dict:
-    """Return the queries that became better and worse, largest changes first.
+def changes(a: PerQuery, old: Float[np.ndarray, "Q"], new: Float[np.ndarray, "Q"], sign: int = 1) -> dict:
+    """Return the queries that became better and worse, largest changes first; `sign` is -1 if low values are good.
 
     "right_or_wrong": the metric has only the values 0 and 1.
     """
     either = np.concatenate([old, new])
     found: dict[str, Any] = {"right_or_wrong": bool(np.isin(either[~np.isnan(either)], (0, 1)).all())}
-    for word, gain in (("better", new - old), ("worse", old - new)):
+    for word, gain in (("better", sign * (new - old)), ("worse", sign * (old - new))):
         place = np.flatnonzero(gain > ROUNDING_TOLERANCE)
         place = place[np.argsort(-gain[place], kind="stable")]
         found[word] = [

@@ -13,7 +13,7 @@ from likewise.data.features import from_arrays, read_embeddings
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
-from likewise.evaluation.scoring import score_with_galleries
+from likewise.evaluation.scoring import score_with_galleries, with_tree
 from likewise.io.files import check_output_path
 from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import protocol_for
@@ -66,6 +66,7 @@ def score_items(
         )
     if config.split == "test" and (items.split is None or not (items.split != "").any()):
         items = dataclasses.replace(items, split=np.full(len(items), "test"))
+    items = with_tree(items, config.taxonomy)
     protocol = protocol_for(items)
     rows = rows_of(protocol, items, config.split)
     assert items.x is not None

@@ -14,7 +14,7 @@ from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.results import best_test_epoch, write_results
-from likewise.evaluation.scoring import as_compared, score_with_galleries
+from likewise.evaluation.scoring import as_compared, score_with_galleries, with_tree
 from likewise.metrics import import_metrics
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
 from likewise.runs.devices import bytes_of, choose_device
@@ -46,7 +46,7 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
             say(f"this run is not finished, so these are the scores of its last checkpoint: {opened.run.path}")
         return evaluate_open(
             opened, config.metrics, split=config.split, similarity=config.similarity, budget=bytes_of(config.memory),
-            exclude=config.exclude,
+            exclude=config.exclude, taxonomy=config.taxonomy,
         )  # fmt: skip
     from likewise.evaluation.embedding_file import evaluate_embeddings
 
@@ -98,11 +98,12 @@ def evaluate_open(
     similarity: str | None = None,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: str | None = None,
+    taxonomy: str | None = None,
     pixels: Pixels | None = None,
 ) -> dict:
     """Return the scores of the network of an open run on a split of its data; see `evaluate_run`."""
     import_metrics(metrics, opened.settings.allow_imports)
-    run, items, protocol, finished = opened.run, opened.items, opened.protocol, opened.run.done
+    run, items, protocol, finished = opened.run, with_tree(opened.items, taxonomy), opened.protocol, opened.run.done
     rows, pairs = rows_of(protocol, items, split), read_pairs(exclude, items)
     similarity = similarity or opened.similarity
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
@@ -18,6 +19,9 @@ from likewise.numerics.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
+
+if TYPE_CHECKING:
+    from likewise.evaluation.levels import LevelPlan
 
 MAX_STORED_RESULTS = 10
 """Results stored for each query, for figures and tables."""
@@ -33,6 +37,7 @@ def retrieve(
     device: torch.device | None = None,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    levels: LevelPlan | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
     """Rank the gallery for every query, as the protocol defines them; rows of the query's group are excluded.
@@ -43,6 +48,7 @@ def retrieve(
         wanted: number of results that the metrics need.
         budget: memory for the ranking, in bytes.
         exclude: pairs of rows of the data that are not results of each other.
+        levels: labels of a class tree; hits are then of the level `levels.ranked`, each with its gallery row.
     """
     is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
     if not is_query.any() or not in_gallery.any():
@@ -51,13 +57,15 @@ def retrieve(
             f"got {int(is_query.sum())} and {int(in_gallery.sum())}; check the columns `query`, `gallery` and `split`"
         )
     group = None if items.group is None else torch.as_tensor(items.group)[e.row]
+    y, shown = (e.y, 1) if levels is None else (levels.ranked_y, levels.shown)
     how = {
-        "k": MAX_STORED_RESULTS, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
-        "budget": budget, "progress": progress,
+        "k": max(MAX_STORED_RESULTS, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity,
+        "device": device, "budget": budget, "progress": progress,
     }  # fmt: skip
     pairs = None if exclude is None else _positions(exclude, e, items)
     if is_query.all() and in_gallery.all() and world()[1] == 1:
-        return rank(e.z, e.y, group=group, exclude=pairs, **how)
+        labels = None if levels is None else (levels.label, levels.label)
+        return rank(e.z, y, group=group, exclude=pairs, levels=labels, **how)
     q, g = is_query.nonzero()[:, 0], in_gallery.nonzero()[:, 0]
     z, gallery_z = (e.z if side.all() else e.z[side] for side in (is_query, in_gallery))
     how["scale"] = (
@@ -72,7 +80,8 @@ def retrieve(
     def rank_some(mine: slice) -> Retrieval:
         own = None if pairs is None else pairs[(pairs[:, 0] >= mine.start) & (pairs[:, 0] < mine.stop)]
         return rank(
-            z[mine], e.y[q[mine]], gallery_z, e.y[g], own=in_g[q[mine]],
+            z[mine], y[q[mine]], gallery_z, y[g], own=in_g[q[mine]],
+            levels=None if levels is None else (levels.label[:, q[mine]], levels.label[:, g]),
             group=None if group is None else group[q[mine]], gallery_group=None if group is None else group[g],
             exclude=None if own is None else own - torch.tensor([mine.start, 0]), **how,
         )  # fmt: skip
@@ -80,7 +89,8 @@ def retrieve(
     found = rank_in_shares(len(q), rank_some)
     g = g.to(found.row.device)
     row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
-    return dataclasses.replace(found, query=q.to(g.device), row=row)
+    hit_row = None if found.hit_row is None else g[found.hit_row]
+    return dataclasses.replace(found, query=q.to(g.device), row=row, hit_row=hit_row)
 
 
 def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[torch.Tensor, "m 2"]:
@@ -108,6 +118,8 @@ def score(
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
+    from likewise.evaluation.levels import measure, plan_levels, without_levels
+
     if not metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
     chosen = {name: metric(name) for name in metrics if not is_set_metric(name)}
@@ -119,13 +131,19 @@ def score(
             f"evaluate: the metrics need {wanted.k} results of every query, but there are at most {available}; use a "
             "smaller k in --metrics"
         )
+    levels = plan_levels(chosen, items, e.y)
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
             e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            progress=shown.reach,
+            levels=levels, progress=shown.reach,
         )  # fmt: skip
-    each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
-    found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
+    if levels is None:
+        values = {name: m(found) for name, m in chosen.items()}
+    else:
+        values, found = measure(found, chosen, levels), without_levels(found, levels, MAX_STORED_RESULTS)
+    each = {name: value.cpu().numpy() for name, value in values.items()}
+    on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
+    found = Retrieval(**on_cpu)
     return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), nearest_wrong(found, e.y)), found
 
 
@@ -139,6 +157,13 @@ def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray
 def _with_float64(device: torch.device) -> torch.device:
     """Return the device, or the CPU if the device has no float64, which exact ranking needs."""
     return torch.device("cpu") if device.type == "mps" else device
+
+
+def with_tree(items: Items, name: str | None) -> Items:
+    """Return the data with the class tree of this name; unchanged without a name."""
+    from likewise.taxonomies import taxonomy
+
+    return items if name is None else dataclasses.replace(items, taxonomy=taxonomy(name, items.class_name))
 
 
 def as_compared(e: Embedded, similarity: str) -> Embedded:
@@ -165,10 +190,11 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries. "no_interval" has the
     reason for every metric without an interval.
     """
-    lonely = np.isnan(next(iter(scores.each.values()), np.zeros(0)))
+    each = np.stack(list(scores.each.values()), 1) if scores.each else np.zeros((0, 1))
+    lonely = np.isnan(each).all(1)
     if scores.each and lonely.all():
         raise LikewiseError(
-            f"evaluate: none of the {len(lonely)} queries has a relevant gallery row: every class has one image, the others are "
+            f"evaluate: none of the {len(each)} queries has a relevant gallery row: every class has one image, the others are "
             "excluded, or the gallery has none of the queries' classes; add at least two images of a class"
         )
     if scores.each and len(e.y.unique()) == 1:
@@ -178,18 +204,16 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         )
     value, sure = {}, {}
     if scores.each:
-        each = np.stack(list(scores.each.values()), 1)
-        _, number, count = np.unique(scores.label[~lonely], return_inverse=True, return_counts=True)
-        over_classes = len(count) >= MIN_INTERVAL_UNITS
+        over_classes = len(np.unique(scores.label[~lonely])) >= MIN_INTERVAL_UNITS
         units = (scores.label, scores.rival) if over_classes else (None, None)
-        found = {name: mean_interval(column, *units) for name, column in scores.each.items()}
-        by_class = [(np.bincount(number, column) / count).mean() for column in each[~lonely].T]
-        value = dict(zip(scores.each, np.nanmean(each, 0).tolist()))
+        known = {name: column for name, column in scores.each.items() if not np.isnan(column).all()}
+        found = {name: mean_interval(column, *units) for name, column in known.items()}
+        value = {name: found[name].mean if name in found else np.nan for name in scores.each}
         sure = {
             "interval": {name: [one.low, one.high] for name, one in found.items() if not one.reason},
             "no_interval": {name: one.reason for name, one in found.items() if one.reason},
             "interval_over": "classes" if over_classes else "queries",
-            "class_mean": dict(zip(scores.each, map(float, by_class))),
+            "class_mean": {name: mean_over_classes(column, scores.label) for name, column in scores.each.items()},
         }
     whole = [name for name in metrics if is_set_metric(name)]
     if whole:
@@ -200,10 +224,25 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         **sure,
         "queries": int((~lonely).sum()),
         "unscored": int(lonely.sum()),
+        **fewer_queries(scores, int((~lonely).sum())),
         "rows": len(e.row),
         "dim": e.z.shape[1],
         "similarity": similarity,
     }
+
+
+def mean_over_classes(value: Float[np.ndarray, "Q"], label: Int[np.ndarray, "Q"]) -> float:
+    """Return the mean of the classes' means; NaN if no query has a value."""
+    scored = ~np.isnan(value)
+    _, number, count = np.unique(label[scored], return_inverse=True, return_counts=True)
+    return float((np.bincount(number, value[scored]) / count).mean()) if len(count) else float("nan")
+
+
+def fewer_queries(scores: Scores, queries: int) -> dict:
+    """Return the metrics that are defined for fewer queries than scored, each with that number; {} if there are none."""
+    count = {name: int((~np.isnan(value)).sum()) for name, value in scores.each.items()}
+    fewer = {name: n for name, n in count.items() if n < queries}
+    return {"scored": fewer} if fewer else {}
 
 
 def score_with_galleries(
@@ -219,9 +258,11 @@ def score_with_galleries(
     exclude: Int[np.ndarray, "M 2"] | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
+    from likewise.evaluation.levels import tree_facts
+
     how = {"budget": budget, "exclude": exclude}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
-    result = summary(scores, e, similarity, metrics, device)
+    result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:
         per_query = [name for name in metrics if not is_set_metric(name)]

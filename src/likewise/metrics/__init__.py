@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 from likewise.contracts import Metric, QueryMetric, SetMetric
 from likewise.errors import LikewiseError, nearest_name
-from likewise.metrics import clustering, ranking, spectrum, verification
+from likewise.metrics import clustering, ranking, spectrum, tree, verification
 from likewise.metrics.spectrum import class_spectrum, density, spectral_decay
 
 __all__ = [
-    "NAMES", "SET_NAMES", "RankingDepth", "import_metrics", "as_text", "class_spectrum", "density", "measure_set", "metric",
-    "is_set_metric", "reach", "spectral_decay",
+    "NAMES", "SET_NAMES", "RankingDepth", "import_metrics", "as_text", "class_spectrum", "density", "last_rank", "level_of",
+    "low_is_good", "measure_set", "metric", "is_set_metric", "is_tree_metric", "reach", "spectral_decay",
 ]  # fmt: skip
 
 
@@ -32,6 +32,8 @@ class PerQuery(NamedTuple):
     measure: Callable[..., Tensor]  # Retrieval -> one value per query; has an argument k if the name has @k
     about: str
     all_hits: bool = False  # whether it needs the ranks of all relevant gallery rows
+    in_tree: bool = False  # whether `measure` takes a TreeRetrieval
+    low_is_good: bool = False
 
 
 _AVERAGE_PRECISION, _DIVISOR_USERS = ranking.average_precision, ranking.DIVISOR_USERS
@@ -62,8 +64,24 @@ PER_QUERY: dict[str, PerQuery] = {
         "average precision over the first C = R + 1 results, divided by C; always below 1 (Roth et al. 2020)"),
     "mAP@C/R": PerQuery(partial(_AVERAGE_PRECISION, k="C"),
         "average precision over the first C = R + 1 results, divided by R: mAP@C corrected"),
+    "severity": PerQuery(tree.severity,
+        "height of the lowest common ancestor with a wrong first result, as a share of the class tree's height; low is good",
+        in_tree=True, low_is_good=True),
+    "tree-NDCG@k": PerQuery(tree.tree_ndcg_at,
+        "NDCG of the first k results; a result gains the depth of its lowest common ancestor with the query", in_tree=True),
 }  # fmt: skip
-"""Built-in metrics per query by generic name; k stands for a positive integer."""
+"""Built-in metrics per query by generic name; k stands for a positive integer.
+
+Metrics that are not `in_tree` are also metrics of a level of the class tree, as in R@1:level2.
+"""
+
+LEVEL_NAMES = {
+    "NAME:levelN": "metric per query NAME with the groups of level N of the class tree as labels; level 1 is the coarsest"
+}
+"""The line of `likewise list metrics` about levels."""
+
+LEVEL_ENDING = re.compile(r"^(?P<base>.+):level(?P<level>[1-9][0-9]*)$", re.DOTALL)
+"""Name of a metric on a level of the class tree; level 1 is the coarsest."""
 
 SET_METRIC_FAMILIES = (spectrum, clustering, verification)
 """Modules of set metrics."""
@@ -90,7 +108,7 @@ def import_metrics(names: Iterable[str], allow_imports: bool) -> None:
     Args:
         allow_imports: whether importing, which runs the code, is allowed. If False, a dotted name is an error.
     """
-    for name in filter(_is_dotted, names):
+    for name in filter(_is_dotted, map(_without_level, names)):
         from likewise.config.spec import build
 
         component = build(name, allow_imports=allow_imports)
@@ -103,13 +121,53 @@ def import_metrics(names: Iterable[str], allow_imports: bool) -> None:
 
 
 def metric(name: str) -> Metric:
-    """Return the metric per query of this name."""
-    if parsed := _parse(name):
+    """Return the metric per query of this name.
+
+    If `level_of(name)`, it measures the ranking with the labels of that level; if `is_tree_metric(name)`, a TreeRetrieval.
+    """
+    base = _without_level(name)
+    if parsed := _parse(base):
         entry, k = parsed
+        if entry.in_tree and base != name:
+            raise LikewiseError(
+                f"metrics: '{base}' measures all levels of the class tree at once, got '{name}'; use {base}"
+            )
         return entry.measure if k is None else partial(entry.measure, k=k)
-    if isinstance(own := _IMPORTED_METRICS.get(name), QueryMetric):
+    if isinstance(own := _IMPORTED_METRICS.get(base), QueryMetric):
         return own
-    raise LikewiseError(_unknown_metric_message(name))
+    raise LikewiseError(_unknown_metric_message(base))
+
+
+def level_of(name: str) -> int | None:
+    """Return the level of the class tree that a metric is measured on, 1 = coarsest; None: the classes themselves."""
+    found = LEVEL_ENDING.match(name)
+    return int(found["level"]) if found else None
+
+
+def _without_level(name: str) -> str:
+    """Return the name of a metric without its level: "R@1:level2" -> "R@1"."""
+    found = LEVEL_ENDING.match(name)
+    return found["base"] if found else name
+
+
+def is_tree_metric(name: str) -> bool:
+    """Return whether a metric per query measures a TreeRetrieval."""
+    parsed = _parse(name)
+    return parsed is not None and parsed[0].in_tree
+
+
+def low_is_good(name: str) -> bool:
+    """Return whether low values of a metric per query are good."""
+    parsed = _parse(name)
+    return parsed is not None and parsed[0].low_is_good
+
+
+def last_rank(name: str) -> int | None:
+    """Return the last rank that a metric per query reads; None if that depends on the number of relevant gallery rows."""
+    parsed = _parse(_without_level(name))
+    if parsed is None:
+        return None
+    return 1 if parsed[1] is None and parsed[0].in_tree else parsed[1]
 
 
 def _unknown_metric_message(name: str) -> str:
@@ -126,6 +184,9 @@ def _unknown_metric_message(name: str) -> str:
         return (
             f"metrics: '{name}' must be imported first, which runs its code; use --allow-imports if it is trusted code"
         )
+    if ":" in name:
+        base = name.rpartition(":")[0]
+        return f"metrics: a level is named level1 (the coarsest), level2 and so on, as in {base}:level1, got '{name}'"
     known = [*NAMES, *SET_NAMES]
     for letter, pattern, must in (
         ("@k", "@[-+.0-9]+", "k must be an integer of 1 or more, as in R@1"),
@@ -146,7 +207,7 @@ def knows(name: str) -> bool:
 
 def reach(names: Iterable[str]) -> RankingDepth:
     """Return the depth of rankings that these metrics need beyond the usual R + 1. Set metrics need none."""
-    names = list(names)
+    names = list(map(_without_level, names))
     parsed = [p for p in map(_parse, names) if p]
     imported = [m for name in names if isinstance(m := _IMPORTED_METRICS.get(name), QueryMetric)]
     depths = [k for _, k in parsed if k] + [m.depth for m in imported]
@@ -200,7 +261,7 @@ def _is_dotted(name: str) -> bool:
 
 def _parse(name: str) -> tuple[PerQuery, int | None] | None:
     """Return the built-in metric per query of this name and its k: "R@10" -> (entry of "R@k", 10). None if there is none."""
-    found = re.fullmatch(r"(\w+@)([1-9][0-9]*)(/\w+)?", name)
+    found = re.fullmatch(r"([\w-]+@)([1-9][0-9]*)(/\w+)?", name)
     generic, k = (f"{found[1]}k{found[3] or ''}", int(found[2])) if found else (name, None)
     fits = generic in PER_QUERY and ("@k" in generic) == (k is not None)
     return (PER_QUERY[generic], k) if fits else None

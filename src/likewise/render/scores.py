@@ -43,6 +43,8 @@ def show_scores(columns: dict[str, dict]) -> None:
         print(
             f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
+    for line in tree_lines(first):
+        print(line)
     print(f"{first['similarity']} similarity in {first['dim']} dimensions")
     for title, scores in columns.items():
         for line in interval_lines(scores):
@@ -73,6 +75,27 @@ def interval_lines(scores: Mapping) -> list[str]:
     for name, reason in scores.get("no_interval", {}).items():
         metrics.setdefault(reason, []).append(name)
     return lines + [f"no interval for {', '.join(names)}: {reason}" for reason, names in metrics.items()]
+
+
+def tree_lines(scores: Mapping) -> list[str]:
+    """Return lines about the class tree of the scores: its levels, the queries of its metrics, and how bad mistakes are."""
+    tree = scores.get("tree")
+    if not tree:
+        return []
+    sizes = ", ".join(
+        f"{name} {groups} {'group' if groups == 1 else 'groups'}" for name, groups in tree["levels"].items()
+    )
+    fewer = ", ".join(f"{name} {n}" for name, n in scores.get("scored", {}).items())
+    lines = [f"class tree of height {tree['height']}, coarsest level first: {sizes or 'no levels'}"]
+    lines += [f"queries of metrics that are not defined for all: {fewer}"] if fewer else []
+    if mistakes := tree.get("mistakes_by_height"):
+        count = sum(mistakes.values())
+        shares = ", ".join(f"{height}: {100 * n / count:.1f} %" for height, n in mistakes.items())
+        mean = sum(int(height) * n for height, n in mistakes.items()) / count
+        lines.append(
+            f"{count} first results are wrong, by height of the lowest common ancestor: {shares} (mean {mean:.2f})"
+        )
+    return lines
 
 
 def score_lines(scores: Mapping) -> list[list[str]]:

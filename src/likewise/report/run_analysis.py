@@ -9,7 +9,7 @@ import numpy as np
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
-from likewise.render.scores import with_interval
+from likewise.render.scores import tree_lines, with_interval
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
@@ -63,13 +63,18 @@ def analyse_run(one: ReportTarget, number: int, pool: Pool | None, config: Repor
 def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
     """Return the data that several sections use: the log, the embeddings and the nearest neighbours of every sample."""
     log = [] if one.run is None else one.run.read_log()
-    study = Study(one, config, log, main_metric(one), [*one.notes, *baseline_notes(one.scores)], pool)
+    study = Study(one, config, log, main_metric(one), notes_of(one), pool)
     if pool is None:
         return study
     assert one.items is not None
     z = None if one.items.x is None else as_tensor(one.items.x, one.similarity)
     near, sim = neighbours(one, z, config.k, config.quiet)
     return dataclasses.replace(study, z=z, near=near, near_sim=sim)
+
+
+def notes_of(one: ReportTarget) -> list[str]:
+    """Return notes about a target: its own, the scores before training, and the class tree of its scores."""
+    return [*one.notes, *baseline_notes(one.scores), *tree_lines(one.scores)]
 
 
 def baseline_notes(scores: dict) -> list[str]:

@@ -6,7 +6,8 @@ Gallery rows are ordered by descending similarity, equal similarities by row, on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int
@@ -37,6 +38,7 @@ def rank(
     exclude: Int[Tensor, "M 2"] | None = None,
     similarity: str = "cosine",
     scale: float | None = None,
+    levels: tuple[Int[Tensor, "L Q"], Int[Tensor, "L G"]] | None = None,
     budget: int = WORKING_MEMORY_BYTES,
     device: torch.device | str | None = None,
     progress: Callable[[float], None] | None = None,
@@ -53,6 +55,8 @@ def rank(
         exclude: excluded pairs (query, gallery row). Without a gallery, a pair is excluded in both directions.
         similarity: "cosine", or "euclidean" for raw embeddings.
         scale: for "euclidean", when the queries are ranked in several calls: `euclidean_scale` of all queries and the gallery.
+        levels: labels of queries and gallery rows on other levels of a class tree; -1 is equal to no label. The result then has
+            `hit_row` and `relevant_at`.
         budget: bytes of working memory without embeddings and result. A smaller budget gives smaller blocks, the same result.
         device: where to compute; None: the device of the queries. Embeddings that do not fit into GPU memory are copied in
             blocks; on a CPU they may be a tensor over a memory map.
@@ -89,17 +93,28 @@ def rank(
         buffer.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, listed)
     hit_query, hit_row, hit_rank = (torch.cat(parts) for parts in zip(*buffer.hits))
     buffer.hits.clear()
-    hits = [hit_query * (n + 1) + hit_rank]  # one integer that sorts by query, then rank
     missing = (torch.bincount(hit_query, minlength=len(z)) < relevant) & (deep | all_hits)
-    if missing.any():
-        hits += _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, (hit_query, hit_row), budget)
-    del hit_query, hit_row, hit_rank
-    hits = torch.cat(hits).sort().values
+    more = _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, (hit_query, hit_row), budget)
+    hits = chain([(hit_query * (n + 1) + hit_rank, hit_row)], more)
+    hit_rank, hit_row, start = _in_order(hits, len(z), n, levels is not None)
     known = torch.full_like(known, n) if all_hits else known.where(~deep, n)
-    count = torch.bincount(hits // (n + 1), minlength=len(z))
-    start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     query = torch.arange(len(z), device=device)
-    return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hits % (n + 1), start)
+    at = None if levels is None else _relevant_at(levels[0].to(device), levels[1].to(device), exclusions)
+    return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hit_rank, start, hit_row, at)
+
+
+def _in_order(hits: Iterable[tuple[Tensor, Tensor]], queries: int, n: int, with_rows: bool):
+    """Return ranks, gallery rows (None without `with_rows`) and starts of the hits as in `Retrieval`.
+
+    Args:
+        hits: chunks of hits: query * (n + 1) + rank, one integer that sorts by query, then rank; and the gallery row.
+        n: size of the gallery.
+    """
+    codes, rows = zip(*((code, row if with_rows else None) for code, row in hits))
+    code, order = torch.cat(codes).sort()
+    count = torch.bincount(code // (n + 1), minlength=queries)
+    start = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    return code % (n + 1), torch.cat(rows)[order] if with_rows else None, start
 
 
 class _RankingBuffer:
@@ -206,6 +221,12 @@ def count_relevant(y, gallery_y, exclusions: integer_scores.Exclusions) -> Int[T
     return count - torch.bincount(query[mates], minlength=len(y))
 
 
+def _relevant_at(label: Tensor, gallery_label: Tensor, exclusions: integer_scores.Exclusions) -> Int[Tensor, "Q L"]:
+    """Return the number of relevant gallery rows of every query on every level; 0 where the query has no label."""
+    each = [count_relevant(y, gallery_y, exclusions) for y, gallery_y in zip(label, gallery_label, strict=True)]
+    return torch.stack(each, 1).where(label.T >= 0, 0)
+
+
 def _pairs(exclusions: integer_scores.Exclusions) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
     """Return the excluded (query, gallery row) pairs, without those excluded by group."""
     if exclusions.own is None:
@@ -214,18 +235,20 @@ def _pairs(exclusions: integer_scores.Exclusions) -> tuple[Int[Tensor, "M"], Int
     return torch.cat([in_gallery, exclusions.query]), torch.cat([exclusions.own[in_gallery], exclusions.row])
 
 
-def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hits, budget) -> list[Tensor]:
-    """Return the relevant gallery rows outside `listed_hits`, each as query * (gallery size + 1) + rank.
+def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hits, budget):
+    """Yield chunks of the relevant gallery rows outside `listed_hits`: query * (gallery size + 1) + rank, and the row.
 
     Args:
         missing: (Q,) mask of the queries to complete.
         listed_hits: (query, gallery row) of the hits that are already known.
     """
+    if not missing.any():
+        return
     order = gallery_y.argsort(stable=True)
     sorted_y, n = gallery_y[order], len(gallery)
     first, end = torch.searchsorted(sorted_y, y), torch.searchsorted(sorted_y, y, right=True)
     known = torch.cat([query * n + row for query, row in (listed_hits, _pairs(exclusions))]).sort().values
-    ids, out = missing.nonzero()[:, 0], []
+    ids = missing.nonzero()[:, 0]
     most = max(1, int((end - first)[ids].max()))
     for some in ids.split(max(1, budget // (most * 64))):
         count = (end - first)[some]
@@ -239,5 +262,5 @@ def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hi
             g = exclusions.groups[0][query]
             new &= (g < 0) | (g != exclusions.groups[1][row])
         query, row = query[new], row[new]
-        out.append(query * (n + 1) + integer_scores.places(queries, gallery, exclusions, query, row, budget // 2))
-    return out
+        place = integer_scores.places(queries, gallery, exclusions, query, row, budget // 2)
+        yield query * (n + 1) + place, row

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int
 
-from likewise.data.schema import BOX_CORNERS
+from likewise.data.schema import BOX_CORNERS, coarse_cells
 from likewise.io.files import atomic_write, load_arrays
 from likewise.types import Embedded, Items, LikewiseError
 
@@ -33,6 +33,8 @@ def save_embeddings(
     rows = e.row.numpy()
     columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
     columns["class_name"] = np.asarray([items.class_name[label] for label in items.y[rows]], dtype=str)
+    if (coarse := coarse_cells(columns["class_name"].tolist(), items.taxonomy)) is not None:
+        columns["coarse"] = np.asarray(coarse, dtype=str)
     if items.path is not None:
         base = Path(items.root).absolute()
         columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)

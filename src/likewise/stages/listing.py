@@ -51,7 +51,7 @@ def entries(registry: str) -> dict[str, str]:
     if registry in REGISTRIES:
         return {name: first_line(component) for name, component in find(REGISTRIES[registry]).items()}
     if registry == "metrics":
-        return metrics.NAMES | metrics.SET_NAMES
+        return metrics.NAMES | metrics.LEVEL_NAMES | metrics.SET_NAMES
     if registry == "data":
         return data.NAMES | data.HUB_FORMS
     if registry == "recipes":

@@ -22,6 +22,8 @@ def test_the_best_is_named_only_where_intervals_are_apart():
     assert clear_best("R@1", [apart]) is None
     assert clear_best("R@1", [apart, Score(0.1, None, None, "10 %")]) is None
     assert clear_best("rho", [low, apart]) is None  # it only describes
+    assert clear_best("severity", [low, apart]) is low  # low is good
+    assert clear_best("severity", [apart, close]) is None
     runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 1)
     assert not any(line.best for line in scale("R@1", runs).lines), "not the same samples"
     runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 0), bare("c")

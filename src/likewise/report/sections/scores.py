@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from likewise.metrics import is_set_metric
+from likewise.metrics import is_set_metric, low_is_good
 from likewise.report.records import Facts, RunView, Score
 from likewise.report.section import Section
 
@@ -68,12 +68,13 @@ def known(score: Score) -> bool:
 
 
 def clear_best(metric: str, scores: list[Score]) -> Score | None:
-    """Return the score whose interval lies above the intervals of all others; None if there is none."""
+    """Return the score whose interval lies above those of all others (below, where low is good); None if there is none."""
     if is_set_metric(metric) or len(scores) < 2 or not all(map(known, scores)):
         return None
-    first, *others = sorted(scores, key=lambda score: -score.mean)
-    ends = [other.high for other in others if other.high is not None]
-    return first if first.low is not None and all(first.low > end for end in ends) else None
+    sign = -1 if low_is_good(metric) else 1
+    first, *others = sorted(scores, key=lambda score: -sign * score.mean)
+    worst = min(sign * end for end in first[1:3] if end is not None)
+    return first if all(worst > sign * end for other in others for end in other[1:3] if end is not None) else None
 
 
 def context(facts: Facts) -> dict[str, Any]:
