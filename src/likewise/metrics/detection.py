@@ -147,19 +147,29 @@ def paired_jackknife(
         raise LikewiseError(
             f"paired_jackknife: there must be wrong and right labels, got {int(wrong.sum())} wrong labels of {len(wrong)}"
         )
-    wrong, values = wrong.cpu(), []
+    wrong = wrong.cpu()
+    return jackknife_interval(*(count_without_groups(score.double().cpu(), wrong, seed) for score in (a, b)), metric)
+
+
+def count_without_groups(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"], seed: int) -> list[TieCounts]:
+    """Return the counts of all samples, and without each group of right and of wrong labels; of every wrong label only."""
+    order = _order(score)
+    is_wrong = wrong[order.sample]
+    order = _Order(order.sample, *(positions[is_wrong] for positions in order[1:]))
     times = [torch.ones(1, len(wrong), dtype=torch.int64), *_leave_out(wrong.numpy(), seed)]
-    for score in (a, b):
-        order = _order(score.double().cpu())
-        is_wrong = wrong[order.sample]  # the metrics need positions only of wrong labels
-        order = _Order(order.sample, *(positions[is_wrong] for positions in order[1:]))
-        values.append([METRIC_FUNCTIONS[metric](_count(order, wrong, some, torch.float64)).numpy() for some in times])
-    (gap,), *without = (of_b - of_a for of_a, of_b in zip(*values))
-    if min(wrong.sum(), (~wrong).sum()) < MIN_JACKKNIFE_LABELS:
-        return Interval(float(gap), np.nan, np.nan, len(wrong))
+    return [_count(order, wrong, some, torch.float64) for some in times]
+
+
+def jackknife_interval(a: list[TieCounts], b: list[TieCounts], metric: str) -> Interval:
+    """Return the interval of `paired_jackknife` from the counts of both scores."""
+    each = [(METRIC_FUNCTIONS[metric](of_b) - METRIC_FUNCTIONS[metric](of_a)).numpy() for of_a, of_b in zip(a, b)]
+    (gap,), *without = each
+    wrongs, rights = float(a[0].wrongs[0, 0]), float(a[0].rights[0, 0])
+    if min(wrongs, rights) < MIN_JACKKNIFE_LABELS:
+        return Interval(float(gap), np.nan, np.nan, round(wrongs + rights))
     variance = sum((len(one) - 1) * one.var() for one in without)
-    reach = stdtrit(min(map(len, without)) - 1, 0.975) * np.sqrt(variance)
-    return Interval(float(gap), float(gap - reach), float(gap + reach), len(wrong))
+    reach = float(stdtrit(min(map(len, without)) - 1, 0.975) * np.sqrt(variance))
+    return Interval(float(gap), float(gap) - reach, float(gap) + reach, round(wrongs + rights))
 
 
 def relabel_accuracy(

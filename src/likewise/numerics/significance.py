@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 class Differences(NamedTuple):
     """Differences b - a between all pairs of methods, in the order of `itertools.combinations`.
 
-    Each has its 95 % interval, and the two-sided p of "equally good over other classes and other trainings", not corrected for
+    Each has its interval (95 % or more), and the two-sided p of "equally good over other classes and other trainings", not corrected for
     the number of pairs. NaN: not tested, because the pair has fewer than two seeds in common, or nothing varies.
     """
 
@@ -48,7 +48,7 @@ class Differences(NamedTuple):
 
 @dataclass(frozen=True)
 class PairTest:
-    """Two methods in one column of a table: b - a, its 95 % interval over classes and trainings, and p.
+    """Two methods in one column of a table: b - a, its interval (95 % or more) over classes and trainings, and p.
 
     All values use the `seeds` seeds that both methods have. p is corrected by Holm for all pairs of the column; NaN: not tested.
     """
