@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from likewise.numerics.bootstrap import RESAMPLE_BLOCK_SIZE
-
 CLEANLAB_METHODS = ("self_confidence", "normalized_margin")
+
+MAX_BLOCK_VALUES = 1 << 23
+"""Maximum number of distances that are computed at a time."""
 
 
 def cleanlab_scores(
@@ -58,7 +59,7 @@ def selfclean_score(z: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     unit, label = F.normalize(torch.as_tensor(z).double(), dim=1), torch.as_tensor(y)
     found = []
-    for rows in torch.arange(len(unit)).split(max(1, 64 * RESAMPLE_BLOCK_SIZE // len(unit))):
+    for rows in torch.arange(len(unit)).split(max(1, MAX_BLOCK_VALUES // len(unit))):
         far = ((1 - unit[rows] @ unit.T) / 2).clamp(0, 1)
         same = label[rows, None] == label
         other = far.masked_fill(same, torch.inf).amin(1)

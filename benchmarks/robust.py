@@ -31,7 +31,7 @@ from measure import parse_with_quick
 from likewise.config import Train
 from likewise.data import load
 from likewise.experiments.executors import LocalExecutor
-from likewise.numerics.bootstrap import t_interval
+from likewise.numerics.intervals import t_interval
 from likewise.protocols.splits import split_by
 from likewise.recipes import apply
 from likewise.runs.dataset import inject_noise, protocol_for

@@ -29,24 +29,11 @@ def rank_all() -> dict[str, torch.Tensor]:
     x[10:20] = x[10]
     x[40] = x[3]
     group = np.where(np.arange(61) % 9 == 0, 1, -1)
-<<<<<<< HEAD
     tree = {name: ("first" if name < "d" else "second",) for name in "abcdefg"}
     marked = Items(
-        "toy",
-        y,
-        tuple("abcdefg"),
-        x=x,
-        query=np.arange(61) < 31,
-        gallery=np.arange(61) >= 5,
-        group=group,
-        taxonomy=tree,
-    )
-=======
-    marked = Items(
         "toy", y, tuple("abcdefg"), x=x, query=np.arange(61) < 31, gallery=np.arange(61) >= 5, group=group,
-        camera=(np.arange(61) // 7 % 3).astype(str),
+        camera=(np.arange(61) // 7 % 3).astype(str), taxonomy=tree,
     )  # fmt: skip
->>>>>>> reid
     e = Embedded(torch.as_tensor(x), torch.as_tensor(y), torch.arange(61))
     out = {}
     pairs = np.array([[1, 40], [12, 13], [50, 8]])

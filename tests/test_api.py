@@ -89,7 +89,7 @@ CALLS = {
     "evaluate": lambda t: likewise.evaluate(t.run, **HERE),
     "embed": lambda t: likewise.embed(t.run, t.features, **HERE),
     "search": lambda t: likewise.search(t.picture_run, 20, workers=0, **HERE),
-    "compare": lambda t: likewise.compare(t.run, t.run, resamples=100),
+    "compare": lambda t: likewise.compare(t.run, t.run),
     "bench": lambda t: likewise.bench(t.folder / "grid.toml", out=t.folder / "bench", list=True, **HERE),
     "tune": lambda t: likewise.tune(t.folder / "tune.toml", ranges="lr=1e-4..1e-2 log", trials=1, out=t.folder / "tune", **HERE),
     "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", epochs=1, out=t.folder / "demo"),

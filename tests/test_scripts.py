@@ -177,6 +177,29 @@ def test_common_direction(start):
     assert all(one["spread"] > next_one["spread"] for one, next_one in itertools.pairwise(found))
 
 
+@starts("benchmarks/coverage.py", "benchmarks/coverage_worlds.py")
+@pytest.mark.parametrize("part", ["means", "pairs", "ranking", "features", "queries", "seeds", "contests", "scores"])
+def test_coverage(start, tmp_path, part):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "made.npz", x=rng.normal(size=(100, 130))[np.arange(1000) % 100] + 3 * rng.normal(size=(1000, 130)),
+             y=np.arange(1000) % 100)  # fmt: skip
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- coverage begins -->\nearlier tables\n<!-- coverage ends -->\nafter\n", "utf-8")
+    words = ("--quick", "--only", part, "--features", str(tmp_path / "made.npz"), "--write", str(page))
+    printed, found = start("coverage", *words)
+    for one in found[part]:
+        assert one["runs"] == 100 and 0 <= one.get("rejects", 0) <= one.get("given", 1) <= 1
+    covers = [one["covers"] for one in found[part] if one.get("given", 1) > 0.9 and "covers" in one]
+    assert part == "scores" or min(covers) > 0.83  # 5 standard errors of 90 simulations: 0.115
+    text = page.read_text("utf-8")
+    assert (
+        text.startswith("before\n")
+        and text.endswith("\nafter\n")
+        and printed.strip() in text
+        and "earlier tables" not in text
+    )
+
+
 @starts("benchmarks/clustering.py")
 @pytest.mark.filterwarnings("ignore")
 def test_clustering(start):
@@ -255,6 +278,18 @@ def test_audit(run, tmp_path, capsys):
     assert all(0 <= one[key] <= 1 for one in cell["mean"].values() for key in ("AP", "AUROC", "recall"))
     text = (found / "table.md").read_text("utf-8")
     assert "MultiSimilarity | Uniform(share=0.3" in text and text in capsys.readouterr().out
+
+
+@starts("benchmarks/coverage_contests.py")
+def test_coverage_contests(start):
+    text, found = start("coverage_contests", "--quick")
+    assert [len(found[name]) for name in ("contests", "power", "scores", "orders")] == [2, 2, 2, 3]
+    rates = [one[key] for one in found["contests"] for key in ("family", "pair", "coverage")]
+    rates += [one["told"] for one in found["power"]] + [
+        one[m] for one in found["scores"] for m in ("AP", "AUROC", "recall")
+    ]
+    assert all(0 <= rate <= 1 for rate in [*rates, *found["orders"].values()])
+    assert "| training noise, points |" in text and "| samples | wrong, % |" in text and "Kendall's tau" in text
 
 
 @starts("benchmarks/near_copies.py")

@@ -223,5 +223,6 @@ class Scores:
     each: dict[str, Float[np.ndarray, "Q"]]  # metric name -> values; NaN for a query without relevant rows
     query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of the data set
     label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # labels of the queries
+    rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: the results stored are right
 
     _repr_html_ = view(scores_html)

@@ -33,7 +33,12 @@ def card():
 def test_scores_stand_with_their_intervals_and_what_they_are_of(card):
     text = write_card(card)
     assert "| R@1 | 50.0 % | 40.0 % to 60.0 % | 45.0 % |" in text
-    assert "10 queries of the test split, cosine similarity; intervals: bootstrap over classes." in text
+    assert "10 queries of the test split, cosine similarity." in text
+    assert "Intervals over classes: they hold for other classes." in text
+    none = dataclasses.replace(
+        card, scores=SCORES | {"interval": {}, "no_interval": {"R@1": "all classes have the same mean"}}
+    )
+    assert "No interval for R@1: all classes have the same mean." in write_card(none)
     assert "2 more queries have no relevant gallery row" in text and "Train and test share no class." in text
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.config import Compare, Train
 from likewise.evaluation.compare import by_files, compare, join
+from likewise.numerics.intervals import paired_interval
 from likewise.runs.per_query import PerQuery
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -61,7 +62,7 @@ def look(a, b, **settings):
 
 def test_every_number_by_hand(pair):
     (a, b), values, label = pair
-    result = look(a, b, resamples=200, seed=3)
+    result = look(a, b)
     assert (result["queries"], result["classes"], result["unscored"]) == (47, 12, 1)
     kept = [q for q in range(48) if q != 7]
     for name, found in result["metrics"].items():
@@ -78,13 +79,24 @@ def test_every_number_by_hand(pair):
         assert {c["class"]: c["queries"] for c in found["classes"]["each"]}["c1"] == 3
         order = [c["difference"] for c in found["classes"]["each"]]
         assert order == sorted(order, reverse=True)
-        rng, drawn = np.random.default_rng(3), []
-        for _ in range(200):
-            rows = [g for c in rng.integers(12, size=12) for g in by_class[c]]
-            drawn.append(sum(rows) / len(rows))
-        ends = found["over_classes"]
-        assert (ends["low"], ends["high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
-        assert found["over_queries"]["n"] == 47 and not ends["few"]
+        for unit, over in ((label, found["over_classes"]), (None, found["over_queries"])):
+            want = paired_interval(old, new, unit)
+            assert (over["low"], over["high"], over["p"]) == pytest.approx((want.low, want.high, want.p))
+            assert over["n"] == want.n and over["reason"] == ""
+            assert (over["low"] > 0) == (over["p"] < 0.05)
+        assert found["over_queries"]["n"] == 47 and found["over_classes"]["n"] == 12
+
+
+def test_classes_that_confuse_each_other_widen_the_interval(pair, tmp_path):
+    """Classes 0 and 1, 2 and 3, ... are each other's nearest wrong result, and gain or lose together."""
+    _, _, label = pair
+    a, b = {"R@1": np.zeros(48)}, {"R@1": np.repeat([1.0, -1.0, 0.5, -0.5, 0.9, -0.8], 8)}
+    rival = label + 1 - 2 * (label % 2)
+    plain, both = ([write(tmp_path / f"{name}{len(more)}.parquet", side, label, **more) for name, side in (("a", a), ("b", b))]
+                   for more in ({}, {"rival": rival}))  # fmt: skip
+    narrow, wide = (look(*files)["metrics"]["R@1"]["over_classes"] for files in (plain, both))
+    # each pair of classes is one unit: the variance of their sum is twice that of two independent classes
+    assert (wide["high"] - wide["low"]) / (narrow["high"] - narrow["low"]) == pytest.approx(2**0.5, rel=0.06)
 
 
 def test_queries_that_changed(pair, tmp_path):
@@ -128,16 +140,18 @@ def test_the_sentence_says_what_is_known(pair, tmp_path):
 
 
 def test_low_severity_is_better_and_only_queries_wrong_on_both_sides_count(tmp_path):
-    rng, label = np.random.default_rng(0), np.repeat(np.arange(12), 4)
-    right = rng.integers(0, 2, 48).astype(float)
-    old = np.where(right == 1, np.nan, 0.5 + rng.random(48) / 2)
-    new = np.where(np.arange(48) % 5 == 0, np.nan, old - 0.25)
+    rng, label = np.random.default_rng(0), np.repeat(np.arange(12), 8)
+    right = rng.integers(0, 2, 96).astype(float)
+    old = np.where(right == 1, np.nan, 0.5 + rng.random(96) / 2)
+    new = np.where(np.arange(96) % 5 == 0, np.nan, 0.6 * old)
     a = write(tmp_path / "a.parquet", {"R@1": right, "severity": old}, label)
     b = write(tmp_path / "b.parquet", {"R@1": right, "severity": new}, label)
     found = look(a, b)
-    assert found["queries"] == 48 and found["metrics"]["R@1"]["difference"] == 0
+    assert found["queries"] == 96 and found["metrics"]["R@1"]["difference"] == 0
     about = found["metrics"]["severity"]
-    assert about["difference"] == pytest.approx(-0.25) and about["conclusion"].startswith("B is better by 25.00 points")
+    less = np.nanmean(old - new)
+    assert about["difference"] == pytest.approx(-less)
+    assert about["conclusion"].startswith(f"B is better by {100 * less:.2f} points")
     both = int((~np.isnan(new)).sum())
     assert about["over_queries"]["n"] == both == len(about["better"]) and not about["worse"]
     assert about["classes"]["worse"] == 0 < about["classes"]["better"]
@@ -148,7 +162,7 @@ def test_few_classes_are_not_believed(pair, tmp_path):
     files = [write(tmp_path / f"few {i}.parquet", each, label % 4) for i, each in enumerate(values)]
     result = look(*files)
     about = result["metrics"]["MAP@R"]
-    assert result["over"] == "queries" and about["over_classes"]["few"]
+    assert result["over"] == "queries" and about["over_classes"]["reason"].startswith("there are 4 classes")
     assert about["conclusion"].endswith("over queries of these 4 classes, too few to generalise to other classes)")
     one = [write(tmp_path / f"one {i}.parquet", each, label * 0) for i, each in enumerate(values)]
     assert look(*one)["metrics"]["MAP@R"]["over_classes"]["low"] is None
@@ -222,8 +236,6 @@ def test_what_cannot_be_compared_is_named(run, pair, tmp_path):
         ((a, b), {"out": "x.jpg"}, "compare: --out must end in .png"),
         ((a, b), {"csv": "x.txt"}, "compare: --csv must end in .csv"),
         ((a, b), {"csv": str(tmp_path / "no" / "x.csv")}, "compare: the folder of --csv '.*' does not exist"),
-        ((a, b), {"resamples": 5}, "resamples must be 100 or more"),
-        ((a, b), {"seed": -1}, "seed must be between 0 and"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             look(*sides, **settings)
@@ -235,29 +247,30 @@ def test_what_cannot_be_compared_is_named(run, pair, tmp_path):
 def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     (a, b), _, _ = pair
-    cli.main(["compare", a, b, "--metrics", "R@1", "MAP@R", "--csv", str(tmp_path / "c.csv"), "--resamples", "300"])
+    cli.main(["compare", a, b, "--metrics", "R@1", "MAP@R", "--csv", str(tmp_path / "c.csv")])
     out = capsys.readouterr().out
     assert "95 % over 12 classes" in out and "95 % over 47 queries" in out and "fixed" in out
-    said = look(a, b, metrics=("R@1", "MAP@R"), resamples=300)["metrics"]["R@1"]["conclusion"]
+    said = look(a, b, metrics=("R@1", "MAP@R"))["metrics"]["R@1"]["conclusion"]
     assert said[1:] in out
     assert "likewise bench" in out and "Queries without relevant rows, left out: 1." in out
     assert f"queries that changed: {tmp_path / 'c.csv'}" in out
 
 
 def test_a_corrected_table_is_compared_by_its_files():
-    def side(row, path, label=(0, 1, 1), nearest=((1,), (2,), (1,))):
+    def side(row, path, label=(0, 1, 1), nearest=((1,), (2,), (1,)), rival=(1, 0, 0)):
         names = np.asarray(["a", "b"])[list(label)]
         return PerQuery(
             np.asarray(row), np.asarray(label), names, np.asarray([0, 1, 1]), {"R@1": np.asarray([0.0, 1.0, 1.0])},
-            np.asarray(nearest), np.zeros((3, 1)), np.asarray(path),
+            np.asarray(nearest), np.zeros((3, 1)), np.asarray(path), np.asarray(rival),
         )  # fmt: skip
 
     a = side([4, 5, 6], ["x/1.jpg", "y/1.jpg", "y/2.jpg"], nearest=[[5], [6], [5]])
     b = side([8, 2, 3], ["/all/y/2.jpg", "/all/x/1.jpg", "/all/y/1.jpg"], (1, 0, 1), [[3], [8], [8]])
-    b = dataclasses.replace(b, relevant=np.asarray([1, 0, 1]))
+    b = dataclasses.replace(b, relevant=np.asarray([1, 0, 1]), label=b.label + 5, rival=np.asarray([5, 6, 9]))
     _, found = join(a, b, True)
     assert found.row.tolist() == [4, 5, 6] and found.class_name.tolist() == ["a", "b", "b"]
     assert found.nearest.tolist() == [[6], [6], [5]]
+    assert found.rival.tolist() == [1, -1, 0]  # in the numbers of A; class 9 has no query
     assert by_files(a, dataclasses.replace(b, path=np.asarray(["/all/y/2.jpg", "/all/x/1.jpg", "/all/z.jpg"]))) is None
     with pytest.raises(LikewiseError, match="1 differ in their class"):
         join(a, dataclasses.replace(b, class_name=np.asarray(["a", "a", "b"])), True)

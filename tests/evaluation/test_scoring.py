@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from likewise.evaluation import scoring
-from likewise.evaluation.scoring import retrieve, summary
+from likewise.evaluation.scoring import nearest_wrong, retrieve, summary
+from likewise.numerics.intervals import mean_interval
 from likewise.protocols import QueryGallery
-from likewise.types import Embedded, Items, Scores
+from likewise.types import Embedded, Items, Retrieval, Scores
 
 
 def test_positions_are_those_of_the_embeddings_not_of_the_gallery():
@@ -64,3 +65,22 @@ def test_a_handful_of_queries_has_no_interval():
     e = Embedded(torch.eye(4), torch.as_tensor(label), torch.arange(4))
     found = summary(Scores({"R@1": np.zeros(4)}, np.arange(4), label), e, "cosine", ["R@1"], torch.device("cpu"))
     assert found["interval"] == {} and found["metrics"] == found["class_mean"] == {"R@1": 0.0}
+    assert found["no_interval"] == {"R@1": "there are 4 queries, and 10 are needed"}
+
+
+def test_the_interval_over_classes_knows_the_nearest_wrong_class():
+    rng, label = np.random.default_rng(0), np.repeat(np.arange(12), 4)
+    value, rival = rng.random(48), rng.integers(12, 24, 48)
+    e = Embedded(torch.eye(48), torch.as_tensor(label), torch.arange(48))
+    found = summary(Scores({"RP": value}, np.arange(48), label, rival), e, "cosine", ["RP"], torch.device("cpu"))
+    want = mean_interval(value, label, rival)
+    assert found["interval"]["RP"] == [want.low, want.high] and found["no_interval"] == {}
+
+
+def test_the_nearest_wrong_result_is_the_first_of_another_class():
+    y = torch.tensor([0, 0, 1, 2, 2])
+    row = torch.tensor([[1, 3, 2], [0, -1, -1], [3, 0, 1]])
+    match = torch.tensor([[True, False, False], [True, False, False], [False, False, False]])
+    none = torch.zeros(3, dtype=torch.int64)
+    found = Retrieval(none, row, match, torch.zeros(3, 3), none, none, none[:0], torch.zeros(4, dtype=torch.int64))
+    assert nearest_wrong(found, y).tolist() == [2, -1, 2]

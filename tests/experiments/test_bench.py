@@ -89,7 +89,7 @@ def test_a_grid_is_trained_once_and_summed_up_by_hand(grid, nobody):
     reach = 4.302652730 * (sum((v - mean) ** 2 for v in values) / 2) ** 0.5 / 3**0.5  # t of 0.975 with 2 degrees
     assert shown(sheet, "MultiSimilarity()")["MAP@R"].ours == f"{mean:.1f} ± {reach:.1f}"
     assert sheet.contest.metric == "R@1" and len(sheet.contest.pairs) == 1
-    assert (sheet.folder / "ranks.png").stat().st_size > 5000
+    assert (sheet.folder / "means.png").stat().st_size > 5000
     nobody()
     assert bench(config) == sheet
 

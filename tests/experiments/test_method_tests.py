@@ -3,14 +3,12 @@
 import dataclasses
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import stdtr
 
 from likewise.experiments.method_tests import conclusion, contest
-from likewise.numerics.bootstrap import paired
+from likewise.numerics.significance import compare_pairs
 from likewise.runs.per_query import PerQuery
 from likewise.types import LikewiseError
 
@@ -36,116 +34,104 @@ def made(gain, seeds=3, start=0):
     return found
 
 
-def mean_of(seeds):
-    return [sum(one.each["R@1"][q] for one in seeds) / len(seeds) for q in range(len(LABEL))]
+def totals(seeds):
+    """Classes by seeds: the sums over the queries of every class, one query at a time."""
+    kept = [q for q in range(len(LABEL)) if q != 7]
+    return np.array(
+        [[sum(one.each["R@1"][q] for q in kept if LABEL[q] == c) for one in seeds] for c in sorted(set(LABEL))]
+    )
+
+
+SIZE = np.array([sum(1 for q in range(len(LABEL)) if q != 7 and LABEL[q] == c) for c in sorted(set(LABEL))])
 
 
 def test_every_number_by_hand():
+    """`compare_pairs` is checked by hand in its own test; here what it gets, and what becomes of its answers."""
     methods = {"plain": made(0.0), "better": made(0.1, 3, 5), "same": made(0.001, 2, 9)}
-    found = contest({"": methods}, "R@1", resamples=5000)
-    kept = [q for q in range(len(LABEL)) if q != 7]
-    assert (found.metric, found.queries, found.unscored, found.classes) == ("R@1", len(kept), 1, 12)
+    found = contest({"": methods}, "R@1")
+    assert (found.metric, found.queries, found.unscored, found.classes) == ("R@1", len(LABEL) - 1, 1, 12)
     assert [(v.a, v.b) for v in found.pairs] == list(itertools.combinations(methods, 2))
-    means = {(m, s): np.nanmean(one.each["R@1"]) for m, seeds in methods.items() for s, one in enumerate(seeds)}
-    design = np.array([[*(m == name for name in methods), *(s == k for k in range(3))] for m, s in means], float)
-    value = np.array(list(means.values()))
-    freedom = len(value) - (3 + 3 - 1)  # three methods and three seeds, less what both could say
-    spread = ((value - design @ np.linalg.pinv(design) @ value) ** 2).sum() / freedom
-    raw = []
-    for v in found.pairs:
+    total = np.full((12, 3, 3), np.nan)
+    for m, seeds in enumerate(methods.values()):
+        total[:, : len(seeds), m] = totals(seeds)
+    theirs = compare_pairs(total, SIZE)
+    for k, v in enumerate(found.pairs):
         many = min(
             len(methods[v.a]), len(methods[v.b])
         )  # "same" has no third seed, so the others' does not count beside it
-        old, new = (mean_of(methods[name][:many]) for name in (v.a, v.b))
-        gain = [new[q] - old[q] for q in range(len(LABEL))]
-        assert v.difference == pytest.approx(sum(gain[q] for q in kept) / len(kept))
-        ends = paired(np.array(old), np.array(new), LABEL)
-        assert (v.low, v.high) == pytest.approx((ends.low, ends.high))
-        totals = [sum(gain[q] for q in kept if LABEL[q] == c) for c in sorted(set(LABEL))]
-        every = [abs(sum(s * t for s, t in zip(signs, totals))) for signs in itertools.product((1, -1), repeat=12)]
-        over_classes = sum(one >= abs(sum(totals)) - 1e-12 for one in every) / 4096
-        shared = list(zip(methods[v.a], methods[v.b]))
-        by_seed = [np.nanmean(b.each["R@1"]) - np.nanmean(a.each["R@1"]) for a, b in shared]
-        assert v.seeds == len(by_seed)
-        t = np.mean(by_seed) * (len(by_seed) / (2 * spread)) ** 0.5
-        raw.append((over_classes, 2 * stdtr(freedom, -abs(t))))
-    for name, p in zip(("p_classes", "p_seeds"), zip(*raw)):
-        low, mid, high = sorted(p)
-        steps = {low: min(1, 3 * low), mid: max(3 * low, 2 * mid), high: max(3 * low, 2 * mid, high)}
-        assert [getattr(v, name) for v in found.pairs] == pytest.approx([min(1, steps[one]) for one in p])
-    assert found.pairs[0].outcome == "better" and found.pairs[2].outcome in ("worse", "classes only")
-    assert found.pairs[1].outcome == "no difference shown"
+        gain = [totals(methods[name][:many]).sum() / (many * SIZE.sum()) for name in (v.a, v.b)]
+        assert v.difference == pytest.approx(gain[1] - gain[0]) and v.seeds == many
+        assert (v.low, v.high) == pytest.approx((theirs.low[k], theirs.high[k]))
+    low, mid, high = sorted(theirs.p)
+    steps = {low: min(1, 3 * low), mid: max(3 * low, 2 * mid), high: max(3 * low, 2 * mid, high)}
+    assert [v.p for v in found.pairs] == pytest.approx([min(1, steps[one]) for one in theirs.p])
+    assert [v.outcome for v in found.pairs] == ["better", "no difference shown", "worse"]
+    assert found.overall == found.pairs  # one column
+    shared = {name: totals(seeds[:2]).sum() / (2 * SIZE.sum()) for name, seeds in methods.items()}
+    assert found.mean == pytest.approx(shared) and next(iter(found.mean)) == "better" and found.untested == ""
 
 
-def test_ranks_are_of_class_means_over_seeds_and_columns():
-    columns = {"none": {"a": made(0.0), "b": made(0.2)}, "half": {"b": made(-0.1), "a": made(0.0)}}
+def test_means_are_over_columns():
+    columns = {"none": {"a": made(0.0), "b": made(0.2, 3, 5)}, "half": {"b": made(-0.1, 3, 9), "a": made(0.0, 3, 12)}}
     found = contest(columns, "R@1")
-    totals = []
-    for c in sorted(set(LABEL)):
-        members = [q for q in range(len(LABEL)) if LABEL[q] == c and q != 7]
-        value = {m: sum(mean_of(columns[k][m])[q] for k in columns for q in members) / len(members) for m in "ab"}
-        totals.append([1 + (value["b"] > value["a"]), 1 + (value["a"] > value["b"])])
-    assert found.rank == {"b": sum(b for _, b in totals) / 12, "a": sum(a for a, _ in totals) / 12}
-    assert list(found.rank) == ["b", "a"] and found.friedman < 0.01
-    assert found.critical == pytest.approx(1.960 * (6 / 72) ** 0.5, abs=1e-3)
-    assert [(v.column, v.a, v.difference > 0) for v in found.pairs] == [("none", "a", True), ("half", "b", True)]
+    both = {m: np.mean([totals(own[m]) for own in columns.values()], 0) for m in "ab"}
+    assert found.mean == pytest.approx({m: both[m].sum() / (3 * SIZE.sum()) for m in "ba"}) and list(found.mean) == [
+        "b",
+        "a",
+    ]
+    theirs = compare_pairs(np.stack([both["a"], both["b"]], 2), SIZE)
+    (pair,) = found.overall
+    assert (pair.a, pair.b, pair.p) == ("a", "b", pytest.approx(theirs.p[0])) and pair.outcome == "better"
+    assert [(v.column, v.a, v.outcome) for v in found.pairs] == [("none", "a", "better"), ("half", "b", "better")]
 
 
 def test_rounding_is_no_difference():
-    third = np.full(len(LABEL), 1 / 3)
-    found = contest({"": {"a": [answers(third)], "b": [answers(third + 1e-15)]}}, "R@1")
-    assert found.rank == {"a": 1.5, "b": 1.5} and found.friedman == 1
-    assert found.pairs[0].p_classes == 1 and found.pairs[0].outcome == "no difference shown"
+    third = [np.full(len(LABEL), 1 / 3 + s / 10) for s in range(2)]
+    found = contest({"": {"a": [answers(v) for v in third], "b": [answers(v + 1e-15) for v in third]}}, "R@1")
+    assert found.pairs[0].p == 1 and found.pairs[0].outcome == "no difference shown"
 
 
 def test_seeds_are_paired_by_their_place_and_who_has_none_is_left_out():
     a, b = made(0.0, 4), made(0.1, 4, 9)
     whole = contest({"": {"a": [a[1], a[3]], "b": [b[1], b[3]]}}, "R@1").pairs[0]
     gaps = contest({"": {"a": [None, a[1], a[2], a[3]], "b": [b[0], b[1], None, b[3]], "c": [None]}}, "R@1")
-    assert (gaps.pairs[0].p_seeds, gaps.pairs[0].seeds) == (pytest.approx(whole.p_seeds), 2)
-    assert list(gaps.rank) == ["b", "a"] and len(gaps.pairs) == 1
+    assert gaps.pairs == (whole,) and whole.seeds == 2 and list(gaps.mean) == ["b", "a"]
     partly = contest({"x": {"a": a, "b": b}, "y": {"a": a, "c": b}}, "R@1")
-    assert list(partly.rank) == ["a"] and math.isnan(partly.critical) and len(partly.pairs) == 2
+    assert list(partly.mean) == ["a"] and partly.overall == () and len(partly.pairs) == 2
+    assert partly.untested == "fewer than two methods are in all columns"
 
 
 def test_a_seed_that_only_one_has_is_nobodys_advantage():
     """Two trainings of a went wrong, whose seeds b has not tried: by all that there is b would be far ahead, and is worse."""
     a, b = made(0.1, 3), made(0.0, 3, 5)
     lost = [answers(np.where(np.isnan(one.each["R@1"]), np.nan, 0.0)) for one in a[:2]]
-    pair, *_ = contest({"": {"a": [*a, *lost], "b": [*b, None, None]}}, "R@1").pairs
-    whole = contest({"": {"a": a, "b": b}}, "R@1").pairs[0]
-    assert pair.p_seeds == pytest.approx(whole.p_seeds)
-    assert replace(pair, p_seeds=whole.p_seeds) == whole and (pair.outcome, pair.seeds) == ("worse", 3)
-    assert list(contest({"": {"a": [*a, *lost], "b": b}}, "R@1").rank) == ["a", "b"]
-    none = contest({"": {"a": [*a, None], "b": [None, None, None, b[0]]}}, "R@1").pairs[0]  # then by what there is
-    assert none.seeds == 0 and math.isnan(none.p_seeds) and none.difference == pytest.approx(-0.1, abs=0.02)
-
-
-def test_pairs_in_several_blocks_are_what_they_are_in_one(monkeypatch):
-    methods = {f"m{m}": made(m / 50, 2, m) for m in range(4)}
-    whole = contest({"": methods}, "R@1")
-    monkeypatch.setattr("likewise.experiments.method_tests.PAIRS_CHUNK", 4)
-    assert contest({"": methods}, "R@1") == whole
+    found = contest({"": {"a": [*a, *lost], "b": [*b, None, None]}}, "R@1")
+    whole = contest({"": {"a": a, "b": b}}, "R@1")
+    assert found == whole and (found.pairs[0].outcome, found.pairs[0].seeds) == ("worse", 3)
+    none = contest({"": {"a": [*a, None], "b": [None, None, None, b[0]]}}, "R@1")  # then by what there is
+    assert none.pairs[0].seeds == 0 and none.pairs[0].difference == pytest.approx(-0.1, abs=0.02)
+    assert none.pairs[0].outcome == "not tested" and list(none.mean) == ["a", "b"]
 
 
 def test_one_training_of_each_is_never_enough():
-    found = contest({"": {"a": made(0.0, 1), "b": made(0.2, 1, 3)}}, "R@1").pairs[0]
-    assert found.p_classes < 0.01 and math.isnan(found.p_seeds) and found.outcome == "classes only"
-    assert not found.is_significant
+    found = contest({"": {"a": made(0.0, 1), "b": made(0.2, 1, 3)}}, "R@1")
+    pair = found.pairs[0]
+    assert math.isnan(pair.p) and math.isnan(pair.low) and pair.outcome == "not tested" and not pair.is_significant
+    assert found.untested == "two seeds or more in common are needed, and are missing between a, b"
 
 
 def test_verdicts():
-    assert conclusion(0.1, 0.01, 0.01) == "better" and conclusion(-0.1, 0.01, 0.01) == "worse"
-    assert conclusion(0.1, 0.2, 0.01) == "seeds only" and conclusion(0.1, 0.05, math.nan) == "no difference shown"
+    assert conclusion(0.1, 0.01) == "better" and conclusion(-0.1, 0.049) == "worse"
+    assert conclusion(0.1, 0.05) == "no difference shown" and conclusion(0.1, math.nan) == "not tested"
 
 
 def test_many_methods_can_still_be_told_apart():
-    """Enough signs are drawn for the number of pairs: 20 methods are 190 pairs, and one is far ahead."""
+    """20 methods are 190 pairs, and one is far ahead."""
     label = np.repeat(np.arange(30), 2)
-    hard = np.random.default_rng(0).random((20, 60)) / 100
-    methods = {f"m{m}": [answers(hard[m] + 0.5 * (m == 0), label)] for m in range(20)}
-    found = contest({"": methods}, "R@1", resamples=1)
-    assert all(v.p_classes < 0.05 for v in found.pairs if v.a == "m0") and next(iter(found.rank)) == "m0"
+    noise = np.random.default_rng(0).random((20, 3, 60)) / 100
+    methods = {f"m{m}": [answers(one + 0.5 * (m == 0), label) for one in noise[m]] for m in range(20)}
+    found = contest({"": methods}, "R@1")
+    assert all(v.outcome == "worse" for v in found.pairs if v.a == "m0") and next(iter(found.mean)) == "m0"
 
 
 def test_queries_must_be_the_same_whatever_their_order():

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import stdtrit
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from likewise.metrics.detection import CURVE_POINTS, _redraw, detection, paired_bootstrap, relabel_accuracy
+from likewise.metrics.detection import CURVE_POINTS, _leave_out, detection, paired_jackknife, relabel_accuracy
 from likewise.types import LikewiseError
 
 SCORE = torch.tensor([0.1, 0.3, 0.3, 0.3, 0.6, 0.6, 0.9, 0.2])
@@ -123,13 +124,11 @@ def test_wrong_input_is_refused():
         detection(SCORE, WRONG.long())
     for changes, words in (
         ({"metric": "F1"}, "metric must be one of AUROC, AP, recall, got 'F1'"),
-        ({"resamples": 99}, "resamples must be 100 or more"),
-        ({"strata": torch.zeros(3)}, r"strata must be one integer per sample, got \(3,\) for 8"),
         ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong labels of 8"),
         ({"b": broken}, "b must be a number for every sample"),
     ):
-        with pytest.raises(LikewiseError, match=f"paired_bootstrap: {words}"):
-            paired_bootstrap(**{"a": SCORE, "b": SCORE, "wrong": WRONG} | changes)
+        with pytest.raises(LikewiseError, match=f"paired_jackknife: {words}"):
+            paired_jackknife(**{"a": SCORE, "b": SCORE, "wrong": WRONG} | changes)
     with pytest.raises(
         LikewiseError,
         match=r"relabel_accuracy: all arguments must have one entry per sample, got shapes \[\(7,\), \(8,\)\]",
@@ -138,53 +137,72 @@ def test_wrong_input_is_refused():
 
 
 @pytest.mark.parametrize(("place", "metric"), enumerate(["AUROC", "AP", "recall"]))
-def test_redrawn_differences_by_hand(place, metric):
-    """Every draw as a data set of its own, in which samples stand several times."""
-    (a, wrong), b = some(40, 1), some(40, 2)[0]
-    times = torch.cat(list(_redraw(wrong.long().numpy(), 120, seed=5)))
-    each = []
-    for drawn in times:
-        rows = torch.repeat_interleave(torch.arange(40), drawn)
-        of_a, of_b = (by_hand(score[rows], wrong[rows])[place] for score in (a, b))
-        each.append(of_b - of_a)
-    seen = paired_bootstrap(a, b, wrong, metric, resamples=120, seed=5)
-    assert seen.mean == pytest.approx(by_hand(b, wrong)[place] - by_hand(a, wrong)[place])
-    assert (seen.low, seen.high) == pytest.approx(tuple(np.quantile(each, [0.025, 0.975]))) and seen.n == 40
-    other = paired_bootstrap(b, a, wrong, metric, resamples=120, seed=5)
+def test_intervals_by_hand(place, metric):
+    """Every part of the data as a data set of its own: 20 groups of right labels, and each of the wrong ones."""
+    (a, wrong), b = some(60, 1), some(60, 2)[0]
+    seen = paired_jackknife(a, b, wrong, metric, seed=5)
+    gap, variance = by_hand(b, wrong)[place] - by_hand(a, wrong)[place], 0.0
+    for times in _leave_out(wrong.numpy(), seed=5):
+        each = []
+        for drawn in times.bool():
+            of_a, of_b = (by_hand(score[drawn], wrong[drawn])[place] for score in (a, b))
+            each.append(of_b - of_a)
+        variance += (len(each) - 1) / len(each) * sum((one - sum(each) / len(each)) ** 2 for one in each)
+    reach = float(stdtrit(int(wrong.sum()) - 1, 0.975)) * variance**0.5
+    assert 10 <= wrong.sum() < 20 and seen == pytest.approx((gap, gap - reach, gap + reach, 60))
+    other = paired_jackknife(b, a, wrong, metric, seed=5)
     assert (other.low, other.high) == pytest.approx((-seen.high, -seen.low))
 
 
-def test_groups_are_redrawn_from_themselves_and_blocks_change_nothing(monkeypatch):
-    from likewise.metrics import detection as module
+def test_groups_are_all_samples_of_one_kind():
+    wrong = np.arange(50) < 13
+    right, own = _leave_out(wrong, seed=0)
+    assert right.shape == (20, 50) and own.shape == (13, 50)
+    assert (right[:, :13] == 1).all() and (own[:, 13:] == 1).all()
+    assert ((1 - right).sum(0)[13:] == 1).all() and ((1 - own).sum(0)[:13] == 1).all()  # everyone is left out once
+    assert set((1 - right).sum(1).tolist()) == {1, 2} and not torch.equal(right, next(iter(_leave_out(wrong, seed=1))))
 
-    group = np.array([2, 0, 0, 2, 2, 0, 5, 2])
-    times = torch.cat(list(_redraw(group, 200, 0)))
-    assert times.shape == (200, 8) and len(times.unique(dim=0)) > 100
-    for number, size in ((0, 3), (2, 4), (5, 1)):
-        own = times[:, torch.as_tensor(group == number)]
-        assert (own.sum(1) == size).all()
-        assert own.double().mean(0).tolist() == pytest.approx([1] * size, abs=0.25)
-    monkeypatch.setattr(module, "RESAMPLE_BLOCK_SIZE", 8 * 7)
-    assert torch.equal(torch.cat(list(_redraw(group, 200, 0))), times)
+
+def test_the_interval_of_auroc_has_the_variance_of_delong():
+    """Groups of one sample: the variance over mean placements, of wrong and of right labels."""
+    rng = np.random.default_rng(0)
+    wrong = np.arange(38) < 18
+    a, b = torch.tensor(rng.normal(size=38)), torch.tensor(rng.normal(size=38) - wrong)
+    gaps = [(s[:18, None] < s[None, 18:]).double() for s in (a, b)]
+    place = gaps[1] - gaps[0]
+    variance = float(place.mean(1).var() / 18 + place.mean(0).var() / 20)
+    seen = paired_jackknife(a, b, torch.tensor(wrong), "AUROC")
+    assert seen.high - seen.mean == pytest.approx(float(stdtrit(17, 0.975)) * variance**0.5)
 
 
 def test_a_better_score_is_seen_to_be_better():
     _, wrong = some(600, 3)
     g = torch.Generator().manual_seed(0)
     a, b = (torch.randn(600, generator=g) - gap * wrong for gap in (0.5, 2.5))
-    seen = paired_bootstrap(a, b, wrong, resamples=200)
+    seen = paired_jackknife(a, b, wrong)
     assert 0 < seen.low < seen.mean < seen.high
-    assert paired_bootstrap(a, a, wrong, resamples=100)[:3] == (0, 0, 0)
-    assert paired_bootstrap(a, b, wrong, resamples=200) == seen != paired_bootstrap(a, b, wrong, resamples=200, seed=1)
+    assert paired_jackknife(a, a, wrong)[:3] == (0, 0, 0)
+    assert paired_jackknife(a, b, wrong) == seen != paired_jackknife(a, b, wrong, seed=1)
 
 
-def test_strata_are_kept():
-    """With every sample a stratum of its own, every draw is the data again."""
-    (a, wrong), b = some(40, 1), some(40, 2)[0]
-    seen = paired_bootstrap(a, b, wrong, strata=torch.arange(40) * 3 - 7, resamples=100)
-    assert seen.low == seen.high == pytest.approx(seen.mean)
-    loose = paired_bootstrap(a, b, wrong, strata=torch.arange(40) % 2, resamples=100)
-    assert loose.low < loose.high
+def test_few_labels_have_no_interval():
+    few = torch.arange(60) < 9
+    a, b = torch.rand(60), torch.rand(60)
+    for wrong in (few, ~few):
+        seen = paired_jackknife(a, b, wrong)
+        assert math.isnan(seen.low) and math.isnan(seen.high) and math.isfinite(seen.mean)
+    assert math.isfinite(paired_jackknife(a, b, torch.arange(60) < 10).low)
+
+
+def test_equal_scores_are_rarely_told_apart():
+    """150 pairs of scores with 15 wrong labels of 300. A bootstrap of AP rejects 8 to 10 % of them."""
+    rng, wrong = np.random.default_rng(0), torch.arange(300) < 15
+    told = 0
+    for run in range(150):
+        a, b = torch.tensor(rng.normal(size=(2, 300))) - 1.5 * wrong
+        seen = paired_jackknife(a, b, wrong, seed=run)
+        told += seen.low > 0 or seen.high < 0
+    assert told / 150 < 0.05 + 3 * (0.05 * 0.95 / 150) ** 0.5
 
 
 def test_relabel_accuracy_by_hand():

@@ -1,136 +1,132 @@
-"""Tests of pairs, Holm's correction, ranks: by hand, against scipy and printed tables, and right as often as they say."""
+"""Tests of pairs, Holm's correction, agreement: by hand, against scipy, and right as often as they say."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
-from likewise.numerics import significance
-from likewise.numerics.significance import (
-    MethodComparison,
-    agreement,
-    blocked_t,
-    cliques,
-    critical_difference,
-    friedman,
-    holm,
-    mean_ranks,
-    sign_flip,
-)
+from likewise.numerics.significance import agreement, compare_pairs, holm
 from likewise.types import LikewiseError
 
 
-def flips_by_hand(difference):
-    """Every choice of signs, one at a time."""
-    seen = abs(sum(difference))
-    every = [
-        abs(sum(s * d for s, d in zip(signs, difference)))
-        for signs in itertools.product((1, -1), repeat=len(difference))
+def pair_by_hand(total, size, a, b):
+    """Mean, variance and degrees of freedom of one pair, class by class and seed by seed."""
+    classes, seeds, methods = total.shape
+    n = sum(size)
+    value = [[sum(total[c, s, m] for c in range(classes)) / n for m in range(methods)] for s in range(seeds)]
+    each = [value[s][b] - value[s][a] for s in range(seeds)]
+    mean = sum(each) / seeds
+    own = sum((d - mean) ** 2 for d in each) / (seeds - 1)
+    grand = sum(map(sum, value)) / (seeds * methods)
+    of_method = [sum(row[m] for row in value) / seeds for m in range(methods)]
+    left = [[(row[m] - sum(row) / methods - of_method[m] + grand) ** 2 for m in range(methods)] for row in value]
+    q = [sum(row[m] for row in left) for m in range(methods)]
+    residual = sum(q) / ((seeds - 1) * (methods - 1))
+    moved = [
+        [(total[c, s, b] - total[c, s, a] - size[c] * each[s]) / (n - size[c]) for s in range(seeds)]
+        for c in range(classes)
     ]
-    return sum(one >= seen - 1e-9 for one in every) / len(every)
+    centre, factor = [sum(row) / seeds for row in moved], (classes - 1) / classes
+    both = factor * sum((v - m) ** 2 for row, m in zip(moved, centre) for v in row) / (seeds * (seeds - 1))
+    of_seeds, of_classes = max(max(own, 2 * residual) / seeds, both), max(factor * sum(m * m for m in centre), both)
+    seed_freedom = (seeds - 1) * max(1, sum(q) ** 2 / sum(v * v for v in q) * (methods - 1) / methods)
+    class_freedom = sum(k**2 for k in size) ** 2 / sum(k**4 for k in size) - 1
+    variance = of_seeds + of_classes - both
+    return mean, variance, max(1, variance / (of_seeds / seed_freedom + of_classes / class_freedom))
 
 
-def ranks_by_hand(values):
-    """How many are better, and half of the others that are as good."""
-    return [[1 + sum(v > own for v in unit) + (sum(v == own for v in unit) - 1) / 2 for own in unit] for unit in values]
+def made(classes=7, seeds=3, methods=4, seed=0):
+    rng = np.random.default_rng(seed)
+    size = rng.integers(2, 9, classes)
+    level = 0.6 + 0.2 * rng.normal(size=(classes, 1, 1)) + 0.05 * rng.normal(size=(classes, 1, methods))
+    level = level + 0.05 * rng.normal(size=(1, seeds, methods)) + 0.05 * rng.normal(size=(classes, seeds, methods))
+    return size[:, None, None] * level, size
 
 
-def two(a, b):
-    return float(blocked_t(np.stack([a, b], 1))[0, 1])
-
-
-def test_blocked_t_of_two_is_the_test_for_pairs_by_hand():
-    gain = [1.0, 2.0, 4.0, 5.0]
-    t = 3 * 4**0.5 / ((4 + 1 + 1 + 4) / 3) ** 0.5
-    density = lambda x: (1 + x * x / 3) ** -2 * 2 / (math.pi * 3**0.5)  # noqa: E731 - Student's, 3 degrees of freedom
-    step = 1e-3
-    inside = sum(density(-t + (i + 0.5) * step) * step for i in range(round(2 * t / step)))
-    a = np.array([0.5, 0.25, 7.0, 1.0])
-    assert two(a, a + gain) == pytest.approx(1 - inside, abs=1e-3)
-    assert two(a + gain, a) == pytest.approx(two(a, a + gain))
+def test_pairs_by_hand():
+    total, size = made()
+    found = compare_pairs(total, size)
+    for k, (a, b) in enumerate(itertools.combinations(range(4), 2)):
+        mean, variance, freedom = pair_by_hand(total, size.tolist(), a, b)
+        reach = stdtrit(freedom, 0.975) * variance**0.5
+        assert (found.mean[k], found.low[k], found.high[k]) == pytest.approx((mean, mean - reach, mean + reach))
+        assert found.p[k] == pytest.approx(2 * stdtr(freedom, -abs(mean) / variance**0.5)) and found.seeds[k] == 3
 
 
 @pytest.mark.parity
-def test_blocked_t_of_two_as_scipy():
+def test_with_much_training_noise_it_is_the_t_test_over_seeds():
+    """Two methods, classes that do not differ: only the seeds vary, and the test is Student's for pairs."""
     from scipy import stats
 
-    a, b = np.random.default_rng(0).normal(size=(2, 5))
-    assert two(a, b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
+    value = np.random.default_rng(0).normal(0, 1, (6, 2))
+    size = np.full(200, 5)
+    total = np.broadcast_to(5 * value, (200, 6, 2)).copy()
+    found = compare_pairs(total, size)
+    theirs = stats.ttest_rel(value[:, 1], value[:, 0])
+    assert found.p[0] == pytest.approx(theirs.pvalue) and (found.low[0], found.high[0]) == pytest.approx(
+        tuple(theirs.confidence_interval())
+    )
 
 
 @pytest.mark.parity
-def test_blocked_t_pools_what_seeds_and_methods_leave_over():
+def test_without_training_noise_it_is_the_t_test_over_classes():
     from scipy import stats
 
-    values = np.random.default_rng(1).normal(size=(3, 4)) + np.array([0, 0.5, 1, 4]) + np.array([[0], [9], [-3]])
-    left = [
-        values[s, m] - sum(values[s]) / 4 - sum(values[:, m]) / 3 + values.sum() / 12
-        for s in range(3)
-        for m in range(4)
-    ]
-    v = sum(one * one for one in left) / 6
-    found = blocked_t(values)
-    for i, j in itertools.combinations(range(4), 2):
-        t = (values[:, j].mean() - values[:, i].mean()) * (3 / (2 * v)) ** 0.5
-        assert found[i, j] == found[j, i] == pytest.approx(2 * stats.t.sf(abs(t), 6))
+    gain = np.random.default_rng(0).normal(0.3, 1, 30)
+    total = np.stack([np.zeros((30, 4)), np.broadcast_to(3 * gain[:, None], (30, 4))], 2)
+    found = compare_pairs(total, np.full(30, 3))
+    theirs = stats.ttest_1samp(gain, 0)
+    assert found.p[0] == pytest.approx(theirs.pvalue)
+    assert (found.low[0], found.high[0]) == pytest.approx(tuple(theirs.confidence_interval()))
 
 
-def test_blocked_t_takes_the_seeds_that_both_have():
-    values = np.random.default_rng(2).normal(size=(5, 3))
-    values[3:, 1] = np.nan
-    values[0, 2] = np.nan
-    found = blocked_t(values)
-    design = [[*(s == k for k in range(5)), *(m == k for k in range(3))] for s in range(5) for m in range(3)]
-    known = [k for k, value in enumerate(values.ravel()) if not math.isnan(value)]
-    x, y = np.array(design, float)[known], values.ravel()[known]
-    left = ((y - x @ np.linalg.pinv(x) @ y) ** 2).sum() / (12 - 7)
-    t = (values[1:3, 2] - values[1:3, 1]).mean() * (2 / (2 * left)) ** 0.5
-    assert found[1, 2] == pytest.approx(2 * float(stdtr(5, -abs(t))))
-    values[:2, 1] = np.nan
-    assert np.isnan(blocked_t(values)[0, 1])  # one in common
+def test_many_contests_at_once_are_what_each_is_alone():
+    parts = [made(seed=seed) for seed in range(3)]
+    whole = compare_pairs(*map(np.stack, zip(*parts)))
+    for k, part in enumerate(parts):
+        for name, value in compare_pairs(*part)._asdict().items():
+            assert np.allclose(getattr(whole, name)[k] if name != "seeds" else whole.seeds, value, rtol=1e-12)
 
 
-def test_blocked_t_where_nothing_varies():
-    a = np.array([0.1, 0.2, 0.3])
-    assert two(a, a) == 1 and math.isnan(two(a, a + 0.1))
-    assert math.isnan(two(a[:1], a[1:2])) and math.isnan(two(a[:0], a[:0]))
+def test_seeds_that_both_have_count():
+    total, size = made(seeds=5, methods=3)
+    total[:, 3:, 1] = np.nan
+    total[:, 0, 2] = np.nan
+    found = compare_pairs(total, size)
+    assert found.seeds.tolist() == [3, 4, 2]
+    value = total.sum(0) / size.sum()
+    assert found.mean == pytest.approx([np.nanmean(value[:, b] - value[:, a]) for a, b in ((0, 1), (0, 2), (1, 2))])
+    assert np.isfinite(found.p).all()
+    total[:, 1, 1] = np.nan  # the third pair has one seed left
+    found = compare_pairs(total, size)
+    assert (
+        math.isnan(found.p[2])
+        and math.isnan(found.low[2])
+        and found.mean[2] == pytest.approx(value[2, 2] - value[2, 1])
+    )
 
 
-def test_blocked_t_is_not_sure_by_coincidence():
-    """Two seeds and 96 queries: one time in 25 both differ by the same number of answers, though nobody is better."""
-    rng = np.random.default_rng(0)
-    p = np.array([two(*rng.binomial(96, 0.3, (2, 2)) / 96) for _ in range(2000)])
-    assert np.isnan(p).sum() > 40 and (p < 0.05).mean() < 0.05 and np.nanmin(p) > 1e-3
+def test_where_nothing_varies_there_is_no_test():
+    size = np.full(5, 2)
+    total = np.broadcast_to([1.0, 1.0, 1.4], (5, 3, 3))
+    found = compare_pairs(total, size)
+    assert found.p[0] == 1 and np.isnan(found.p[1:]).all()  # equal ones are equal; a constant gain has no spread
+    assert np.isnan(compare_pairs(total[:, :1], size).p).all() and np.isnan(compare_pairs(total[:1], size[:1]).p).all()
+    assert compare_pairs(total[..., :1], size).p.shape == (0,)
 
 
-def test_blocked_t_says_what_it_should_when_nobody_is_better():
-    """Holm over all pairs of 8 methods with 3 seeds: a wrong verdict in 5 % of the tables at most, and power."""
-    rng, pairs = np.random.default_rng(3), np.triu_indices(8, 1)
-    null = [holm(blocked_t(rng.normal(size=(3, 8)) + rng.normal(size=(3, 1)))[pairs]).min() for _ in range(400)]
-    assert np.mean(np.array(null) < 0.05) < 0.05 + 2 * (0.05 * 0.95 / 400) ** 0.5
-    better = [blocked_t(rng.normal(size=(3, 8)) + 6 * (np.arange(8) == 0))[0, 1] for _ in range(50)]
-    assert np.mean(np.array(better) < 0.05 / 28) > 0.8
-
-
-@pytest.mark.parametrize("difference", [[0.3], [1, 1, 1], [0, 0], [1, -1, 0.5, 0.25], [3, 1, 4, -1, 5, 9, -2, 6]])
-def test_sign_flip_tries_every_choice_where_there_are_few(difference):
-    assert sign_flip(np.array(difference, float)) == pytest.approx(flips_by_hand(difference))
-
-
-def test_sign_flip_by_chance_comes_near_and_is_never_zero(monkeypatch):
-    difference = np.random.default_rng(0).normal(0.4, 1, 12)
-    monkeypatch.setattr(significance, "SIGN_BLOCK_SIZE", 100)
-    exact, drawn = sign_flip(difference, resamples=4096), sign_flip(difference, resamples=4095, seed=1)
-    assert exact == pytest.approx(flips_by_hand(difference)) and exact != drawn
-    assert drawn == pytest.approx(exact, abs=4 * (exact / 4095) ** 0.5)
-    assert sign_flip(np.ones(40), resamples=99) == pytest.approx(1 / 100)
-
-
-def test_sign_flip_of_columns_is_that_of_each():
-    table = np.random.default_rng(0).normal(0.2, 1, (30, 3))
-    assert sign_flip(table, 500, 3).tolist() == [sign_flip(column.copy(), 500, 3) for column in table.T]
+def test_equal_methods_are_rarely_told_apart_and_better_ones_are():
+    """500 contests of 4 methods whose trainings vary, on classes that suit one method or another."""
+    rng, size = np.random.default_rng(1), np.full((500, 30), 20)
+    level = rng.normal(0.6, 0.1, (500, 30, 1, 1)) + 0.04 * rng.normal(size=(500, 30, 1, 4))
+    level = level + 0.01 * np.array([1, 1, 1, 5]) * rng.normal(size=(500, 1, 5, 4))
+    total = size[:, :, None, None] * (level + 0.1 * rng.normal(size=(500, 30, 5, 4)))
+    told = np.mean([(holm(p) < 0.05).any() for p in compare_pairs(total, size).p])
+    assert told < 0.05 + 3 * (0.05 * 0.95 / 500) ** 0.5
+    total[..., 0] += 20 * 0.2
+    assert np.mean([(holm(p)[:2] < 0.05).all() for p in compare_pairs(total, size).p]) > 0.8
 
 
 def test_holm_by_hand():
@@ -155,47 +151,6 @@ def test_holm_keeps_the_error_of_the_family():
         p = 2 * ndtr(-np.abs(mix * shared + (1 - mix**2) ** 0.5 * rng.normal(size=(2000, 20))))
         assert (p < 0.05).any(1).mean() > 0.2
         assert np.mean([(holm(row) < 0.05).any() for row in p]) < 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5
-
-
-VALUES = [[0.9, 0.8, 0.8, 0.1], [0.5, 0.5, 0.5, 0.5], [0.2, 0.6, 0.4, 0.3], [0.7, 0.9, 0.1, 0.1], [0.3, 0.4, 0.2, 0.1]]
-
-
-def test_mean_ranks_by_hand():
-    found = mean_ranks(np.array([*VALUES, [0.1, math.nan, 0.1, 0.1]]))
-    assert found.mean == pytest.approx([sum(column) / 5 for column in zip(*ranks_by_hand(VALUES))])
-    assert (found.units, found.dropped) == (5, 1)
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("ties", [False, True])
-def test_friedman_as_scipy(ties):
-    from scipy import stats
-
-    values = np.array(VALUES) if ties else np.random.default_rng(0).random((9, 5)) + np.arange(5) / 9
-    assert friedman(values) == pytest.approx(stats.friedmanchisquare(*values.T).pvalue)
-    assert friedman(np.ones((4, 3))) == 1 == friedman(np.ones((4, 1)))
-
-
-@pytest.mark.parametrize(
-    ("methods", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (6, 2.850), (7, 2.949), (8, 3.031), (10, 3.164)]
-)
-def test_critical_differences_as_printed(methods, q):
-    """Demsar 2006, table 5a, for a level of 0.95."""
-    assert critical_difference(methods, 14) / (methods * (methods + 1) / 84) ** 0.5 == pytest.approx(q, abs=1e-3)
-
-
-def test_critical_difference_of_the_papers_example():
-    assert critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
-    assert critical_difference(4, 14, 0.9) == pytest.approx(1.12, abs=5e-3)
-
-
-def test_cliques_are_the_largest_groups():
-    ranks = np.array([3.0, 1.0, 1.5, 2.2, 5.0])
-    assert cliques(ranks, 1.3) == [(1, 2, 3), (3, 0)]
-    assert cliques(ranks, 0.1) == [] and cliques(ranks, 9.0) == [(1, 2, 3, 0, 4)]
-    assert cliques(np.array([1.0, 2.0]), 1.0) == []  # as far apart as the critical difference is told apart
-    found = MethodComparison("R@1", 9, 0, 3, (), dict(zip("abc", (1.0, 1.5, 3.0))), 0.1, 1.0)
-    assert found.groups == [("a", "b")]
 
 
 def test_agreement_by_hand():
@@ -224,11 +179,8 @@ def test_few_methods_cannot_agree_much():
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda: blocked_t(np.array([[1, 2], [3, np.inf]])), "blocked_t: values must be seeds by methods, finite or NaN"),
-        (lambda: sign_flip(np.array([1.0, np.nan])), r"sign_flip: difference must be finite.*\(2,\) with 1 values not"),
-        (lambda: sign_flip(np.ones((0, 2))), "sign_flip: difference must be finite, one unit or more"),
-        (lambda: mean_ranks(np.full((2, 2), np.nan)), "mean_ranks: values must be units by methods .*0 such units; use"),
-        (lambda: critical_difference(1, 5), "critical_difference: methods must be 2 or more, .* got 1, 5 and 0.95"),
+        (lambda: compare_pairs(np.full((3, 2, 2), np.inf), np.ones(3, int)), "compare_pairs: total must be .* finite or NaN"),
+        (lambda: compare_pairs(np.ones((3, 2, 2)), np.array([1, 0, 2])), "leave out .* classes without queries"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(ask, said):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -37,11 +38,11 @@ def cell(values, wanted=3, paper=None, metric="R@1", differs=False):
 
 
 def versus(a, b, outcome, column="none"):
-    return PairTest(column, a, b, 0.1, 0.0, 0.2, 0.01, 0.01, 3, outcome)
+    return PairTest(column, a, b, 0.1, 0.0, 0.2, 0.01, 3, outcome)
 
 
-def contest(*pairs, rank=None):
-    return MethodComparison("R@1", 90, 0, 10, pairs, rank or {}, 0.0001, 0.5)
+def contest(*pairs, mean=None, overall=()):
+    return MethodComparison("R@1", 90, 0, 10, pairs, mean or {}, overall)
 
 
 def test_a_cell_is_mean_half_interval_printed_and_difference():
@@ -196,12 +197,21 @@ def test_only_what_occurs_is_explained():
 
 
 def test_a_contest_is_told_in_sentences():
-    rank = {name: 1.0 + place for place, name in enumerate("abcdefghij")}
-    said = explain(
-        sheet(contest=contest(versus("a", "b", "better"), versus("a", "c", "seeds only"), rank=rank)), "", ""
-    )
-    assert said[0].startswith("R@1: 1 of 2 pairs of methods differ significantly: over 10 test classes")
-    assert "a 1.00, b 2.00, c 3.00, d 4.00, e 5.00, f 6.00, g 7.00, h 8.00 and 2 more. Friedman p < 0.001" in said[1]
+    mean, pair = {"a": 0.7, "b": 0.6}, versus("a", "b", "worse", "")
+    pairs = versus("a", "b", "worse"), versus("a", "b", "no difference shown", "half"), versus("a", "c", "not tested")
+    said = explain(sheet(contest=contest(*pairs, mean=mean, overall=(pair,))), "", "")
+    assert said == [
+        "R@1: 1 of 2 pairs of methods differ significantly: p below 0.05 after Holm's correction for all pairs of a column, in a "
+        "t-test over both 10 test classes and seeds. 1 more were not tested, because two seeds in common are needed.",
+        "Means over all columns: 1 of 1 pairs differ significantly; the best is a.",
+    ]
+    assert (
+        len(explain(sheet(contest=contest(pairs[0], mean=mean, overall=(pair,))), "", "")) == 1
+    )  # one column: said once
+    alone = replace(pair, seeds=1, outcome="not tested")
+    assert explain(sheet(contest=contest(replace(alone, column="none"), mean=mean, overall=(alone,))), "", "") == [
+        "No figure of the methods' means: two seeds or more in common are needed, and are missing between a, b."
+    ]
 
 
 def test_the_order_is_compared_with_the_printed_one():

@@ -20,7 +20,7 @@ def made(classes=12, same=None, name="class [bold] $x$ {}"):
     }
 
     def about(shift, wrong):
-        ends = {"low": -0.01 + shift, "high": 0.05 + shift, "crossing": 0.25, "n": classes, "few": False}
+        ends = {"low": -0.01 + shift, "high": 0.05 + shift, "p": 0.25, "n": classes, "reason": ""}
         return {
             "a": 0.5, "b": 0.52 + shift, "difference": 0.02 + shift, "over_classes": ends, "right_or_wrong": wrong,
             "over_queries": ends | {"low": shift, "high": 0.04 + shift}, "conclusion": f"shifted by {shift}",
@@ -28,8 +28,8 @@ def made(classes=12, same=None, name="class [bold] $x$ {}"):
         }  # fmt: skip
 
     return {
-        "a": "runs/a", "b": "runs/b $", "same": same, "queries": 99, "classes": classes, "unscored": 3, "resamples": 500,
-        "seed": 0, "decides": "MAP@R", "over": "classes", "metrics": {"R@1": about(0, True), "MAP@R": about(0.01, False)},
+        "a": "runs/a", "b": "runs/b $", "same": same, "queries": 99, "classes": classes, "unscored": 3,
+        "decides": "MAP@R", "over": "classes", "metrics": {"R@1": about(0, True), "MAP@R": about(0.01, False)},
     }  # fmt: skip
 
 
@@ -106,11 +106,18 @@ def test_what_cannot_be_believed_is_marked_or_left_out(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
     result = made(4) | {"over": "queries"}
     result["metrics"]["MAP@R"]["classes"]["each"][0] |= {"low": None, "high": None, "queries": 1}
-    result["metrics"]["MAP@R"]["classes"]["each"][1] |= {"low": 0.1, "high": 0.1}
+    for about in result["metrics"].values():
+        about["over_classes"] = {
+            "low": None,
+            "high": None,
+            "p": None,
+            "n": 4,
+            "reason": "there are 4 classes, and 10 are needed",
+        }
     show_comparison(result)
     out = capsys.readouterr().out
-    assert out.count("all equal") == 1  # no spread among a few queries is no certainty
-    assert "95 % over 4 classes (too few)" in out and "500 resamples of queries on the other side" in out
+    assert "95 % over 4 classes" in out and out.count("none") == 2 and "p over queries" in out
+    assert "No interval over classes for R@1, MAP@R: there are 4 classes, and 10 are needed." in out
     assert "$x$ 0" not in out and "$x$ 1" in out
 
 
@@ -119,5 +126,5 @@ def test_the_words_say_what_the_intervals_are_over(capsys, monkeypatch):
     show_comparison(made())
     out = capsys.readouterr().out
     assert "Shifted by 0.01." in out and "Queries without relevant rows, left out: 3." in out
-    assert "500 resamples of classes on the other side of zero" in out
+    assert "p over classes" in out and "No interval" not in out
     assert "Each network is one training" in out and "likewise bench" in out

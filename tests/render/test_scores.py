@@ -18,7 +18,15 @@ def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
     show_scores({"test split": SCORES})
     shown = capsys.readouterr().out
     assert "50.0 % (40.0 to 61.0)" in shown and "45.0 %" in shown and "0.2500" in shown
-    assert "20 queries scored, 3 not" in shown and "bootstrap over queries" in shown and "unit vectors" in shown
+    assert "20 queries scored, 3 not" in shown and "unit vectors" in shown
+    assert "intervals over queries: they hold for other queries of these few classes, not for other classes" in shown
+
+
+def test_a_missing_interval_has_its_reason(capsys):
+    none = {"interval": {}, "interval_over": "classes", "no_interval": {"R@1": "all classes have the same mean"}}
+    show_scores({"test split": SCORES | none})
+    shown = capsys.readouterr().out
+    assert "no interval for R@1: all classes have the same mean" in shown and "intervals over" not in shown
 
 
 def test_cameras_have_a_table_of_their_own(capsys):

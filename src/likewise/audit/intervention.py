@@ -26,7 +26,7 @@ from likewise.audit.influence import (
     pair_distances,
 )
 from likewise.contracts import Loss
-from likewise.numerics.bootstrap import t_interval
+from likewise.numerics.intervals import t_interval
 from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError
 

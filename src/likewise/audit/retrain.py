@@ -69,7 +69,7 @@ def retrain(
     for name, one in sides.items():
         score_test_queries(one, settings, items, config, out / name)
     before, after = (str(out / name) for name in sides)
-    result = compare(Compare(before, after, seed=config.seed))
+    result = compare(Compare(before, after))
     return found | {"rows": metric_rows(result), "summary": describe_result(result, found)}
 
 
@@ -94,7 +94,7 @@ def metric_rows(result: dict) -> list[dict]:
     """Return one row per metric of `compare`, with the interval over classes, or over queries if there are few classes."""
     return [
         {"metric": name, "before": about["a"], "after": about["b"], "difference": about["difference"]}
-        | {"low": (ends := about[f"over_{result['over']}"])["low"], "high": ends["high"], "p": ends["crossing"]}
+        | {"low": (ends := about[f"over_{result['over']}"])["low"], "high": ends["high"], "p": ends["p"]}
         for name, about in result["metrics"].items()
     ]
 

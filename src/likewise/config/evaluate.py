@@ -78,10 +78,6 @@ class Compare:
     """File for a figure of the differences (.png). By default no figure."""
     csv: File | None = None
     """File for a table of all queries whose value of a metric changed (.csv). By default no table."""
-    resamples: int = 2000
-    """Number of bootstrap resamples of queries and classes for an interval."""
-    seed: int = 0
-    """Seed of the bootstrap resamples."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from likewise.render.html import TEMPLATES
-from likewise.render.scores import score_lines, tree_lines
+from likewise.render.scores import interval_lines, score_lines, tree_lines
 
 SHOWN_SETTINGS = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",
@@ -135,9 +135,9 @@ def scored(card: Card) -> list[str]:
     scores = card.scores
     if not scores:
         return ["This network was not scored."]
-    over = f"; intervals: bootstrap over {scores['interval_over']}" if scores.get("interval") else ""
     split, similarity = scores.get("split", "test"), scores["similarity"]
-    lines = [plain(f"{scores['queries']} queries of the {split} split, {similarity} similarity{over}.")]
+    lines = [plain(f"{scores['queries']} queries of the {split} split, {similarity} similarity.")]
+    lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in interval_lines(scores)]
     if card.config.get("protocol"):
         lines.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from likewise.config import Train
 from likewise.evaluation.checks import rows_of
+from likewise.evaluation.compare import ends
 from likewise.evaluation.scoring import as_compared, score, summary
 from likewise.metrics import as_text, import_metrics
-from likewise.numerics.bootstrap import paired
+from likewise.numerics.intervals import MIN_INTERVAL_UNITS, paired_interval
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, read_per_query
@@ -56,16 +57,19 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
     after = read_per_query(run.path / PER_QUERY, "train", [name])
     values = each.each[name], after.each[name]
-    by_class, by_query = paired(*values, after.label), paired(*values)
-    by, over = (by_query, "queries") if by_class.few else (by_class, "classes")
-    change = {"metric": name, "low": by.low, "high": by.high, "over": over}
+    rivals = None if each.rival is None or after.rival is None else (each.rival, after.rival)
+    by, over = paired_interval(*values, after.label, rivals), "classes"
+    if by.n < MIN_INTERVAL_UNITS:
+        by, over = paired_interval(*values), "queries"
+    change = {"metric": name, "over": over, **ends(by)}
     return summary(each, e, similarity, metrics, device) | {"change": change}
 
 
 def worse_than_baseline(scores: dict) -> str:
     """Return a warning if training made the selection metric worse and the interval of the change excludes 0; else ""."""
     change = scores.get("before", {}).get("change", {})
-    if not change.get("high", 0) < 0:  # False for NaN
+    high = change.get("high")
+    if high is None or not high < 0:
         return ""
     name = change["metric"]
     old, new = (as_text(name, found["metrics"][name]) for found in (scores["before"], scores))

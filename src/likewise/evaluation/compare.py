@@ -14,7 +14,7 @@ from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, check_output_path
 from likewise.metrics import low_is_good
-from likewise.numerics.bootstrap import BootstrapResult, bootstrap, metrics_by_rows, t_interval
+from likewise.numerics.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
 from likewise.runs.folder import Run
@@ -34,36 +34,33 @@ def compare(config: Compare) -> dict:
     compared = shared_metrics(a, b, config.metrics)
     moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
     a, b = join(a, b, moved)
-    values = [np.stack([side.each[name] for name in compared], 1) for side in (a, b)]
-    how: dict[str, Any] = {"resamples": config.resamples, "seed": config.seed}
-    old, new = values
-    drawn = redraw(a, dict(zip(compared, (new - old).T)), how)
-    names = [name for name in compared if name in drawn]
+    found = {name: difference_intervals(a, b, name) for name in compared if has_queries(a, b, name)}
+    if not found:
+        raise LikewiseError("compare: no query has a value in A and in B; compare other metrics, such as R@1")
+    names = list(found)
     decides = names[0] if config.metrics or "MAP@R" not in names else "MAP@R"
-    by_query, by_class, _ = drawn[decides]
+    by_query, classes = found[decides]["queries"], found[decides]["classes"].n
     result = {
         "a": config.run_a,
         "b": config.run_b,
         "same": same(a, b, about_a, about_b),
         "queries": by_query.n,
-        "classes": by_class.n,
-        "unscored": by_query.dropped,
-        **how,
+        "classes": classes,
+        "unscored": len(a.row) - by_query.n,
         "decides": decides,
-        "over": "queries" if by_class.few else "classes",
+        "over": over(classes),
         "metrics": {
             name: {
-                "a": float(np.nanmean(values[0][:, m])),
-                "b": float(np.nanmean(values[1][:, m])),
-                "difference": float(np.asarray(drawn[name][0].mean)[drawn[name][2]]),
-                "over_classes": ends(drawn[name][1], drawn[name][2]),
-                "over_queries": ends(drawn[name][0], drawn[name][2]),
-                "conclusion": conclude(name, *drawn[name]),
-                "classes": by_classes(a, values[1][:, m] - values[0][:, m], sign(name)),
-                **changes(a, values[0][:, m], values[1][:, m], sign(name)),
+                "a": float(np.nanmean(a.each[name])),
+                "b": float(np.nanmean(b.each[name])),
+                "difference": found[name]["queries"].mean,
+                "over_classes": ends(found[name]["classes"]),
+                "over_queries": ends(found[name]["queries"]),
+                "conclusion": conclude(name, found[name]),
+                "classes": by_classes(a, b.each[name] - a.each[name], sign(name)),
+                **changes(a, a.each[name], b.each[name], sign(name)),
             }
-            for m, name in enumerate(compared)
-            if name in drawn
+            for name in names
         },
     }
     if out:
@@ -79,20 +76,9 @@ def sign(name: str) -> int:
     return -1 if low_is_good(name) else 1
 
 
-def redraw(a: PerQuery, difference: dict[str, Float[np.ndarray, "Q"]], how: dict) -> dict:
-    """Return for every metric the `bootstrap` over queries, the one over classes, and the metric's column in both.
-
-    A metric that is undefined in A or in B for every query is left out.
-    """
-    drawn = {}
-    for names in metrics_by_rows(difference):
-        columns = np.stack([difference[name] for name in names], 1)
-        if not np.isnan(columns).any(1).all():
-            both = bootstrap(columns, **how), bootstrap(columns, a.label, **how)
-            drawn |= {name: (*both, m) for m, name in enumerate(names)}
-    if not drawn:
-        raise LikewiseError("compare: no query has a value in A and in B; compare other metrics, such as R@1")
-    return drawn
+def has_queries(a: PerQuery, b: PerQuery, name: str) -> bool:
+    """Return whether a query has a value of a metric in A and in B."""
+    return not np.isnan(b.each[name] - a.each[name]).all()
 
 
 def open_side(target: str) -> tuple[PerQuery, dict | None]:
@@ -173,7 +159,11 @@ def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
     known = dict(zip(b.row.tolist(), a.row[own].tolist(), strict=True))
     nearest = np.array([known.get(row, -1) for row in b.nearest.ravel().tolist()]).reshape(b.nearest.shape)
     label = np.where(a.class_name[own] == b.class_name, a.label[own], -1)
-    return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest)
+    if b.rival is None:
+        return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest)
+    number = dict(zip(b.label.tolist(), label.tolist(), strict=True))
+    rival = np.array([number.get(one, -1) for one in b.rival.tolist()])
+    return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest, rival=rival)
 
 
 def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -> str | None:
@@ -188,19 +178,32 @@ def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -
     return None
 
 
-def ends(redrawn: BootstrapResult, m: int) -> dict:
-    """Return the interval of metric number `m`; its ends are None if there is one query or class only."""
-    named = {name: np.asarray(getattr(redrawn, name))[m] for name in ("low", "high", "crossing")}
-    return {k: None if np.isnan(v) else float(v) for k, v in named.items()} | {"n": redrawn.n, "few": redrawn.few}
+def difference_intervals(a: PerQuery, b: PerQuery, name: str) -> dict[str, MeanInterval]:
+    """Return the intervals of B - A for one metric, over queries and over classes."""
+    rivals = None if a.rival is None or b.rival is None else (a.rival, b.rival)
+    sides = a.each[name], b.each[name]
+    return {"queries": paired_interval(*sides), "classes": paired_interval(*sides, a.label, rivals)}
 
 
-def conclude(name: str, by_query: BootstrapResult, by_class: BootstrapResult, m: int) -> str:
+def over(classes: int) -> str:
+    """Return what decides: classes, or queries if there are too few classes for an interval."""
+    return "queries" if classes < MIN_INTERVAL_UNITS else "classes"
+
+
+def ends(found: MeanInterval) -> dict:
+    """Return an interval for JSON; its ends and p are None if there is a reason for no interval."""
+    named = {name: None if found.reason else getattr(found, name) for name in ("low", "high", "p")}
+    return named | {"n": found.n, "reason": found.reason}
+
+
+def conclude(name: str, found: dict[str, MeanInterval]) -> str:
     """Return the result as a sentence, by the interval over classes; over queries if there are too few classes."""
-    by, units = (by_query, "queries") if by_class.few else (by_class, "classes")
-    mean, low, high = (100 * float(np.asarray(v)[m]) for v in (by.mean, by.low, by.high))
-    limits = f" of these {by_class.n} classes, too few to generalise to other classes" if by_class.few else ""
-    if np.isnan(low):
-        return f"no difference in {name} can be shown: there is one query"
+    classes = found["classes"].n
+    units = over(classes)
+    mean, low, high = (100 * value for value in found[units][:3])
+    limits = "" if units == "classes" else f" of these {classes} classes, too few to generalise to other classes"
+    if reason := found[units].reason:
+        return f"no difference in {name} can be shown: B - A is {mean:+.2f} points, and there is no 95 % interval: {reason}"
     if low <= 0 <= high:
         span = f"{low:+.2f} to {high:+.2f}"
         return f"no difference in {name} can be shown: B - A is {mean:+.2f} points (95 % interval {span} over {units}{limits})"
@@ -212,7 +215,7 @@ def conclude(name: str, by_query: BootstrapResult, by_class: BootstrapResult, m:
 
 
 def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"], sign: int = 1) -> dict:
-    """Return the number of better, equal and worse classes, and every class with its t interval, largest gain first.
+    """Return the number of better, equal and worse classes, and every class with the interval over its queries, best first.
 
     Args:
         sign: -1 if low values are good.
@@ -222,7 +225,7 @@ def by_classes(a: PerQuery, difference: Float[np.ndarray, "Q"], sign: int = 1) -
     starts = np.flatnonzero(np.diff(a.label[order])) + 1
     each = []
     for members in np.split(order, starts):
-        interval = t_interval(difference[members])
+        interval = mean_interval(difference[members], share=False)
         mean, low, high = (None if np.isnan(v) else float(v) for v in interval[:3])
         name = str(a.class_name[members[0]])
         each.append({"class": name, "queries": interval.n, "difference": mean, "low": low, "high": high})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from likewise.contracts import Protocol
 from likewise.data.schema import in_order
@@ -17,7 +17,7 @@ from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_
 from likewise.evaluation.resolution import direction_note
 from likewise.io.progress import bar
 from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
-from likewise.numerics.bootstrap import MIN_INTERVAL_UNITS, bootstrap, metrics_by_rows
+from likewise.numerics.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
@@ -153,7 +153,14 @@ def score(
     each = {name: value.cpu().numpy() for name, value in values.items()}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
-    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy()), found
+    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), nearest_wrong(found, e.y)), found
+
+
+def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray, "Q"]:
+    """Return the label of the nearest wrong result of each query; -1 if all results stored are relevant."""
+    wrong = ~found.match & (found.row >= 0)
+    first = found.row.gather(1, wrong.int().argmax(1, keepdim=True))[:, 0]
+    return torch.where(wrong.any(1), y[first.clamp_min(0)], -1).numpy()
 
 
 def _with_float64(device: torch.device) -> torch.device:
@@ -189,7 +196,8 @@ def mean_score(
 def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str], device: torch.device) -> dict:
     """Return the content of scores.json: means with 95 % intervals, means over classes, and metrics of the whole set.
 
-    Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries.
+    Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries. "no_interval" has the
+    reason for every metric without an interval.
     """
     each = np.stack(list(scores.each.values()), 1) if scores.each else np.zeros((0, 1))
     lonely = np.isnan(each).all(1)
@@ -207,21 +215,15 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     value, sure = {}, {}
     if scores.each:
         over_classes = len(np.unique(scores.label[~lonely])) >= MIN_INTERVAL_UNITS
-        interval, by_class = {}, {}
-        for names in metrics_by_rows(scores.each):
-            scored = ~np.isnan(scores.each[names[0]])
-            columns = np.stack([scores.each[name][scored] for name in names], 1)
-            _, number, count = np.unique(scores.label[scored], return_inverse=True, return_counts=True)
-            if (len(count) if over_classes else len(number)) >= MIN_INTERVAL_UNITS:  # else too few for a bootstrap
-                drawn = bootstrap(columns, scores.label[scored] if over_classes else None)
-                interval |= dict(zip(names, np.stack([drawn.low, drawn.high], 1).tolist()))
-            means = [(np.bincount(number, column) / count).mean() if len(count) else np.nan for column in columns.T]
-            by_class |= dict(zip(names, map(float, means)))
-            value |= dict(zip(names, columns.mean(0).tolist() if len(columns) else [np.nan] * len(names)))
+        units = (scores.label, scores.rival) if over_classes else (None, None)
+        known = {name: column for name, column in scores.each.items() if not np.isnan(column).all()}
+        found = {name: mean_interval(column, *units) for name, column in known.items()}
+        value = {name: found[name].mean if name in found else np.nan for name in scores.each}
         sure = {
-            "interval": {name: interval[name] for name in scores.each if name in interval},
+            "interval": {name: [one.low, one.high] for name, one in found.items() if not one.reason},
+            "no_interval": {name: one.reason for name, one in found.items() if one.reason},
             "interval_over": "classes" if over_classes else "queries",
-            "class_mean": {name: by_class[name] for name in scores.each},
+            "class_mean": {name: mean_over_classes(column, scores.label) for name, column in scores.each.items()},
         }
     whole = [name for name in metrics if is_set_metric(name)]
     if whole:
@@ -237,6 +239,13 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         "dim": e.z.shape[1],
         "similarity": similarity,
     }
+
+
+def mean_over_classes(value: Float[np.ndarray, "Q"], label: Int[np.ndarray, "Q"]) -> float:
+    """Return the mean of the classes' means; NaN if no query has a value."""
+    scored = ~np.isnan(value)
+    _, number, count = np.unique(label[scored], return_inverse=True, return_counts=True)
+    return float((np.bincount(number, value[scored]) / count).mean()) if len(count) else float("nan")
 
 
 def fewer_queries(scores: Scores, queries: int) -> dict:

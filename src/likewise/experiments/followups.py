@@ -15,9 +15,9 @@ from likewise.experiments.grid_types import Grid
 from likewise.experiments.jobs import PlannedRun
 from likewise.published import wrong_classes
 from likewise.render.benchmark_table import BenchmarkTable, against, label, lay_out
-from likewise.render.critical_difference import draw_agreement, draw_ranks
 from likewise.render.error_overlap import describe_overlap
 from likewise.render.figures import write_figure
+from likewise.render.method_means import draw_agreement, draw_means
 
 
 def follow_up(
@@ -25,8 +25,8 @@ def follow_up(
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the figures of a table (title -> PNG) and notes about them; writes each figure into its folder."""
     figures, notes = {}, []
-    if sheet.contest and len(sheet.contest.rank) > 1:
-        figures["Ranks"] = write_figure(draw_ranks(sheet.contest), sheet.folder / "ranks.png")
+    if sheet.contest and not sheet.contest.untested:
+        figures["Means"] = write_figure(draw_means(sheet.contest), sheet.folder / "means.png")
     columns = {column: points for column in lay_out(sheet).columns if len(points := against(sheet, column)) > 2}
     if columns:
         first = next(iter(columns))

@@ -1,1 +1,1 @@
-"""Numerical methods without networks or runs: k-means, class densities, bootstrap, significance tests, the label-noise model."""
+"""Numerical methods without networks or runs: k-means, class densities, intervals, significance tests, the label-noise model."""

@@ -1,19 +1,17 @@
-"""Significance tests for many methods: paired tests, Holm's correction, mean ranks and critical differences."""
+"""Significance tests for many methods: tests of all pairs over classes and seeds, Holm's correction, agreement of orders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
-from scipy.special import chdtrc, stdtr
+from jaxtyping import Float, Int
+from scipy.special import stdtr, stdtrit
 
 from likewise.errors import LikewiseError
-
-SIGN_BLOCK_SIZE = 1 << 20
-"""Maximum number of signs drawn at a time, to bound the memory."""
 
 EQUALITY_TOLERANCE = 1e-12
 """Differences up to this share of the compared values are rounding."""
@@ -21,13 +19,8 @@ EQUALITY_TOLERANCE = 1e-12
 MIN_METHODS = 4
 """Minimum number of methods for a meaningful comparison of two orders."""
 
-
-class Ranks(NamedTuple):
-    """Mean rank of every method over units (1: the best); units with NaN were left out."""
-
-    mean: Float[np.ndarray, "M"]
-    units: int
-    dropped: int
+PerContest = float | Float[np.ndarray, "*B"]
+"""One value, or one for each of several contests."""
 
 
 class Agreement(NamedTuple):
@@ -39,11 +32,25 @@ class Agreement(NamedTuple):
     note: str
 
 
+class Differences(NamedTuple):
+    """Differences b - a between all pairs of methods, in the order of `itertools.combinations`.
+
+    Each has its interval (95 % or more), and the two-sided p of "equally good over other classes and other trainings", not corrected for
+    the number of pairs. NaN: not tested, because the pair has fewer than two seeds in common, or nothing varies.
+    """
+
+    mean: Float[np.ndarray, "*B P"]
+    low: Float[np.ndarray, "*B P"]
+    high: Float[np.ndarray, "*B P"]
+    p: Float[np.ndarray, "*B P"]
+    seeds: Int[np.ndarray, "P"]
+
+
 @dataclass(frozen=True)
 class PairTest:
-    """Two methods in one column of a table: b - a, its 95 % interval over classes, and p over classes and over seeds.
+    """Two methods in one column of a table: b - a, its interval (95 % or more) over classes and trainings, and p.
 
-    All values use the `seeds` seeds that both methods have. Both p are corrected by Holm for all pairs of the column.
+    All values use the `seeds` seeds that both methods have. p is corrected by Holm for all pairs of the column; NaN: not tested.
     """
 
     column: str
@@ -52,8 +59,7 @@ class PairTest:
     difference: float
     low: float
     high: float
-    p_classes: float
-    p_seeds: float
+    p: float
     seeds: int
     outcome: str
 
@@ -65,9 +71,9 @@ class PairTest:
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """Several methods on the same queries: tests of all pairs, and ranks of all methods over test classes.
+    """Several methods on the same queries: tests of all pairs in every column, and of their means over all columns.
 
-    `rank` has the methods that all columns have, the best first. `friedman`: p of "no method is better than another".
+    `mean` has the methods that all columns have, the best first; `overall` tests their pairs.
     """
 
     metric: str
@@ -75,86 +81,114 @@ class MethodComparison:
     unscored: int
     classes: int
     pairs: tuple[PairTest, ...]
-    rank: dict[str, float]
-    friedman: float
-    critical: float
+    mean: dict[str, float]
+    overall: tuple[PairTest, ...]
 
     @property
-    def groups(self) -> list[tuple[str, ...]]:
-        """Return the largest groups of methods whose ranks do not differ significantly."""
-        names, ranks = list(self.rank), np.array(list(self.rank.values()), np.float64)
-        return [tuple(names[place] for place in group) for group in cliques(ranks, self.critical)]
+    def untested(self) -> str:
+        """Return why the means of the methods are not tested against each other; "" if they are."""
+        if len(self.mean) < 2:
+            return "fewer than two methods are in all columns"
+        if self.classes < 2:
+            return "there is only one test class"
+        lacking = dict.fromkeys(name for pair in self.overall if pair.seeds < 2 for name in (pair.a, pair.b))
+        return (
+            f"two seeds or more in common are needed, and are missing between {', '.join(lacking)}" if lacking else ""
+        )
 
 
-def blocked_t(values: Float[np.ndarray, "S M"]) -> Float[np.ndarray, "M M"]:
-    """Return the two-sided p of "these two methods are equally good" for all pairs: t-tests with seeds as blocks.
+def compare_pairs(total: Float[np.ndarray, "*B C S M"], size: Int[np.ndarray, "*B C"]) -> Differences:
+    """Test all pairs of methods over classes and seeds at once: both are samples, of other classes and of other trainings.
 
-    All methods are assumed to have the same variance over seeds, after the effect of a seed on all methods is removed, so
-    all methods
-    contribute to its estimate: with three seeds, one pair alone gives a poor estimate. For two methods it is Student's
-    paired t-test.
+    A test over classes alone takes the luck of these trainings for a property of the methods, and one over seeds alone that of
+    these classes. Here both variances are in the standard error, as in studies of several readers who all judge the same cases.
+    Variance over seeds: that of the pair's own differences, or that of all methods, if it is larger: three seeds of a pair alone
+    say little, and other methods may vary less. Its degrees of freedom are fewer if the methods vary unequally.
 
-    Formula: t = mean_s(b_s - a_s) sqrt(n / (2 v)), over the n seeds that both have; v = residual sum of squares of the fit
-        value_sm = method_m + seed_s, divided by its degrees of freedom, which are t's
+    Formula: t = d / sqrt(V), V = max(V_s, V_cs) + max(V_c - V_cs, 0), d = mean over queries and seeds of b - a;
+        V_s = max(s^2, 2 r^2) / S: s^2 the variance of the seeds' differences, r^2 the mean square left by
+        value = method + seed; V_c = (C - 1) / C sum_c (n d - t_c)^2 / (N - n)^2: the jackknife over classes of n queries with the
+        summed difference t_c; V_cs the same of the seeds' deviations, / (S (S - 1)).
+        Degrees of freedom: V / (V_s / f_s + max(V_c, V_cs) / f_c), f_c = (sum n^2)^2 / sum n^4 - 1. Satterthwaite's formula,
+        with squares of the variances, rejects too often where one of them has few degrees of freedom and is small by chance.
+    Paper: Hillis, A comparison of denominator degrees of freedom methods for multiple observer ROC analysis, Stat. Med. 2007,
+        for two random factors. Differs: the larger of two variances over seeds, and classes of unequal size.
 
     Args:
-        values: one value per seed and method; NaN: no training. The result is NaN for fewer than two common seeds, and
-        where the
-            residual is 0 although the two differ: with few queries this happens by chance, and p would be 0.
+        total: the metric, summed over the queries of each class; NaN: no training.
+        size: number of queries of each class. Leading axes are independent contests (with the same trainings missing).
     """
-    if values.ndim != 2 or np.isinf(values).any():
+    if size.shape != total.shape[:-2] or np.isinf(total).any() or (size < 1).any():
         raise LikewiseError(
-            f"blocked_t: values must be seeds by methods, finite or NaN, got {values}; leave out failed trainings"
+            f"compare_pairs: total must be classes by seeds by methods, finite or NaN, and size 1 or more of each class, got "
+            f"{total.shape} and {size.shape}; leave out failed trainings and classes without queries"
         )
-    there = ~np.isnan(values)
-    seed, method = np.nonzero(there)
-    design = np.concatenate([np.eye(len(values))[seed], np.eye(values.shape[1])[method]], 1)
-    known = values[there].astype(np.float64)
-    fitted, _, rank, _ = np.linalg.lstsq(design, known, rcond=None)
-    left, freedom = ((known - design @ fitted) ** 2).sum(), len(known) - int(rank)
-    gain = values.T[None, :, :] - values.T[:, None, :]
-    n = (~np.isnan(gain)).sum(2)
-    p = np.full(n.shape, np.nan)
-    mean = np.nansum(gain, 2) / np.maximum(n, 1)
-    both = n > 1
-    p[both & (np.abs(mean) <= EQUALITY_TOLERANCE)] = 1.0
-    if freedom > 0 and left > (EQUALITY_TOLERANCE * np.abs(known).max()) ** 2 * len(known):
-        some = both & (np.abs(mean) > EQUALITY_TOLERANCE)
-        t = np.abs(mean) * np.sqrt(n / (2 * left / freedom))
-        p[some] = 2 * stdtr(freedom, -t[some])
-    return p
+    value = total.sum(-3) / size.sum(-1)[..., None, None]
+    spread = _residual_variance(value)
+    found = [
+        _compare_pair(total[..., b] - total[..., a], value[..., b] - value[..., a], size, *spread)
+        for a, b in combinations(range(total.shape[-1]), 2)
+    ]
+    if not found:
+        none = np.zeros((*total.shape[:-3], 0))
+        return Differences(none, none, none, none, np.zeros(0, int))
+    *columns, seeds = zip(*found)
+    return Differences(*(np.stack(column, -1) for column in columns), np.array(seeds))  # pyright: ignore[reportCallIssue]
 
 
-def sign_flip(
-    difference: Float[np.ndarray, "U *M"], resamples: int = 10_000, seed: int = 0
-) -> float | Float[np.ndarray, "M"]:
-    """Return the two-sided p of "each unit's difference could have the other sign", by the absolute value of their sum.
+def _compare_pair(
+    gain: Float[np.ndarray, "*B C S"],
+    each: Float[np.ndarray, "*B S"],
+    size: Int[np.ndarray, "*B C"],
+    common: PerContest,
+    common_freedom: PerContest,
+) -> tuple[Any, Any, Any, Any, int]:
+    """Return mean, ends of the interval, p and number of seeds of one pair.
 
-    All 2^U choices of signs are used if they are at most `resamples`; otherwise `resamples` random choices, and p is
-    (1 + k) / (1 + resamples), with k the choices whose sum is as far from zero. It is never 0. For a matrix, the result has
-    one p per
-    column, all with the same signs.
+    Args:
+        gain: differences summed over the queries of each class.
+        each: mean difference of every seed.
+        common: variance of a training that all methods share, and its degrees of freedom.
     """
-    if difference.ndim not in (1, 2) or not len(difference) or not np.isfinite(difference).all() or resamples < 1:
-        raise LikewiseError(
-            f"sign_flip: difference must be finite, one unit or more along its first axis, and resamples 1 or more, got "
-            f"{difference.shape} with {int((~np.isfinite(difference)).sum())} values not finite and {resamples} resamples; "
-            "leave out units without a value"
-        )
-    table = (difference[:, None] if difference.ndim == 1 else difference).astype(np.float64)
-    units = len(table)
-    seen = np.abs(table.sum(0)) - EQUALITY_TOLERANCE * np.abs(table).sum(0)
-    exact, rng, step = 2**units <= resamples, np.random.default_rng(seed), max(1, SIGN_BLOCK_SIZE // units)
-    total, count = 2**units if exact else resamples, np.zeros(table.shape[1])
-    for first in range(0, total, step):
-        here = min(step, total - first)
-        if exact:
-            bits = np.arange(first, first + here)[:, None] >> np.arange(units) & 1
-        else:
-            bits = rng.integers(2, size=(here, units), dtype=np.int8)
-        count += (np.abs((1.0 - 2.0 * bits) @ table) >= seen).sum(0)
-    p = count / total if exact else (1 + count) / (1 + total)
-    return float(p[0]) if difference.ndim == 1 else p
+    kept = ~np.isnan(each.reshape(-1, each.shape[-1])).any(0)
+    gain, each, classes, seeds = gain[..., kept], each[..., kept], gain.shape[-2], int(kept.sum())
+    if seeds < 2 or classes < 2:
+        none = np.full(each.shape[:-1], np.nan)
+        return each.mean(-1) if seeds else none, none, none, none, seeds
+    mean, rest = each.mean(-1), size.sum(-1, keepdims=True) - size
+    moved = (gain - size[..., None] * each[..., None, :]) / rest[..., None]  # by a class that is left out
+    centre, factor, square = moved.mean(-1, keepdims=True), (classes - 1) / classes, size.astype(np.float64) ** 2
+    of_both = factor * ((moved - centre) ** 2).sum((-2, -1)) / (seeds * (seeds - 1))
+    of_seeds = np.maximum(np.maximum(each.var(-1, ddof=1), 2 * common) / seeds, of_both)
+    of_classes = np.maximum(factor * (centre**2).sum((-2, -1)), of_both)
+    class_freedom = square.sum(-1) ** 2 / (square**2).sum(-1) - 1
+    variance = of_seeds + of_classes - of_both
+    with np.errstate(divide="ignore", invalid="ignore"):  # without any variance there is no test
+        parts = of_seeds / np.maximum(common_freedom, seeds - 1) + of_classes / class_freedom
+        freedom = np.maximum(variance / parts, 1)
+        error = np.sqrt(np.where(variance > EQUALITY_TOLERANCE**2, variance, np.nan))
+        p = np.where(np.abs(mean) <= EQUALITY_TOLERANCE, 1.0, 2 * stdtr(freedom, -np.abs(mean) / error))
+    reach = stdtrit(freedom, 0.975) * error
+    return mean, mean - reach, mean + reach, p, seeds
+
+
+def _residual_variance(value: Float[np.ndarray, "*B S M"]) -> tuple[PerContest, PerContest]:
+    """Return the mean square that seeds and methods leave over, on the seeds that all methods have, and its degrees of freedom.
+
+    The methods share a variance in the mean square; with unequal ones it is less certain, and the degrees of freedom count the
+    methods by their part of it: (sum_m q_m)^2 / sum_m q_m^2, q_m the sum of squares of a method. Both are 0 if there are no two
+    such seeds.
+    """
+    methods = value.shape[-1]
+    full = value[..., ~np.isnan(value.reshape(-1, *value.shape[-2:])).any((0, 2)), :]
+    if full.shape[-2] < 2 or methods < 2:
+        return np.zeros(value.shape[:-2]), np.zeros(value.shape[:-2])
+    left = full - full.mean(-1, keepdims=True) - full.mean(-2, keepdims=True) + full.mean((-2, -1), keepdims=True)
+    each = (left**2).sum(-2)
+    every, seeds = each.sum(-1), full.shape[-2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        counted = np.nan_to_num(every**2 / (each**2).sum(-1), nan=1.0) * (methods - 1) / methods
+    return every / ((seeds - 1) * (methods - 1)), (seeds - 1) * np.maximum(counted, 1)
 
 
 def holm(p: Float[np.ndarray, "T"]) -> Float[np.ndarray, "T"]:
@@ -165,56 +199,6 @@ def holm(p: Float[np.ndarray, "T"]) -> Float[np.ndarray, "T"]:
     found = np.full(len(p), np.nan)
     order = np.argsort(p, kind="stable")[: int((~np.isnan(p)).sum())]  # NaN comes last
     found[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * np.arange(len(order), 0, -1)))
-    return found
-
-
-def mean_ranks(values: Float[np.ndarray, "U M"]) -> Ranks:
-    """Return the mean over units of the methods' ranks: the highest value has rank 1, ties share their ranks."""
-    kept = _complete_units(values, "mean_ranks")
-    return Ranks(_ranked(kept).mean(0), len(kept), len(values) - len(kept))
-
-
-def friedman(values: Float[np.ndarray, "U M"]) -> float:
-    """Return p of Friedman's test of "all methods are equally good", by ranks within units, corrected for ties.
-
-    Formula: Q = 12 n / (k (k + 1)) sum_j (R_j - (k + 1) / 2)^2 / (1 - sum(t^3 - t) / (n k (k^2 - 1))), chi-square with k - 1
-    """
-    ranks = _ranked(_complete_units(values, "friedman"))
-    n, k = ranks.shape
-    tied = sum(int((many**3 - many).sum()) for many in (np.unique(row, return_counts=True)[1] for row in ranks))
-    untied = 1 - tied / (n * k * (k * k - 1)) if k > 1 else 0.0
-    if untied <= EQUALITY_TOLERANCE:  # all methods are tied in all units
-        return 1.0
-    return float(chdtrc(k - 1, 12 * n / (k * (k + 1)) * ((ranks.mean(0) - (k + 1) / 2) ** 2).sum() / untied))
-
-
-def critical_difference(methods: int, units: int, level: float = 0.95) -> float:
-    """Return the difference of two mean ranks that is significant when all pairs are compared (Nemenyi).
-
-    Paper: Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006.
-    Formula: q sqrt(k (k + 1) / (6 n)), q the studentized range's quantile for k means, over sqrt 2
-    """
-    if methods < 2 or units < 1 or not 0 < level < 1:
-        raise LikewiseError(
-            f"critical_difference: methods must be 2 or more, units 1 or more, and level between 0 and 1, got {methods}, "
-            f"{units} and {level}"
-        )
-    from scipy.stats import studentized_range  # slow to import
-
-    q = studentized_range.ppf(level, methods, np.inf) / np.sqrt(2)
-    return float(q * np.sqrt(methods * (methods + 1) / (6 * units)))
-
-
-def cliques(ranks: Float[np.ndarray, "M"], critical: float) -> list[tuple[int, ...]]:
-    """Return the largest groups of two or more methods within the critical difference, the best first."""
-    order, found, end = np.argsort(ranks, kind="stable"), [], 0
-    for first in range(len(order)):
-        last = first
-        while last + 1 < len(order) and ranks[order[last + 1]] - ranks[order[first]] < critical:
-            last += 1
-        if last > first and last + 1 > end:
-            found.append(tuple(order[first : last + 1].tolist()))
-            end = last + 1
     return found
 
 
@@ -230,20 +214,3 @@ def agreement(ours: Sequence[float], printed: Sequence[float]) -> Agreement:
 
     found: Any = kendalltau(*both)
     return Agreement(float(found.statistic), float(found.pvalue), n, note)
-
-
-def _complete_units(values: Float[np.ndarray, "U M"], owner: str) -> Float[np.ndarray, "u M"]:
-    """Return the units without NaN; raise if there are none."""
-    kept = values[~np.isnan(values).any(1)]
-    if not kept.size:
-        raise LikewiseError(
-            f"{owner}: values must be units by methods with one unit or more without NaN, got {values.shape} with "
-            f"{len(kept)} such units; use units for which all methods have a value"
-        )
-    return kept
-
-
-def _ranked(values: Float[np.ndarray, "U M"]) -> Float[np.ndarray, "U M"]:
-    from scipy.stats import rankdata  # slow to import
-
-    return rankdata(-values, axis=1)

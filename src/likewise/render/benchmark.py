@@ -25,7 +25,6 @@ from likewise.render.benchmark_table import (
     CellText,
     Entry,
     Layout,
-    as_p,
     explain,
     headline,
     label,
@@ -201,7 +200,7 @@ def rows_for_csv(sheet: BenchmarkTable) -> tuple[list[str], list[list]]:
 
 
 def html(sheet: BenchmarkTable, figures: dict[str, bytes]) -> str:
-    """Return one self-contained page: the table, figures (title -> PNG), significance tests, ranks, notes and all runs."""
+    """Return one self-contained page: the table, figures (title -> PNG), significance tests, notes and all runs."""
     layout, contest = lay_out(sheet), sheet.contest
     keys = list(dict.fromkeys(key for one in sheet.trainings for key in one))
     runs = [
@@ -217,7 +216,7 @@ def html(sheet: BenchmarkTable, figures: dict[str, bytes]) -> str:
     ]
     return environment().get_template("benchmark.html").render(
         sheet=sheet, headline=headline(sheet), layout=layout, spans=spans, bodies=[b for b in (layout.rows, layout.apart) if b],
-        notes=explain(sheet, "Bold", "Underlined"), contest=contest, as_p=as_p, value=_value, run_keys=keys, runs=runs,
+        notes=explain(sheet, "Bold", "Underlined"), contest=contest, value=_value, run_keys=keys, runs=runs,
         figures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in figures.items()},
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 from likewise._notebook import table, view
-from likewise.numerics.bootstrap import Interval, t_interval
+from likewise.numerics.intervals import Interval, t_interval
 from likewise.numerics.significance import Agreement, MethodComparison, agreement
 
 BEST_EPOCH = " (best test epoch)"
@@ -18,9 +18,6 @@ BEST_EPOCH = " (best test epoch)"
 
 MIN_ROWS_PER_EXCEPTION = 4
 """A footnote names its exceptions, instead of marking all other rows, if at most one row in this many is an exception."""
-
-MAX_LISTED_RANKS = 8
-"""Largest number of ranks in the text; the figure and the page show all."""
 
 DAGGER_SIGN, MINUS_SIGN = "†", "\N{MINUS SIGN}"
 SPREAD_NAMES = {"std": "a standard deviation", "interval": "half a 95 % interval"}
@@ -294,22 +291,21 @@ def explain(sheet: BenchmarkTable, best: str, alike: str) -> list[str]:
 
 def conclude(contest: MethodComparison) -> list[str]:
     """Return the results of the significance tests as sentences."""
-    lines, pairs = [], contest.pairs
+    lines, pairs = [], [pair for pair in contest.pairs if pair.outcome != "not tested"]
     if pairs:
-        different = sum(v.is_significant for v in pairs)
+        different, left = sum(v.is_significant for v in pairs), len(contest.pairs) - len(pairs)
+        more = f" {left} more were not tested, because two seeds in common are needed." if left else ""
         lines.append(
-            f"{contest.metric}: {different} of {len(pairs)} pairs of methods differ significantly: over {contest.classes} test "
-            "classes (sign-flip test) and over seeds (t-test, spread pooled over methods), both p below 0.05 after Holm's "
-            "correction for all pairs of a column."
+            f"{contest.metric}: {different} of {len(pairs)} pairs of methods differ significantly: p below 0.05 after Holm's "
+            f"correction for all pairs of a column, in a t-test over both {contest.classes} test classes and seeds.{more}"
         )
-    if len(contest.rank) > 1:
-        ranks = [f"{name} {rank:.2f}" for name, rank in contest.rank.items()]
-        left = len(ranks) - MAX_LISTED_RANKS
-        more = f" and {left} more" if left > 0 else ""
+    if contest.untested:
+        lines.append(f"No figure of the methods' means: {contest.untested}.")
+    elif len({pair.column for pair in contest.pairs}) > 1:
+        told = sum(pair.is_significant for pair in contest.overall)
         lines.append(
-            f"Mean ranks over test classes, 1 is best: {', '.join(ranks[:MAX_LISTED_RANKS])}{more}. "
-            f"Friedman {as_p(contest.friedman)}; ranks less than {contest.critical:.2f} apart do not differ significantly "
-            "(Nemenyi)."
+            f"Means over all columns: {told} of {len(contest.overall)} pairs differ significantly; the best is "
+            f"{next(iter(contest.mean))}."
         )
     return lines
 

@@ -37,14 +37,13 @@ def show_comparison(result: dict) -> None:
     console, name = Console(highlight=False), result["decides"]
     console.print(f"A  {escape(result['a'])}\nB  {escape(result['b'])}")
     words = [f"95 % over {result[unit]} {unit}" for unit in ("classes", "queries")]
-    words[0] += " (too few)" if result["over"] == "queries" else ""
-    table = Table("points", "A", "B", "B - A", *words, "p-like")
+    table = Table("points", "A", "B", "B - A", *words, f"p over {result['over']}")
     moved = Table("", "classes better", "equal", "worse", "queries better", "worse")
     for metric, about in result["metrics"].items():
         table.add_row(
             metric, *(f"{100 * about[side]:.2f}" for side in "ab"), f"{100 * about['difference']:+.2f}",
             _span(about["over_classes"]), _span(about["over_queries"]),
-            _crossing(about[f"over_{result['over']}"]),
+            _p(about[f"over_{result['over']}"]),
         )  # fmt: skip
         counts = [about["classes"][word] for word in ("better", "equal", "worse")]
         kinds = ("fixed", "broken") if about["right_or_wrong"] else ("", "")
@@ -53,14 +52,23 @@ def show_comparison(result: dict) -> None:
     console.print(table, moved)
     show_extremes(console, name, result["metrics"][name])
     console.print(f"[bold]{escape(conclusion(result))}.[/]")
-    console.print(
-        f"Queries without relevant rows, left out: {result['unscored']}. p-like: twice the share of {result['resamples']} "
-        f"resamples of {result['over']} on the other side of zero. {INTERVAL_SCOPE}", style="dim",
-    )  # fmt: skip
+    for line in no_interval_lines(result):
+        console.print(escape(line), style="dim")
+    console.print(f"Queries without relevant rows, left out: {result['unscored']}. {INTERVAL_SCOPE}", style="dim")
+
+
+def no_interval_lines(result: dict) -> list[str]:
+    """Return one line for each reason for no interval over classes or over queries, with its metrics."""
+    metrics: dict[tuple[str, str], list[str]] = {}
+    for name, about in result["metrics"].items():
+        for unit in ("classes", "queries"):
+            if reason := about[f"over_{unit}"]["reason"]:
+                metrics.setdefault((unit, reason), []).append(name)
+    return [f"No interval over {unit} for {', '.join(names)}: {reason}." for (unit, reason), names in metrics.items()]
 
 
 def show_extremes(console: Console, name: str, about: dict) -> None:
-    """Print the classes and queries with the largest gains and losses. A class with one query has no interval and is left out."""
+    """Print the classes and queries with the largest gains and losses. A class without an interval is left out."""
     classes = [c for c in about["classes"]["each"] if c["low"] is not None]
     gains = [c for c in classes if c["difference"] > 0][:MAX_LISTED_ITEMS]
     losses = [c for c in classes if c["difference"] < 0][-MAX_LISTED_ITEMS:]
@@ -81,13 +89,13 @@ def show_extremes(console: Console, name: str, about: dict) -> None:
 
 
 def _span(ends: dict) -> str:
-    if ends["low"] is None or ends["low"] == ends["high"]:
-        return "unknown" if ends["low"] is None else "all equal"
+    if ends["low"] is None:
+        return "none"
     return f"{100 * ends['low']:+.2f} to {100 * ends['high']:+.2f}"
 
 
-def _crossing(ends: dict) -> str:
-    return "" if ends["crossing"] is None else f"{ends['crossing']:.3f}"
+def _p(ends: dict) -> str:
+    return "" if ends["p"] is None else "< 0.001" if ends["p"] < 0.001 else f"{ends['p']:.3f}"
 
 
 def draw_comparison(result: dict) -> Figure:
@@ -105,8 +113,8 @@ def draw_comparison(result: dict) -> Figure:
         parse_math=False,
     )  # fmt: skip
     figure.supxlabel(
-        f"A  {_short(result['a'])}      B  {_short(result['b'])}      a point is a hundredth of the metric's range; "
-        f"{result['resamples']} resamples", x=0.012, ha="left", fontsize=8, color=SOFT_COLOUR, parse_math=False,
+        f"A  {_short(result['a'])}      B  {_short(result['b'])}      a point is a hundredth of the metric's range",
+        x=0.012, ha="left", fontsize=8, color=SOFT_COLOUR, parse_math=False,
     )  # fmt: skip
     return figure
 
@@ -114,7 +122,7 @@ def draw_comparison(result: dict) -> Figure:
 def draw_metrics(axes: Axes, result: dict) -> None:
     looks = {"classes": (INK_COLOUR, "o", 2.2, -0.11), "queries": (SOFT_COLOUR, "s", 1.4, 0.11)}
     for unit, (colour, mark, width, shift) in looks.items():
-        label = f"over {result[unit]} {unit}" + (" (too few)" if unit == "classes" != result["over"] else "")
+        label = f"over {result[unit]} {unit}"
         for place, about in enumerate(result["metrics"].values()):
             ends, mean = about[f"over_{unit}"], 100 * about["difference"]
             if ends["low"] is not None:

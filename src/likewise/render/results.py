@@ -8,8 +8,8 @@ from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.metrics import as_text
-from likewise.render.comparison import INTERVAL_SCOPE, conclusion
-from likewise.render.scores import score_lines
+from likewise.render.comparison import INTERVAL_SCOPE, conclusion, no_interval_lines
+from likewise.render.scores import interval_lines, score_lines
 
 COLUMN_HEADS = ("metric", "mean", "95 % interval", "mean over classes")
 """Heads of the table of scores."""
@@ -23,8 +23,7 @@ class Scored(dict):
         if "interval_over" not in self:  # only metrics of the whole set
             return table("scores", COLUMN_HEADS[:2], [line[:2] for line in score_lines(self)])
         notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
-        over = f"; intervals: bootstrap over {self['interval_over']}" if self.get("interval") else ""
-        notes.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
+        notes += [f"{self['similarity']} similarity in {self['dim']} dimensions", *interval_lines(self)]
         notes += [self["leaks"]] if self.get("leaks") else []
         title = f"scores, {self['split']} split" if "split" in self else "scores"
         return table(title, COLUMN_HEADS, score_lines(self), notes)
@@ -45,7 +44,8 @@ class Compared(dict):
             sides = (f"{100 * about[side]:.2f}" for side in "ab")
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
-        return table(f"{conclusion(self)}.", heads, lines, [f"A: {self['a']}", f"B: {self['b']}", INTERVAL_SCOPE])
+        notes = [f"A: {self['a']}", f"B: {self['b']}", *no_interval_lines(self), INTERVAL_SCOPE]
+        return table(f"{conclusion(self)}.", heads, lines, notes)
 
 
 class DemoResult(dict):

@@ -48,8 +48,10 @@ def show_scores(columns: dict[str, dict]) -> None:
         )
     for line in tree_lines(first):
         print(line)
-    over = f"intervals: bootstrap over {first['interval_over']}" if has_intervals else "too few queries for intervals"
-    print(f"{first['similarity']} similarity in {first['dim']} dimensions; {over}")
+    print(f"{first['similarity']} similarity in {first['dim']} dimensions")
+    for title, scores in columns.items():
+        for line in interval_lines(scores):
+            print(f"{printable(title)}: {line}" if len(columns) > 1 else line)
     if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):
         print("metrics of the whole set use unit vectors for every similarity")
     if "length" in first:
@@ -85,6 +87,18 @@ def show_cameras(scores: Mapping) -> None:
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
     """Return a value as text, with the ends of its interval in percent: "49.6 % (46.9 to 52.2)"."""
     return as_text(name, value) + (" ({:.1f} to {:.1f})".format(*(100 * end for end in ends)) if ends else "")
+
+
+def interval_lines(scores: Mapping) -> list[str]:
+    """Return what the intervals hold for, and for each reason for no interval the metrics without one."""
+    over, lines = scores.get("interval_over"), []
+    if scores.get("interval"):
+        claim = "other classes" if over == "classes" else "other queries of these few classes, not for other classes"
+        lines.append(f"intervals over {over}: they hold for {claim}")
+    metrics: dict[str, list[str]] = {}
+    for name, reason in scores.get("no_interval", {}).items():
+        metrics.setdefault(reason, []).append(name)
+    return lines + [f"no interval for {', '.join(names)}: {reason}" for reason, names in metrics.items()]
 
 
 def tree_lines(scores: Mapping) -> list[str]:

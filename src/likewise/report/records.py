@@ -36,12 +36,13 @@ class Pool:
 
 
 class Score(NamedTuple):
-    """The mean of a metric (NaN: undefined), its 95 % interval (None: not computed), and both as text."""
+    """The mean of a metric (NaN: undefined), its 95 % interval (None: there is none), both as text, and why there is none."""
 
     mean: float
     low: float | None
     high: float | None
     text: str  # "49.6 % (46.9 to 52.2)"
+    reason: str = ""
 
 
 class Neighbour(NamedTuple):

@@ -135,5 +135,7 @@ def scores_of(scores: dict) -> dict[str, Score]:
             low, high = some.get("interval", {}).get(name) or (None, None)
             ends = None if low is None or high is None else (low, high)
             value = float("nan") if value is None else value
-            found[f"{name}, {gallery}" if gallery else name] = Score(value, low, high, with_interval(name, value, ends))
+            reason = some.get("no_interval", {}).get(name, "")
+            text = with_interval(name, value, ends)
+            found[f"{name}, {gallery}" if gallery else name] = Score(value, low, high, text, reason)
     return found

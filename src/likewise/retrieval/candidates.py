@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.retrieval import integer_scores
+from likewise.retrieval.hit_counts import HitCounter
 from likewise.retrieval.integer_scores import Exclusions, PreparedVectors, row_slices
 from likewise.similarity import full_precision_matmul
 
@@ -29,6 +30,7 @@ def top_rows(
     budget: int,
     same: bool,
     progress: Callable[[float], None],
+    counter: HitCounter | None = None,
 ) -> Iterator[tuple[Int[Tensor, "C"], Int[Tensor, "C K"], Float[Tensor, "C K"]]]:
     """Yield chunks of (query numbers, their gallery rows in exact order, the exact keys of these rows).
 
@@ -39,13 +41,16 @@ def top_rows(
         budget: bytes of working memory.
         same: whether queries and gallery are the same set.
         progress: called with the share of the work that is done.
+        counter: counts the gallery rows before every hit in the same pass.
     """
     n, on_gpu = len(gallery), gallery.device.type == "cuda"
     keep = min(n, with_slack(int(depth.max()), on_gpu))
     proposal, before = None, 0.0
     if same and not on_gpu and keep < n // 8 and n * keep * 8 <= budget * 3 // 4:
         before = 0.9  # approximate share of the time that the proposals take
-        proposal = _propose_symmetric(gallery, exclusions, keep, budget // 4, lambda share: progress(before * share))
+        proposal = _propose_symmetric(
+            gallery, exclusions, keep, budget // 4, lambda share: progress(before * share), counter
+        )
     order = depth.argsort(stable=True)  # queries of similar depth share a chunk, so that no chunk is deeper than needed
     unproven, done = [], 0
     for chunk in row_slices(len(order), min(2**14, budget // (keep * 256))):
@@ -56,7 +61,7 @@ def top_rows(
             unproven.append(ids)
             continue
         if proposal is None:
-            candidate, floor = _propose(queries, gallery, exclusions, ids, keep_here, budget // 2)
+            candidate, floor = _propose(queries, gallery, exclusions, ids, keep_here, budget // 2, counter)
         else:
             candidate, floor = proposal[0][ids].long(), proposal[1][ids]
         row, key, proven = _rescore(queries, gallery, ids, candidate, floor, k, budget // 2)
@@ -107,7 +112,13 @@ def error_of(gallery: PreparedVectors) -> float:
 
 
 def _propose(
-    queries: PreparedVectors, gallery: PreparedVectors, exclusions: Exclusions, ids: Tensor, keep: int, budget: int
+    queries: PreparedVectors,
+    gallery: PreparedVectors,
+    exclusions: Exclusions,
+    ids: Tensor,
+    keep: int,
+    budget: int,
+    counter: HitCounter | None = None,
 ) -> tuple[Int[Tensor, "A K"], Float[Tensor, "A"]]:
     """Return the `keep` gallery rows of highest approximate score, and the lowest of these scores.
 
@@ -122,11 +133,20 @@ def _propose(
             block = _approximate(q, gallery, rows)
             exclusions.mask(block, ids[mine], rows.start)
             best.take(mine, rows.start, block)
+            if counter is not None:
+                counter.take(ids[mine], rows.start, block)
+    if counter is not None:
+        counter.seen[ids] = True
     return best.row.masked_fill(best.score == -torch.inf, -1).long(), best.score[:, -1]
 
 
 def _propose_symmetric(
-    both: PreparedVectors, exclusions: Exclusions, keep: int, budget: int, progress: Callable[[float], None]
+    both: PreparedVectors,
+    exclusions: Exclusions,
+    keep: int,
+    budget: int,
+    progress: Callable[[float], None],
+    counter: HitCounter | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return what `_propose` returns for a set against itself; every block of products is used for its rows and its columns."""
     n = len(both)
@@ -141,12 +161,18 @@ def _propose_symmetric(
             block = _approximate(both.scaled(a), both, b)
             exclusions.mask(block, everyone[a], b.start)
             best.take(a, b.start, block)
+            if counter is not None:
+                counter.take(everyone[a], b.start, block)
             if a != b:
                 # Euclidean: the block holds 2 ab - |b|^2; its transpose needs 2 ab - |a|^2
                 other = block.T if length is None else block.T + (length[b][:, None] - length[a][None, :])
                 best.take(b, a.start, other)
+                if counter is not None:
+                    counter.take(everyone[b], a.start, other)
             done += 1
             progress(done / pairs)
+    if counter is not None:
+        counter.seen.fill_(True)
     return best.row.masked_fill(best.score == -torch.inf, -1), best.score[:, -1]
 
 

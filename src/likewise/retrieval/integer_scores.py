@@ -329,14 +329,10 @@ def _count_before(queries, gallery, exclusions, ids: Tensor, size: Tensor, row: 
     """Return what `_sort_all` returns, by counting the gallery rows that precede each row of `row`."""
     query = torch.arange(len(ids), device=row.device).repeat_interleave(size)
     bar = pair_keys(queries, gallery, ids[query], row[:, None], budget // 4)[:, 0]
-    order = row.argsort(descending=True, stable=True)  # last rank first: lowest key, then higher row
-    order = order[bar[order].argsort(stable=True)]
-    order = order[query[order].argsort(stable=True)]
+    order = last_rank_first(query, row, bar)
     bar, bar_row = bar[order], row[order]
     start = size.cumsum(0) - size
-    # gallery rows by the number of `row` entries that they precede
-    beats = torch.zeros(len(row) + len(ids), dtype=torch.int64, device=row.device)
-    steps = int(size.max()).bit_length()
+    beats = torch.zeros(len(row) + len(ids), dtype=torch.int64, device=row.device)  # as for `ranks`
     everyone = torch.arange(len(ids), device=row.device)
     for here, blocks in tiles(everyone, gallery, budget * 3 // 2, each=12):
         q, least = queries.whole(ids[here]), bar[start[here]]
@@ -347,24 +343,42 @@ def _count_before(queries, gallery, exclusions, ids: Tensor, size: Tensor, row: 
             for part in row_slices(len(here), -(-len(here) // pieces)):
                 place, column = ahead[part].nonzero(as_tuple=True)
                 number = here[part][place]
-                low = _count_beaten(
-                    key[part][place, column], column + rows.start, bar, bar_row, start[number], size[number], steps
+                low = count_beaten(
+                    key[part][place, column], column + rows.start, bar, bar_row, start[number], size[number]
                 )
-                beats += torch.bincount(low + number, minlength=len(beats))  # each query has size + 1 slots
-    upto = beats.cumsum(0)
-    slot = torch.arange(len(row), device=row.device) + query
+                beats += torch.bincount(low + number, minlength=len(beats))
     rank = torch.empty_like(row)
-    rank[order] = 1 + upto[(start + size + everyone)[query]] - upto[slot]
+    rank[order] = ranks(beats, query, size)
     return rank
 
 
-def _count_beaten(value, column, bar, bar_row, low, size, steps: int) -> Int[Tensor, "M"]:
+def last_rank_first(query: Int[Tensor, "M"], row: Int[Tensor, "M"], key: Float[Tensor, "M"]) -> Int[Tensor, "M"]:
+    """Return the order of pairs by query and, within a query, from the last rank to the first: low keys, then high rows."""
+    order = row.argsort(descending=True, stable=True)
+    order = order[key[order].argsort(stable=True)]
+    return order[query[order].argsort(stable=True)]
+
+
+def ranks(beats: Int[Tensor, "S"], query: Int[Tensor, "M"], size: Int[Tensor, "Q"]) -> Int[Tensor, "M"]:
+    """Return the ranks, from 1, of the rows of every query, which must be in the order of `last_rank_first`.
+
+    Args:
+        beats: numbers of gallery rows: slot j of a query counts those that precede its first j rows and no other. A query has
+            `size` + 1 slots.
+        query: query of each row, from 0.
+        size: rows of each query.
+    """
+    upto, end = beats.cumsum(0), (size + 1).cumsum(0) - 1
+    return 1 + upto[end[query]] - upto[torch.arange(len(query), device=query.device) + query]
+
+
+def count_beaten(value, column, bar, bar_row, low, size) -> Int[Tensor, "M"]:
     """Return how many entries of `bar` each gallery row precedes, plus `low`, by binary search.
 
     The entries of a query are bar[low : low + size], last rank first.
     """
     high = low + size
-    for _ in range(steps):
+    for _ in range(int(size.max()).bit_length() if len(size) else 0):
         middle = (low + high) // 2
         at = middle.clamp_max(len(bar) - 1)
         wins = (bar[at] < value) | ((bar[at] == value) & (bar_row[at] > column))

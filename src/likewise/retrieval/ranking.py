@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.retrieval import integer_scores
-from likewise.retrieval.candidates import top_rows
+from likewise.retrieval.candidates import error_of, top_rows
+from likewise.retrieval.hit_counts import MAX_MEAN_HITS, HitCounter
 from likewise.types import LikewiseError, Retrieval
 
 WORKING_MEMORY_BYTES = 512 * 2**20
@@ -88,30 +89,32 @@ def rank(
     deep = known > max(wanted, n // 8)  # too deep for candidates: `places` computes the ranks of their hits
     listed = known.where(~deep, wanted)  # number of gallery rows that `top_rows` returns for each query
 
+    counter = _hit_counter(queries, gallery, exclusions, y, gallery_y, relevant, budget) if all_hits else None
     buffer = _RankingBuffer(len(z), shown, device)
-    for ids, row, key in top_rows(queries, gallery, exclusions, listed, budget, same, report):
+    for ids, row, key in top_rows(queries, gallery, exclusions, listed, budget, same, report, counter):
         buffer.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, listed)
-    hit_query, hit_row, hit_rank = (torch.cat(parts) for parts in zip(*buffer.hits))
+    hits = [torch.cat(parts) for parts in zip(*buffer.hits)]
     buffer.hits.clear()
-    missing = (torch.bincount(hit_query, minlength=len(z)) < relevant) & (deep | all_hits)
-    more = _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, (hit_query, hit_row), budget)
-    hits = chain([(hit_query * (n + 1) + hit_rank, hit_row)], more)
-    hit_rank, hit_row, start = _in_order(hits, len(z), n, levels is not None)
+    missing = (torch.bincount(hits[0], minlength=len(z)) < relevant) & (deep | all_hits)
+    if counter is not None:
+        hits, missing = _with_counted(hits, missing, counter)
+    more = _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, hits[:2], budget)
+    hit_rank, hit_row, start = _in_order(chain([hits], more), len(z), n, levels is not None)
     known = torch.full_like(known, n) if all_hits else known.where(~deep, n)
     query = torch.arange(len(z), device=device)
     at = None if levels is None else _relevant_at(levels[0].to(device), levels[1].to(device), exclusions)
     return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hit_rank, start, hit_row, at)
 
 
-def _in_order(hits: Iterable[tuple[Tensor, Tensor]], queries: int, n: int, with_rows: bool):
+def _in_order(hits: Iterable[Sequence[Tensor]], queries: int, n: int, with_rows: bool):
     """Return ranks, gallery rows (None without `with_rows`) and starts of the hits as in `Retrieval`.
 
     Args:
-        hits: chunks of hits: query * (n + 1) + rank, one integer that sorts by query, then rank; and the gallery row.
+        hits: chunks of hits: query, gallery row, rank.
         n: size of the gallery.
     """
-    codes, rows = zip(*((code, row if with_rows else None) for code, row in hits))
-    code, order = torch.cat(codes).sort()
+    codes, rows = zip(*((query * (n + 1) + rank, row if with_rows else None) for query, row, rank in hits))
+    code, order = torch.cat(codes).sort()  # one integer sorts by query, then rank
     count = torch.bincount(code // (n + 1), minlength=queries)
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     return code % (n + 1), torch.cat(rows)[order] if with_rows else None, start
@@ -257,20 +260,34 @@ def _pairs(exclusions: integer_scores.Exclusions) -> tuple[Int[Tensor, "M"], Int
     return torch.cat([in_gallery, exclusions.query]), torch.cat([exclusions.own[in_gallery], exclusions.row])
 
 
+def _with_counted(hits: Sequence[Tensor], missing: Tensor, counter: HitCounter) -> tuple[Sequence[Tensor], Tensor]:
+    """Return the hits (query, gallery row, rank) with those of the missing queries that were counted, and the queries left."""
+    counted = missing & counter.counted
+    kept = ~counted[hits[0]]
+    hits = [torch.cat([part[kept], more]) for part, more in zip(hits, counter.hits(counted), strict=True)]
+    return hits, missing & ~counted
+
+
 def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hits, budget):
-    """Yield chunks of the relevant gallery rows outside `listed_hits`: query * (gallery size + 1) + rank, and the row.
+    """Yield chunks of (query, gallery row, rank): the relevant gallery rows outside `listed_hits`.
 
     Args:
         missing: (Q,) mask of the queries to complete.
         listed_hits: (query, gallery row) of the hits that are already known.
     """
-    if not missing.any():
+    for query, row in _relevant_pairs(exclusions, y, gallery_y, missing, listed_hits, budget):
+        yield query, row, integer_scores.places(queries, gallery, exclusions, query, row, budget // 2)
+
+
+def _relevant_pairs(exclusions, y, gallery_y, asked, listed_hits, budget):
+    """Yield chunks of (query, gallery row): the relevant rows of the queries in the mask `asked`, outside `listed_hits`."""
+    if not asked.any():
         return
     order = gallery_y.argsort(stable=True)
-    sorted_y, n = gallery_y[order], len(gallery)
+    sorted_y, n = gallery_y[order], len(gallery_y)
     first, end = torch.searchsorted(sorted_y, y), torch.searchsorted(sorted_y, y, right=True)
     known = torch.cat([query * n + row for query, row in (listed_hits, _pairs(exclusions))]).sort().values
-    ids = missing.nonzero()[:, 0]
+    ids = asked.nonzero()[:, 0]
     most = max(1, int((end - first)[ids].max()))
     for some in ids.split(max(1, budget // (most * 64))):
         count = (end - first)[some]
@@ -281,6 +298,15 @@ def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hi
         at = torch.searchsorted(known, code).clamp_max(len(known) - 1)
         new = known[at] != code if len(known) else torch.ones_like(code, dtype=torch.bool)
         new &= ~exclusions.share_group(query, row)
-        query, row = query[new], row[new]
-        place = integer_scores.places(queries, gallery, exclusions, query, row, budget // 2)
-        yield query * (n + 1) + place, row
+        yield query[new], row[new]
+
+
+def _hit_counter(queries, gallery, exclusions, y, gallery_y, relevant, budget) -> HitCounter | None:
+    """Return a counter of the rows before every hit; None if there are no hits, or too many for counting or for the memory."""
+    total = int(relevant.sum())
+    if not 0 < total <= min(MAX_MEAN_HITS * len(y), budget // 512):
+        return None
+    nothing = relevant.new_zeros(0)
+    chunks = _relevant_pairs(exclusions, y, gallery_y, relevant > 0, (nothing, nothing), budget)
+    query, row = (torch.cat(parts) for parts in zip(*chunks))
+    return HitCounter(queries, gallery, query, row, error_of(gallery), budget)

@@ -27,6 +27,7 @@ def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, i
         "label": items.y[scores.query],
         "class_name": [items.class_name[i] for i in items.y[scores.query]],
         "relevant": found.relevant.numpy(),
+        **({} if scores.rival is None else {"rival": scores.rival}),
         **scores.each,
         "nearest": list(neighbours),
         "nearest_similarity": list(found.sim.float().numpy()),
@@ -51,6 +52,7 @@ class PerQuery:
     nearest: Int[np.ndarray, "Q K"]
     similarity: Float[np.ndarray, "Q K"]
     path: np.ndarray | None = None
+    rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: none. None: an older file
 
 
 def read_per_query(path: Path, owner: str, metrics: Sequence[str] | None = None) -> PerQuery:
@@ -76,7 +78,7 @@ def read_per_query(path: Path, owner: str, metrics: Sequence[str] | None = None)
 def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advice: str) -> PerQuery:
     import pyarrow.parquet as pq
 
-    wanted = None if metrics is None else ["row", "label", "class_name", "relevant", *metrics]
+    wanted = None if metrics is None else ["row", "label", "class_name", "relevant", "rival", *metrics]
     known = pq.read_schema(path).names
     table = pq.read_table(path, columns=wanted and [name for name in wanted if name in known])
     plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
@@ -96,4 +98,5 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
     return PerQuery(
         **{name: column[name] for name in plain[:4]}, nearest=shown["nearest"], similarity=shown["nearest_similarity"],
         each={name: value for name, value in column.items() if value.dtype.kind == "f"}, path=column.get("path"),
+        rival=column.get("rival"),
     )  # fmt: skip

@@ -30,7 +30,7 @@ def two(features, finished, tmp_path_factory):
 
 def test_the_verdict_is_that_of_compare_and_queries_are_those_that_changed_most(two):
     opened, viewed, pool = two
-    found = compare_runs(0, 1, opened, viewed, pool, 6, 0)
+    found = compare_runs(0, 1, opened, viewed, pool, 6)
     paths = [str(one.run.path) for one in opened]
     said = compare(Compare(*paths))["metrics"]["MAP@R"]["conclusion"]
     assert found.conclusion == with_names(said, "short", "finished") and "finished" in found.conclusion
@@ -49,7 +49,7 @@ def test_the_metric_is_one_that_both_have(two):
     opened, viewed, pool = two
     queries = opened[1].queries
     other = dataclasses.replace(opened[1], queries=dataclasses.replace(queries, each={"R@1": queries.each["R@1"]}))
-    found = compare_runs(0, 1, [opened[0], other], viewed, pool, 6, 0)
+    found = compare_runs(0, 1, [opened[0], other], viewed, pool, 6)
     assert viewed[0].main_metric == "MAP@R" and found.metric == "R@1" and "R@1" in found.conclusion
 
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.evaluation.compare import conclude, join, same, shared_metrics
-from likewise.numerics.bootstrap import paired
+from likewise.evaluation.compare import conclude, difference_intervals, join, same, shared_metrics
 from likewise.report.queries import places_of, query_as_list, ranked_query
 from likewise.report.records import Facts, Pool, RankedQuery, RunView
 from likewise.report.section import Packing, Section, Studies
@@ -28,7 +27,7 @@ class ComparedRuns(NamedTuple):
 
 
 def compare_runs(
-    a: int, b: int, targets: Sequence[ReportTarget], views: Sequence[RunView], pool: Pool, top: int, seed: int
+    a: int, b: int, targets: Sequence[ReportTarget], views: Sequence[RunView], pool: Pool, top: int
 ) -> ComparedRuns:
     """Compare run `b` with run `a` on the queries of a pool; keep the `top` queries that changed most."""
     first, second = targets[a].queries, targets[b].queries
@@ -37,9 +36,7 @@ def compare_runs(
     names = shared_metrics(one, other, None)
     metric = "MAP@R" if "MAP@R" in names else names[0]
     old, new = one.each[metric], other.each[metric]
-    by_query = paired(old[:, None], new[:, None], seed=seed)
-    by_class = paired(old[:, None], new[:, None], one.label, seed=seed)
-    conclusion = same(one, other, None, None) or conclude(metric, by_query, by_class, 0)
+    conclusion = same(one, other, None, None) or conclude(metric, difference_intervals(one, other, metric))
     place = places_of(one.row, pool.row)
 
     def query(q: np.int64, value: np.ndarray, view: RunView) -> RankedQuery:
@@ -81,7 +78,7 @@ def of_page(studies: Studies) -> tuple[ComparedRuns, ...]:
         here = [i for i, one in enumerate(studies.targets) if views[i].pool == number and one.queries is not None]
         for other in here[1:]:
             try:
-                found.append(compare_runs(here[0], other, studies.targets, views, pool, config.top, config.seed))
+                found.append(compare_runs(here[0], other, studies.targets, views, pool, config.top))
             except LikewiseError as error:
                 studies.notes.append(f"{views[here[0]].name} and {views[other].name} are not compared ({error})")
     return tuple(found)

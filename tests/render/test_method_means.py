@@ -1,22 +1,34 @@
 """Pictures of a contest: what is drawn where, names that do not touch, and what cannot be drawn is said."""
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from likewise.numerics.bootstrap import Interval
-from likewise.numerics.significance import MethodComparison
+from likewise.numerics.intervals import Interval
+from likewise.numerics.significance import MethodComparison, PairTest
 from likewise.render.benchmark_table import Point
-from likewise.render.critical_difference import draw_agreement, draw_ranks, spread
+from likewise.render.method_means import draw_agreement, draw_means, significant_pairs, spread
 from likewise.types import LikewiseError
 
 
-def contest(methods, critical=3.5):
-    rank = {f"Method with a long name, number {m} ({'x' * (m % 7)})": 1 + 0.9 * m for m in range(methods)}
-    return MethodComparison("R@1", 900, 0, 100, (), rank, 0.0001, critical)
+def contest(methods, near=2, seeds=3, columns=("",)):
+    """Methods 0.9 points apart, of which those further apart than `near` places differ significantly."""
+    names = [f"Method with a long name, number {m} ({'x' * (m % 7)})" for m in range(methods)]
+    pairs = tuple(
+        PairTest(
+            "", names[a], names[b], 0.01, 0.0, 0.02, 0.01, seeds, "worse" if b - a > near else "no difference shown"
+        )
+        for a, b in itertools.combinations(range(methods), 2)
+    )
+    mean = {name: 0.9 - 0.009 * m for m, name in enumerate(names)}
+    return MethodComparison(
+        "R@1", 900, 0, 100, tuple(replace(p, column=c) for c in columns for p in pairs), mean, pairs
+    )
 
 
 def texts(figure):
@@ -38,29 +50,33 @@ def outside(figure, boxes):
 
 
 @pytest.mark.parametrize("methods", [2, 24])
-def test_names_and_numbers_of_ranks_do_not_touch(methods):
-    figure = draw_ranks(contest(methods))
+def test_names_and_numbers_of_means_do_not_touch(methods):
+    figure = draw_means(contest(methods, columns=("none", "half")))
     boxes = texts(figure)
     assert touching(boxes) == [] and outside(figure, boxes) == []
-    assert "critical difference 3.50" in boxes
-    assert {"1.00", f"{1 + 0.9 * (methods - 1):.2f}"} <= boxes.keys()
+    assert {"90.0", f"{90 - 0.9 * (methods - 1):.1f}", "mean R@1 in % over seeds and 2 columns"} <= boxes.keys()
 
 
-def test_ranks_stand_where_they_belong_and_bars_join_what_is_not_told_apart():
-    made = contest(6, critical=2.0)
-    axes = draw_ranks(made).get_axes()[0]
-    assert axes.collections[-1].get_offsets().tolist() == [
-        [pytest.approx(r), i] for i, r in enumerate(made.rank.values())
-    ]
-    ruler, *bars = axes.get_lines()
-    assert list(ruler.get_xdata()) == pytest.approx([1, 3])
-    assert [tuple(bar.get_ydata()) for bar in bars] == [
-        (i - 0.3, i + 2.3) for i in range(4)
-    ]  # 0.9 apart: three and three
-    assert (
-        draw_ranks(contest(3, critical=0.1)).texts[1].get_text()
-        == "Friedman p < 0.001; all methods differ significantly"
-    )
+def test_means_and_pairs_are_where_they_belong():
+    made = contest(4, near=1)
+    figure = draw_means(made)
+    means, pairs = figure.get_axes()
+    dots = means.collections[-1]
+    assert dots.get_offsets().tolist() == [[pytest.approx(100 * v), i] for i, v in enumerate(made.mean.values())]
+    assert [tuple(c) == tuple(dots.get_facecolors()[0]) for c in dots.get_facecolors()] == [True, True, False, False]
+    undecided, better, worse = (sorted(map(tuple, c.get_offsets().tolist())) for c in pairs.collections)
+    assert better == [(2, 0), (3, 0), (3, 1)] and worse == [(0, 2), (0, 3), (1, 3)]  # column, row
+    assert undecided == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
+    assert figure.texts[0].get_text() == "R@1: 3 of 6 pairs differ significantly"
+    assert figure.texts[1].get_text().startswith("100 test classes, 3 seeds; square: blue if the row is better")
+    assert pairs.get_ylim() == means.get_ylim()
+
+
+def test_the_table_of_pairs_follows_the_outcome_of_b():
+    first = contest(2, near=0)
+    assert significant_pairs(first).tolist() == [[0, 1], [-1, 0]]
+    pair = replace(first.overall[0], a=first.overall[0].b, b=first.overall[0].a, outcome="better")
+    assert significant_pairs(replace(first, overall=(pair,))).tolist() == [[0, 1], [-1, 0]]
 
 
 def points(count):
@@ -103,8 +119,14 @@ def test_heights_are_spread_no_further_than_needed():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(LikewiseError, match="draw_ranks: a contest must have 2 methods or more, got 1"):
-        draw_ranks(contest(1))
+    with pytest.raises(
+        LikewiseError, match="draw_means: methods must be tested .* but fewer than two methods are in all"
+    ):
+        draw_means(contest(1))
+    with pytest.raises(
+        LikewiseError, match="but two seeds or more in common are needed, and are missing between Method"
+    ):
+        draw_means(contest(2, seeds=1))
     with pytest.raises(
         LikewiseError, match="draw_against: at least one method must have a published value and ours, got none"
     ):

@@ -1,73 +1,93 @@
-"""Figures of a benchmark: the critical-difference diagram of mean ranks, and our values against the published ones."""
+"""Figures of a benchmark: means of methods and which of them differ, and our values against the published ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from likewise.errors import LikewiseError
+from likewise.metrics import as_text
 from likewise.numerics.significance import MethodComparison
 from likewise.render.benchmark_table import Point, as_p, order_of
 from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, shorten
 
-PLOT_WIDTH, LINE_HEIGHT, BAR_GAP = 4.6, 0.27, 0.13
-"""Inches: width of a plot, distance between names, and distance between bars."""
+PLOT_WIDTH, LINE_HEIGHT, MIN_TITLE_WIDTH = 4.6, 0.27, 7.2
+"""Inches: width of a plot, distance between names, and smallest width of a figure."""
 
 MAX_NAME_LETTERS = 44
 """Largest length of a method name in a figure."""
 
 
-def draw_ranks(contest: MethodComparison) -> Figure:
-    """Return the critical-difference diagram: one line per method, the best on top; a bar joins methods without a difference."""
-    if len(contest.rank) < 2:
+def draw_means(contest: MethodComparison) -> Figure:
+    """Return a figure of the methods' means, the best on top, and of the pairs that differ significantly."""
+    if contest.untested:
         raise LikewiseError(
-            f"draw_ranks: a contest must have 2 methods or more, got {len(contest.rank)}; train other methods"
+            f"draw_means: methods must be tested against each other, but {contest.untested}; train more"
         )
-    names, ranks = list(contest.rank), list(contest.rank.values())
-    lines, near = len(names), ranks[0] + contest.critical
-    left, right = 0.3 + 0.075 * min(MAX_NAME_LETTERS, max(map(len, names))), 0.35 + BAR_GAP * len(contest.groups)
-    wide, tall = left + PLOT_WIDTH + right, 1.35 + LINE_HEIGHT * (lines + 1.5)
+    names, lines = (
+        [f"{shorten(name, MAX_NAME_LETTERS)}  {line}" for line, name in enumerate(contest.mean, 1)],
+        len(contest.mean),
+    )
+    is_share = as_text(contest.metric, 1.0).endswith("%")
+    means = [(100 if is_share else 1) * mean for mean in contest.mean.values()]
+    left, square = 0.3 + 0.075 * max(map(len, names)), LINE_HEIGHT * lines
+    wide, tall = max(left + PLOT_WIDTH + square + 0.55, MIN_TITLE_WIDTH), 1.6 + square
     figure = Figure(figsize=(wide, tall), facecolor="white")
-    axes = figure.add_axes((left / wide, 0.55 / tall, PLOT_WIDTH / wide, LINE_HEIGHT * (lines + 1.5) / tall))
-    axes.axvspan(ranks[0], near, color=FAINT_COLOUR, alpha=0.45, lw=0)
-    axes.plot([ranks[0], near], [-0.9, -0.9], color=INK_COLOUR, lw=2, solid_capstyle="butt", marker="|", ms=8, mew=1.4)
-    axes.text(
-        ranks[0], -1.5, f"critical difference {contest.critical:.2f}", va="center", fontsize=8.5, color=INK_COLOUR
-    )
+    axes = figure.add_axes((left / wide, 0.55 / tall, PLOT_WIDTH / wide, square / tall))
+    table = significant_pairs(contest)
     axes.scatter(
-        ranks, range(lines), s=36, c=[BETTER_COLOUR if rank < near else SOFT_COLOUR for rank in ranks], zorder=3
+        means, range(lines), s=36, c=[SOFT_COLOUR if sign < 0 else BETTER_COLOUR for sign in table[:, 0]], zorder=3
     )
-    for line, rank in enumerate(ranks):
+    for line, mean in enumerate(means):
         axes.annotate(
-            f"{rank:.2f}", (rank, line), (7, 0), textcoords="offset points", va="center", fontsize=8, color=INK_COLOUR
-        )
-    for lane, group in enumerate(contest.groups):
-        at = 1 + (0.2 + BAR_GAP * lane) / PLOT_WIDTH
-        ends = [names.index(group[0]) - 0.3, names.index(group[-1]) + 0.3]
-        axes.plot(
-            [at, at],
-            ends,
-            color=INK_COLOUR,
-            lw=3,
-            solid_capstyle="butt",
-            clip_on=False,
-            transform=axes.get_yaxis_transform(),
-        )
-    room = 0.05 * (max(ranks) - min(ranks)) + 0.1
-    axes.set_xlim(min(ranks) - room, max([*ranks, near]) + 2.4 * room)
-    axes.set_ylim(lines - 0.5, -2.0)
-    _tidy(axes, [shorten(name, MAX_NAME_LETTERS) for name in names])
-    axes.set_xlabel(f"mean rank over {contest.classes} test classes, 1 is best", fontsize=9, color=INK_COLOUR)
-    meaning = (
-        "a bar joins methods that do not differ significantly" if contest.groups else "all methods differ significantly"
-    )
-    _entitle(figure, f"{contest.metric}: ranks of {lines} methods", f"Friedman {as_p(contest.friedman)}; {meaning}")
+            f"{mean:.1f}" if is_share else f"{mean:.4f}", (mean, line), (7, 0), textcoords="offset points", va="center",
+            fontsize=8, color=INK_COLOUR,
+        )  # fmt: skip
+    room = 0.05 * (means[0] - means[-1]) or 0.1 * abs(means[0]) or 0.1
+    axes.set(xlim=(means[-1] - room, means[0] + 3.4 * room), ylim=(lines - 0.5, -0.5))
+    _tidy(axes, names)
+    columns = len({pair.column for pair in contest.pairs})
+    over = f"seeds and {columns} columns" if columns > 1 else "seeds"
+    unit = " in %" if is_share else ""
+    axes.set_xlabel(f"mean {contest.metric}{unit} over {over}", fontsize=9, color=INK_COLOUR)
+    _draw_pairs(figure.add_axes(((left + PLOT_WIDTH + 0.25) / wide, 0.55 / tall, square / wide, square / tall)), table)
+    told, seeds = sum(pair.is_significant for pair in contest.overall), min(pair.seeds for pair in contest.overall)
+    _entitle(
+        figure, f"{contest.metric}: {told} of {len(contest.overall)} pairs differ significantly",
+        f"{contest.classes} test classes, {seeds} seeds; square: blue if the row is better than the column, orange if worse",
+    )  # fmt: skip
     return figure
+
+
+def significant_pairs(contest: MethodComparison) -> Int[np.ndarray, "M M"]:
+    """Return 1 where the method of the row is significantly better than that of the column, -1 where it is worse, else 0."""
+    place = {name: line for line, name in enumerate(contest.mean)}
+    table = np.zeros((len(place), len(place)), int)
+    for pair in contest.overall:
+        sign = {"better": -1, "worse": 1}.get(pair.outcome, 0)  # the outcome is about b
+        table[place[pair.a], place[pair.b]], table[place[pair.b], place[pair.a]] = sign, -sign
+    return table
+
+
+def _draw_pairs(axes: Axes, table: Int[np.ndarray, "M M"]) -> None:
+    """Draw a square for every significant difference and a dot for every other pair; columns have the numbers of the rows."""
+    lines, other = len(table), ~np.eye(len(table), dtype=bool)
+    row, column = np.nonzero(other & (table == 0))
+    axes.scatter(column, row, s=6, c=FAINT_COLOUR)
+    for sign, colour in ((1, BETTER_COLOUR), (-1, WORSE_COLOUR)):
+        row, column = np.nonzero(table == sign)
+        axes.scatter(column, row, s=110, marker="s", c=colour)
+    axes.set(xlim=(-0.5, lines - 0.5), ylim=(lines - 0.5, -0.5), yticks=[])
+    axes.set_xticks(range(lines), range(1, lines + 1), fontsize=8, color=INK_COLOUR)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
 
 
 def draw_agreement(points: Sequence[Point], title: str) -> Figure:
