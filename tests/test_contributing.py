@@ -1,7 +1,7 @@
 """CONTRIBUTING.md is performed: its example loss is added to a copy of the tree as the page says, and the tests run there.
 
-The tests are those that a new loss can break: its own, the contract, the house rules about components, the doc pages. The fast suite
-chooses a few of each file; a slow test runs the files as a whole.
+The tests are those that a new loss can break: its own, the contract, the house rules about components, the doc pages. The fast
+suite chooses a few of each file; a slow test runs the files as a whole.
 """
 
 import os

@@ -327,6 +327,7 @@ def score_cameras(
 
 
 def _of_queries(scores: Scores, chosen: Bool[np.ndarray, "Q"]) -> Scores:
-    return Scores(
-        {name: value[chosen] for name, value in scores.each.items()}, scores.query[chosen], scores.label[chosen]
-    )
+    """Return the scores of some queries."""
+    each = {name: value[chosen] for name, value in scores.each.items()}
+    rival = None if scores.rival is None else scores.rival[chosen]
+    return Scores(each, scores.query[chosen], scores.label[chosen], rival)
