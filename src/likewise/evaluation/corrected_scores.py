@@ -1,0 +1,134 @@
+"""Scores under the true labels of the test rows, where some given labels are wrong: estimates with 95 % intervals.
+
+The estimates are for the same rows and the same ranking; an interval covers uncertainty about the labels, not other classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.special import stdtrit
+from torch import Tensor
+
+from likewise.evaluation.fixed_ranking import FixedRanking
+from likewise.metrics import is_set_metric, metric, reach
+from likewise.numerics.label_imputation import impute_scores
+from likewise.numerics.noise_inversion import inverse_transition, invert_scores, invertible
+from likewise.numerics.prediction_powered import prediction_powered_mean
+
+MAX_STANDARD_ERROR = 0.15
+"""Largest standard error of an estimate that is shown: a wider interval says next to nothing."""
+
+MIN_REVIEWED_QUERIES = 30
+"""Smallest number of reviewed queries that an interval is computed from."""
+
+ADDED_SQUARED_ERRORS = 2.0
+"""Squares that are added to those of the reviewed queries: if no reviewed value differs from the prediction, another may."""
+
+NORMAL_QUANTILE = 1.96
+"""Standard errors on each side of a 95 % interval."""
+
+SET_METRIC_REASON = "it is no mean over queries"
+ALL_HITS_REASON = "it needs the ranks of all relevant rows, at any depth"
+FEATURES_REASON = "the embeddings explain the labels no better than the class frequencies do"
+TOO_UNCERTAIN_REASON = f"the standard error of the corrected score is above {MAX_STANDARD_ERROR:.0%}"
+NOT_INVERTIBLE_REASON = "only R@k, P@k, RP and MAP@R are corrected for known noise"
+EXCLUDED_ROWS_REASON = "with groups or excluded pairs, the number of relevant rows under known noise is unknown"
+COUNT_REASON = "it needs the number of relevant rows, which reviewed neighbours do not tell"
+
+
+class Estimate(NamedTuple):
+    """A corrected score with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+Corrected = tuple[dict[str, Estimate], dict[str, str]]
+"""Estimates by metric, and the reason for every metric that cannot be corrected."""
+
+
+def as_estimate(value: float, error: float, quantile: float = NORMAL_QUANTILE) -> Estimate:
+    """Return a score and its interval, both within 0 and 1."""
+    low, high = (min(1.0, max(0.0, value + side * quantile * error)) for side in (-1, 1))
+    return Estimate(min(1.0, max(0.0, value)), low, high)
+
+
+def collect(values: dict[str, tuple[float, float]], unknown: dict[str, str]) -> Corrected:
+    """Return estimates of scores and standard errors; metrics with a large or undefined error are unknown."""
+    sure = {name for name, (value, error) in values.items() if math.isfinite(value) and error <= MAX_STANDARD_ERROR}
+    unknown = unknown | {name: TOO_UNCERTAIN_REASON for name in values if name not in sure}
+    return {name: as_estimate(*values[name]) for name in values if name in sure}, unknown
+
+
+def split_metrics(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the metrics that a ranking of limited depth has, and the reasons against the others."""
+    unknown = {name: SET_METRIC_REASON for name in names if is_set_metric(name)}
+    unknown |= {name: ALL_HITS_REASON for name in names if name not in unknown and reach([name]).all_hits}
+    return [name for name in names if name not in unknown], unknown
+
+
+def by_audit(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, ranking: FixedRanking, names: Sequence[str], seed: int = 0
+) -> Corrected:
+    """Return scores from labels that are drawn from their posterior, as the audit computes it from features."""
+    names, unknown = split_metrics(names)
+    found = impute_scores(x, y, classes, lambda labels: ranking.means(labels, names), group=ranking.group, seed=seed)
+    if found is None:
+        return {}, unknown | dict.fromkeys(names, FEATURES_REASON)
+    return collect(dict(zip(names, zip(found.value.tolist(), found.error.tolist()))), unknown)
+
+
+def by_noise(
+    transition: Float[np.ndarray, "C C"], y: Int[Tensor, "N"], ranking: FixedRanking, names: Sequence[str]
+) -> Corrected:
+    """Return scores under known noise: P(given | true) of all classes."""
+    inverse = inverse_transition(transition)
+    unknown = {name: NOT_INVERTIBLE_REASON for name in names if not invertible(name)}
+    if ranking.has_exclusions:
+        unknown |= {name: EXCLUDED_ROWS_REASON for name in names if name in ("RP", "MAP@R")}
+    names = [name for name in names if name not in unknown]
+    found = invert_scores(inverse, y, ranking.query, ranking.row, ranking.in_gallery, names)
+    return collect({name: tuple(found[name]) for name in names}, unknown)
+
+
+def by_review(
+    label: Int[Tensor, "N"], drawn: Int[Tensor, "n"], y: Int[Tensor, "N"], ranking: FixedRanking, names: Sequence[str]
+) -> Corrected:
+    """Return scores from reviewed labels of random queries and their first neighbours.
+
+    Args:
+        label: true labels, -1 where they are not known.
+        drawn: numbers of the queries that were drawn at random, with all their first neighbours reviewed.
+    """
+    estimates, (names, unknown) = {}, split_metrics(names)
+    given, true = ranking.retrieval(y), ranking.retrieval(torch.where(label >= 0, label, y))
+    others = torch.ones(len(ranking.query), dtype=torch.bool).index_fill_(0, drawn, False)
+    for name in names:
+        k = reach([name]).k
+        near = ranking.row[drawn, :k]
+        if name in ("RP", "MAP@R") or not name.rpartition("@")[2].isdecimal():
+            unknown[name] = COUNT_REASON
+        elif len(drawn) < MIN_REVIEWED_QUERIES:
+            unknown[name] = f"{len(drawn)} queries are reviewed, and an interval needs {MIN_REVIEWED_QUERIES}"
+        elif ((label[near.clamp_min(0)] < 0) & (near >= 0)).any():
+            unknown[name] = f"the first {k} neighbours of every reviewed query must be reviewed"
+        else:
+            estimates[name] = _powered(*(metric(name)(one).nan_to_num(0).numpy() for one in (true, given)), drawn, others)
+    return estimates, unknown
+
+
+def _powered(true: np.ndarray, plain: np.ndarray, drawn: Tensor, others: Tensor) -> Estimate:
+    """Return the mean of the true values of all queries, from those of the drawn ones and the plain values of all."""
+    at, rest, n = drawn.numpy(), others.numpy(), len(drawn)
+    found = prediction_powered_mean(true[at], plain[at], plain[rest])
+    left = 1 - n / len(plain)  # share of the queries that was not drawn
+    squares = (n - 1) * n * found.variance / left if left > 0 else 0.0
+    variance = left * (squares + ADDED_SQUARED_ERRORS) / (n + 1) / n
+    return as_estimate(found.mean, math.sqrt(variance), float(stdtrit(n - 1, 0.975)))
