@@ -2,11 +2,11 @@
 
     python benchmarks/test_labels.py FEATURES [--data caltech101 pets] [--seeds 2] [--dim 128] [--out cells.json]
 
-FEATURES is a folder of files NAME.npz with features `x` and true labels `y` (and `y_NAME`: labels of people). Of each set some classes
-are drawn, and the features are projected to `--dim` principal components: the embedding that is scored, and the features of the audit.
-Labels are spoiled; every source corrects the score of the same ranking. "audit": the posterior of the labels, fitted to the spoiled
-labels; "known": the noise is known; "reviewed": the true labels of random queries and their neighbours are known. Simulated worlds of
-`label_worlds.py` can be named in `--data` too.
+FEATURES is a folder of files NAME.npz with features `x` and true labels `y` (and `y_NAME`: labels of people). Of each set some
+classes are drawn, and the features are projected to `--dim` principal components: the embedding that is scored, and the features
+of the audit. Labels are spoiled, and every source corrects the score of the same ranking. "audit": the posterior of the labels,
+fitted to the spoiled labels; "known": the noise is known; "reviewed": the true labels of random queries and of their neighbours.
+`--data` also takes the simulated worlds of `label_worlds.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--classes", type=int, default=50)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--out", type=Path, help="file for all cells (.json)")
-    return parse_with_quick(parser, words, shares=[0.2], seeds=[0], samples=300, classes=12, dim=16)
+    return parse_with_quick(parser, words, shares=[0.2], seeds=[0], samples=300, dim=16, sources=SOURCE_NAMES[1:])
 
 
 def transition(x: np.ndarray, true: np.ndarray, kind: str, share: float) -> np.ndarray:
@@ -78,7 +78,7 @@ def draw_set(one: LabelSet, name: str, seed: int, options) -> LabelSet:
     x = principal_components(torch.nn.functional.normalize(x, dim=1)) if name not in WORLDS else x
     if x.shape[1] > options.dim:
         x = x @ torch.linalg.svd(x - x.mean(0), full_matrices=False)[2][: options.dim].T
-    classes, true = np.unique(one.true, return_inverse=True)
+    _, true = np.unique(one.true, return_inverse=True)
     return LabelSet(x.numpy(), true, one.human, one.base)
 
 
@@ -112,7 +112,9 @@ def measure(cell: Cell, one: LabelSet, options) -> Iterator[dict]:
         table, given = None, np.unique(some.human[share], return_inverse=True)[1]
     else:
         table = transition(some.x, some.true, kind, float(share))
-        given = spoil(some.true, table, np.random.default_rng([cell.seed, 7]))
+        given = spoil(
+            some.true, table, np.random.default_rng([cell.seed, NOISE_KINDS.index(kind), round(1000 * float(share))])
+        )
     clean, plain = (ranking.means(torch.as_tensor(y), METRIC_NAMES) for y in (some.true, given))
     for source in options.sources:
         if source == "known" and table is None:
@@ -121,7 +123,14 @@ def measure(cell: Cell, one: LabelSet, options) -> Iterator[dict]:
         found, unknown = estimate(source, z, given, some.true, ranking, table, cell.seed)
         seconds = time.perf_counter() - began
         for name, true_score, score in zip(METRIC_NAMES, clean, plain):
-            about = {**vars(cell), "source": source, "metric": name, "clean": true_score, "plain": score, "seconds": seconds}
+            about = {
+                **vars(cell),
+                "source": source,
+                "metric": name,
+                "clean": true_score,
+                "plain": score,
+                "seconds": seconds,
+            }
             one_found: Estimate | None = found.get(name)
             if one_found is None:
                 yield about | {"unknown": unknown[name]}

@@ -6,6 +6,7 @@ The estimates are for the same rows and the same ranking; an interval covers unc
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,12 @@ from likewise.numerics.prediction_powered import prediction_powered_mean
 MAX_STANDARD_ERROR = 0.15
 """Largest standard error of an estimate that is shown: a wider interval says next to nothing."""
 
+MIN_CLASS_SAMPLES = 15
+"""Smallest median class size for which labels are imputed; noise between similar classes is not modelled in smaller ones."""
+
+MIN_SMALL_CLASS_SHARE = 0.025
+"""Smallest size of small classes, as a share of the largest, for which labels are imputed."""
+
 MIN_REVIEWED_QUERIES = 30
 """Smallest number of reviewed queries that an interval is computed from."""
 
@@ -36,6 +43,7 @@ NORMAL_QUANTILE = 1.96
 SET_METRIC_REASON = "it is no mean over queries"
 ALL_HITS_REASON = "it needs the ranks of all relevant rows, at any depth"
 FEATURES_REASON = "the embeddings explain the labels no better than the class frequencies do"
+UNNOTICED_REASON = "in these data, labels that are exchanged between similar classes would go unnoticed"
 TOO_UNCERTAIN_REASON = f"the standard error of the corrected score is above {MAX_STANDARD_ERROR:.0%}"
 NOT_INVERTIBLE_REASON = "only R@k, P@k, RP and MAP@R are corrected for known noise"
 EXCLUDED_ROWS_REASON = "with groups or excluded pairs, the number of relevant rows under known noise is unknown"
@@ -75,14 +83,35 @@ def split_metrics(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def by_audit(
-    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, ranking: FixedRanking, names: Sequence[str], seed: int = 0
+    x: Float[Tensor, "N F"],
+    y: Int[Tensor, "N"],
+    classes: int,
+    ranking: FixedRanking,
+    names: Sequence[str],
+    seed: int = 0,
 ) -> Corrected:
     """Return scores from labels that are drawn from their posterior, as the audit computes it from features."""
     names, unknown = split_metrics(names)
+    if reason := why_not_imputed(torch.bincount(y, minlength=classes)):
+        return {}, unknown | dict.fromkeys(names, reason)
     found = impute_scores(x, y, classes, lambda labels: ranking.means(labels, names), group=ranking.group, seed=seed)
     if found is None:
         return {}, unknown | dict.fromkeys(names, FEATURES_REASON)
-    return collect(dict(zip(names, zip(found.value.tolist(), found.error.tolist()))), unknown)
+    unknown |= {name: UNNOTICED_REASON for name, error in zip(names, found.error) if np.isinf(error)}
+    values = zip(names, found.value.tolist(), found.error.tolist())
+    return collect({name: (value, error) for name, value, error in values if name not in unknown}, unknown)
+
+
+def why_not_imputed(size: Int[Tensor, "C"]) -> str:
+    """Return why wrong labels of classes of these sizes cannot be told from classes that overlap; "" if they can."""
+    if size.median() < MIN_CLASS_SAMPLES:
+        return f"half of the classes have fewer than {MIN_CLASS_SAMPLES} samples, too few to tell wrong labels from unusual samples"
+    if size.double().quantile(0.1) < MIN_SMALL_CLASS_SHARE * size.max():
+        return (
+            f"a tenth of the classes are smaller than {MIN_SMALL_CLASS_SHARE:.1%} of the largest, so few wrong labels of large "
+            "classes may fill small ones unnoticed"
+        )
+    return ""
 
 
 def by_noise(
@@ -103,31 +132,35 @@ def by_review(
 ) -> Corrected:
     """Return scores from reviewed labels of random queries and their first neighbours.
 
+    A metric with k uses the drawn queries before the first one that lacks a label, of its own or of its first k neighbours.
+
     Args:
         label: true labels, -1 where they are not known.
-        drawn: numbers of the queries that were drawn at random, with all their first neighbours reviewed.
+        drawn: numbers of queries in the random order in which they were drawn.
     """
     estimates, (names, unknown) = {}, split_metrics(names)
     given, true = ranking.retrieval(y), ranking.retrieval(torch.where(label >= 0, label, y))
-    others = torch.ones(len(ranking.query), dtype=torch.bool).index_fill_(0, drawn, False)
     for name in names:
-        k = reach([name]).k
-        near = ranking.row[drawn, :k]
-        if name in ("RP", "MAP@R") or not name.rpartition("@")[2].isdecimal():
+        if not re.fullmatch(r"(R|P|MRR)@[0-9]+", name):
             unknown[name] = COUNT_REASON
-        elif len(drawn) < MIN_REVIEWED_QUERIES:
-            unknown[name] = f"{len(drawn)} queries are reviewed, and an interval needs {MIN_REVIEWED_QUERIES}"
-        elif ((label[near.clamp_min(0)] < 0) & (near >= 0)).any():
-            unknown[name] = f"the first {k} neighbours of every reviewed query must be reviewed"
+            continue
+        near = ranking.row[drawn, : reach([name]).k]
+        known = (label[ranking.query[drawn]] >= 0) & ((label[near.clamp_min(0)] >= 0) | (near < 0)).all(1)
+        used = drawn[known.cumprod(0).bool()]
+        if len(used) < MIN_REVIEWED_QUERIES:
+            unknown[name] = (
+                f"an interval needs {MIN_REVIEWED_QUERIES} reviewed queries with their first {near.shape[1]} neighbours, "
+                f"got {len(used)}"
+            )
         else:
-            estimates[name] = _powered(*(metric(name)(one).nan_to_num(0).numpy() for one in (true, given)), drawn, others)
+            estimates[name] = _powered(*(metric(name)(one).nan_to_num(0).numpy() for one in (true, given)), used)
     return estimates, unknown
 
 
-def _powered(true: np.ndarray, plain: np.ndarray, drawn: Tensor, others: Tensor) -> Estimate:
+def _powered(true: np.ndarray, plain: np.ndarray, drawn: Tensor) -> Estimate:
     """Return the mean of the true values of all queries, from those of the drawn ones and the plain values of all."""
-    at, rest, n = drawn.numpy(), others.numpy(), len(drawn)
-    found = prediction_powered_mean(true[at], plain[at], plain[rest])
+    n, others = len(drawn), np.delete(plain, drawn.numpy())
+    found = prediction_powered_mean(true[drawn.numpy()], plain[drawn.numpy()], others)
     left = 1 - n / len(plain)  # share of the queries that was not drawn
     squares = (n - 1) * n * found.variance / left if left > 0 else 0.0
     variance = left * (squares + ADDED_SQUARED_ERRORS) / (n + 1) / n

@@ -20,8 +20,8 @@ from likewise.types import Retrieval
 class FixedRanking:
     """The nearest L gallery rows of every query. All numbers are positions among N embedded samples.
 
-    `group`: gallery rows of the query's group (0 or more) are not in its ranking. `excluded`: other pairs (query, gallery row) that
-    are not in it, as positions.
+    `group`: gallery rows of the query's group (0 or more) are not in its ranking. `excluded`: other pairs (query, gallery row)
+    that are not in it, as positions.
     """
 
     query: Int[Tensor, "Q"]
@@ -33,12 +33,12 @@ class FixedRanking:
     @property
     def has_exclusions(self) -> bool:
         """Whether rankings lack rows other than the query itself."""
-        return self.group is not None and bool((self.group >= 0).any()) or self.excluded is not None
+        return (self.group is not None and bool((self.group >= 0).any())) or self.excluded is not None
 
     def retrieval(self, y: Int[Tensor, "N"]) -> Retrieval:
         """Return the ranking with the relevance that labels give it. R is at most L: no deeper rank is known."""
         match = (y[self.row.clamp_min(0)] == y[self.query, None]) & (self.row >= 0)
-        place, at = match.nonzero(as_tuple=True)
+        _, at = match.nonzero(as_tuple=True)
         start = torch.cat([torch.zeros(1, dtype=torch.int64), match.sum(1).cumsum(0)])
         relevant = self._count_relevant(y).clamp_max(self.row.shape[1])
         depth = torch.full_like(relevant, self.row.shape[1])

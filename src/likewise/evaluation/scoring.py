@@ -33,6 +33,7 @@ def retrieve(
     device: torch.device | None = None,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    stored: int = MAX_STORED_RESULTS,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
     """Rank the gallery for every query, as the protocol defines them; rows of the query's group are excluded.
@@ -43,6 +44,7 @@ def retrieve(
         wanted: number of results that the metrics need.
         budget: memory for the ranking, in bytes.
         exclude: pairs of rows of the data that are not results of each other.
+        stored: number of results of each query in the ranking that is returned.
     """
     is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
     if not is_query.any() or not in_gallery.any():
@@ -52,7 +54,7 @@ def retrieve(
         )
     group = None if items.group is None else torch.as_tensor(items.group)[e.row]
     how = {
-        "k": MAX_STORED_RESULTS, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
+        "k": stored, "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity, "device": device,
         "budget": budget, "progress": progress,
     }  # fmt: skip
     pairs = None if exclude is None else _positions(exclude, e, items)
@@ -106,6 +108,7 @@ def score(
     *,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    stored: int = MAX_STORED_RESULTS,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
     if not metrics:
@@ -122,7 +125,7 @@ def score(
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
             e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            progress=shown.reach,
+            stored=stored, progress=shown.reach,
         )  # fmt: skip
     each = {name: m(found).cpu().numpy() for name, m in chosen.items()}
     found = Retrieval(**{f.name: getattr(found, f.name).cpu() for f in dataclasses.fields(found)})
@@ -210,10 +213,11 @@ def score_with_galleries(
     *,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    stored: int = MAX_STORED_RESULTS,
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries are also scored separately."""
     how = {"budget": budget, "exclude": exclude}
-    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
+    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, stored=stored, **how)
     result = summary(scores, e, similarity, metrics, device)
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:

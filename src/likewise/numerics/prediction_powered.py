@@ -30,8 +30,8 @@ def prediction_powered_mean(
         variance = (1 - n / (n + m)) var(true - w predicted) / n
     Paper: Angelopoulos, Duchi, Zrnic, PPI++: Efficient Prediction-Powered Inference, 2023.
     Differs: the paper's units are a sample of a population, so its w is divided by 1 + n / m, and its variance is
-        var(true - w predicted) / n + w^2 var(predicted) / m with the mean of the predictions of the m others. Here the n + m units
-        are all there are.
+        var(true - w predicted) / n + w^2 var(predicted) / m with the mean of the predictions of the m others. Here the n + m
+        units are all there are.
 
     Args:
         true: true values of the drawn units.

@@ -9,10 +9,7 @@ from pathlib import Path
 from likewise._notebook import table, view
 from likewise.metrics import as_text
 from likewise.render.comparison import INTERVAL_SCOPE, conclusion
-from likewise.render.scores import score_lines
-
-COLUMN_HEADS = ("metric", "mean", "95 % interval", "mean over classes")
-"""Heads of the table of scores."""
+from likewise.render.scores import corrected_notes, score_heads, score_lines
 
 
 class Scored(dict):
@@ -21,13 +18,14 @@ class Scored(dict):
     @view
     def _repr_html_(self) -> str:
         if "interval_over" not in self:  # only metrics of the whole set
-            return table("scores", COLUMN_HEADS[:2], [line[:2] for line in score_lines(self)])
+            return table("scores", score_heads(self)[:2], [line[:2] for line in score_lines(self)])
         notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
         over = f"; intervals: bootstrap over {self['interval_over']}" if self.get("interval") else ""
         notes.append(f"{self['similarity']} similarity in {self['dim']} dimensions{over}")
+        notes += corrected_notes(self)
         notes += [self["leaks"]] if self.get("leaks") else []
         title = f"scores, {self['split']} split" if "split" in self else "scores"
-        return table(title, COLUMN_HEADS, score_lines(self), notes)
+        return table(title, score_heads(self), score_lines(self), notes)
 
 
 class Compared(dict):

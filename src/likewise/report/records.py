@@ -42,6 +42,7 @@ class Score(NamedTuple):
     low: float | None
     high: float | None
     text: str  # "49.6 % (46.9 to 52.2)"
+    corrected: str = ""  # the same for the score under the true labels; "": not estimated
 
 
 class Neighbour(NamedTuple):

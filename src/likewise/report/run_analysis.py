@@ -9,7 +9,7 @@ import numpy as np
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
-from likewise.render.scores import with_interval
+from likewise.render.scores import corrected_cell, corrected_notes, with_interval
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
@@ -63,7 +63,8 @@ def analyse_run(one: ReportTarget, number: int, pool: Pool | None, config: Repor
 def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
     """Return the data that several sections use: the log, the embeddings and the nearest neighbours of every sample."""
     log = [] if one.run is None else one.run.read_log()
-    study = Study(one, config, log, main_metric(one), [*one.notes, *baseline_notes(one.scores)], pool)
+    notes = [*one.notes, *baseline_notes(one.scores), *corrected_notes(one.scores)]
+    study = Study(one, config, log, main_metric(one), notes, pool)
     if pool is None:
         return study
     assert one.items is not None
@@ -130,5 +131,7 @@ def scores_of(scores: dict) -> dict[str, Score]:
             low, high = some.get("interval", {}).get(name) or (None, None)
             ends = None if low is None or high is None else (low, high)
             value = float("nan") if value is None else value
-            found[f"{name}, {gallery}" if gallery else name] = Score(value, low, high, with_interval(name, value, ends))
+            found[f"{name}, {gallery}" if gallery else name] = Score(
+                value, low, high, with_interval(name, value, ends), corrected_cell(name, some)
+            )
     return found
