@@ -48,7 +48,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--classes", type=int, default=50)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--out", type=Path, help="file for all cells (.json)")
-    return parse_with_quick(parser, words, shares=[0.2], seeds=[0], samples=300, dim=16, sources=SOURCE_NAMES[1:])
+    return parse_with_quick(parser, words, shares=[0.2], seeds=[0], samples=300, dim=16)
 
 
 def transition(x: np.ndarray, true: np.ndarray, kind: str, share: float) -> np.ndarray:

@@ -1,12 +1,14 @@
 """`evaluate --correct-test-labels`: every source stands beside the plain score, and what cannot be corrected says why."""
 
 import csv
+from functools import partial
 
 import numpy as np
 import pytest
 
 from likewise.config import Evaluate
 from likewise.evaluation.evaluate import evaluate
+from likewise.numerics.label_imputation import impute_scores
 from likewise.render.results import Scored
 from likewise.render.scores import corrected_notes, score_heads, score_lines, show_scores
 from likewise.types import LikewiseError
@@ -33,8 +35,16 @@ def score(file, source=None, names=NAMES, **settings):
     return evaluate(Evaluate(target=str(file), **settings))
 
 
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Fewer draws and replicates, which take most of the time."""
+    monkeypatch.setattr(
+        "likewise.evaluation.corrected_scores.impute_scores", partial(impute_scores, draws=6, replicates=2)
+    )
+
+
 @pytest.mark.parametrize("source", ["audit", f"Uniform(share={SHARE})"])
-def test_corrected_scores_stand_beside_the_plain_ones(spoiled, source, capsys):
+def test_corrected_scores_stand_beside_the_plain_ones(spoiled, source, few_draws, capsys):
     file, _, clean = spoiled
     found, plain = score(file, source), score(file)
     assert {k: v for k, v in found.items() if k != "corrected"} == plain

@@ -105,7 +105,7 @@ def by_audit(
 def why_not_imputed(size: Int[Tensor, "C"]) -> str:
     """Return why wrong labels of classes of these sizes cannot be told from classes that overlap; "" if they can."""
     if size.median() < MIN_CLASS_SAMPLES:
-        return f"half of the classes have fewer than {MIN_CLASS_SAMPLES} samples, too few to tell wrong labels from unusual samples"
+        return f"half of the classes have fewer than {MIN_CLASS_SAMPLES} samples: wrong labels look like unusual samples"
     if size.double().quantile(0.1) < MIN_SMALL_CLASS_SHARE * size.max():
         return (
             f"a tenth of the classes are smaller than {MIN_SMALL_CLASS_SHARE:.1%} of the largest, so few wrong labels of large "
