@@ -67,7 +67,9 @@ def test_uniform_noise_is_corrected_and_unnoticed_noise_is_said():
     found = impute_scores(x, given, 12, lambda y: ranking.means(y, names), draws=6, replicates=2)
     assert (found.plain == plain).all() and abs(found.wrong - 0.2) < 0.08
     assert (np.abs(found.value - clean) < 0.15 * (clean - plain)).all()
-    assert np.isinf(found.error).all()  # in such small classes, a probe of noise between similar classes was not noticed
+    assert np.isinf(
+        found.error
+    ).all()  # in such small classes, a probe of noise between similar classes was not noticed
 
 
 def test_features_without_information_give_no_score():

@@ -105,7 +105,9 @@ def by_audit(
 def why_not_imputed(size: Int[Tensor, "C"]) -> str:
     """Return why wrong labels of classes of these sizes cannot be told from classes that overlap; "" if they can."""
     if size.median() < MIN_CLASS_SAMPLES:
-        return f"half of the classes have fewer than {MIN_CLASS_SAMPLES} samples: wrong labels look like unusual samples"
+        return (
+            f"half of the classes have fewer than {MIN_CLASS_SAMPLES} samples: wrong labels look like unusual samples"
+        )
     if size.double().quantile(0.1) < MIN_SMALL_CLASS_SHARE * size.max():
         return (
             f"a tenth of the classes are smaller than {MIN_SMALL_CLASS_SHARE:.1%} of the largest, so few wrong labels of large "
@@ -124,7 +126,7 @@ def by_noise(
         unknown |= {name: EXCLUDED_ROWS_REASON for name in names if name in ("RP", "MAP@R")}
     names = [name for name in names if name not in unknown]
     found = invert_scores(inverse, y, ranking.query, ranking.row, ranking.in_gallery, names)
-    return collect({name: tuple(found[name]) for name in names}, unknown)
+    return collect({name: (found[name].value, found[name].error) for name in names}, unknown)
 
 
 def by_review(
@@ -153,7 +155,8 @@ def by_review(
                 f"got {len(used)}"
             )
         else:
-            estimates[name] = _powered(*(metric(name)(one).nan_to_num(0).numpy() for one in (true, given)), used)
+            values = [metric(name)(one).nan_to_num(0).numpy() for one in (true, given)]
+            estimates[name] = _powered(values[0], values[1], used)
     return estimates, unknown
 
 

@@ -76,9 +76,10 @@ def score_items(
     how: dict = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
     length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
     correct = config.correct_test_labels
-    depth = {"stored": ranking_depth(e, items, protocol, config.metrics)} if correct else {}
+    if correct:
+        how["stored"] = ranking_depth(e, items, protocol, config.metrics)
     result, scores, found = score_with_galleries(
-        e, items, protocol, config.metrics, similarity, device, config.quiet, **how, **depth
+        e, items, protocol, config.metrics, similarity, device, config.quiet, **how
     )
     if correct:
         result["corrected"] = correct_scores(

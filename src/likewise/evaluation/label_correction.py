@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ LARGEST_CLASS_FACTOR = 2
 TOO_DEEP_REASON = "its classes are too large: the neighbours of all queries would not fit in memory"
 
 
-def ranking_depth(e: Embedded, items: Items, protocol: Protocol, metrics: tuple[str, ...]) -> int:
+def ranking_depth(e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str]) -> int:
     """Return the number of neighbours of every query that a correction needs, as far as they fit in memory."""
     is_query, in_gallery = protocol.query_gallery(items, e.row.numpy())
     largest = int(torch.bincount(e.y[torch.as_tensor(in_gallery)]).max())
@@ -44,7 +45,7 @@ def stored_results(found: Retrieval) -> Retrieval:
 
 
 def correct_scores(
-    source: str, e: Embedded, items: Items, protocol: Protocol, metrics: tuple[str, ...], found: Retrieval | None,
+    source: str, e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str], found: Retrieval | None,
     exclude: Int[np.ndarray, "M 2"] | None = None, *, allow_imports: bool = False, say=print,
 ) -> dict | None:  # fmt: skip
     """Return the corrected scores: source, [value, low, high] by metric, and reasons by metric that cannot be corrected.
