@@ -371,6 +371,25 @@ def test_label_noise(feature_folder, tmp_path, capsys):
     assert [one["rounds"] for one in leaks] == [1, 2, 3, 5] and all(0 < one["percentile"] < 1 for one in leaks)
 
 
+@starts("benchmarks/test_labels.py")
+def test_test_labels(feature_folder, tmp_path, capsys, monkeypatch):
+    module, out = importlib.import_module("test_labels"), tmp_path / "cells.json"
+    names = ("R@1", "RP")
+    monkeypatch.setattr(module, "METRIC_NAMES", names)
+    guess = ({"R@1": module.Estimate(0.5, 0.4, 0.6)}, {"RP": "a reason"})
+    monkeypatch.setattr(
+        module, "by_audit", lambda *a, **k: guess
+    )  # tests/numerics has the real one, which takes longer
+    module.main([str(feature_folder), "--quick", "--sources", *module.SOURCE_NAMES, "--out", str(out)])
+    said, lines = capsys.readouterr().out, json.loads(out.read_text("utf-8"))
+    assert {line["source"] for line in lines} == set(module.SOURCE_NAMES)
+    assert len(lines) == len(names) * (3 + 2 + 3)  # noise of people is not known
+    assert all(
+        ("unknown" in line) != (line.get("low", 0) <= line.get("value", -1) <= line.get("high", 1)) for line in lines
+    )
+    assert said.splitlines()[-1].startswith("reviewed: ") and "| known | uniform 0.2 | RP |" in said
+
+
 def test_the_score_of_selfclean_by_hand():
     z, y = np.random.default_rng(0).standard_normal((9, 3)), np.array([0, 0, 0, 0, 1, 1, 1, 1, 2])
     z /= np.linalg.norm(z, axis=1, keepdims=True)

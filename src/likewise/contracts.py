@@ -270,6 +270,13 @@ class NoiseModel(ABC):
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
         """Return the labels with noise, given the true labels."""
 
+    def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
+        """Return P(given label | true class) among some classes, one row for each true class. By default an error."""
+        raise LikewiseError(
+            f"{type(self).__name__}: its probabilities depend on more than the classes, so scores cannot be corrected for it; "
+            "use Uniform or Semantic"
+        )
+
 
 class Protocol(ABC):
     """The rule that assigns rows to splits, and the rows of a split to query and gallery."""

@@ -121,3 +121,14 @@ def test_loading_is_shown_for_what_was_written(card):
 
 def test_a_score_without_an_interval_has_none():
     assert score_lines({"metrics": {"NMI": 0.25}}) == [["NMI", "25.0 %", "", ""]]
+
+
+def test_scores_under_true_labels_stand_beside_the_plain_ones(card):
+    corrected = {
+        "source": "audit",
+        "metrics": {"R@1": [0.7, 0.6, 0.8]},
+        "unknown": {"NMI": "it is no mean over queries"},
+    }
+    text = write_card(dataclasses.replace(card, scores=SCORES | {"corrected": corrected}))
+    assert "| | mean | 95 % interval | mean over classes | under true labels |\n|---|---:|---:|---:|---:|\n" in text
+    assert "| 45.0 % | 70.0 % (60.0 to 80.0) |" in text and "Unknown NMI: it is no mean over queries." in text

@@ -123,3 +123,13 @@ def test_bad_input():
         Semantic(class_names=NAMES, taxonomy=less)(np.arange(7), np.random.default_rng(0))
     with pytest.raises(LikewiseError, match="at least two classes, got 1"):
         Semantic(class_names=NAMES, taxonomy=TREE)(np.zeros(4, np.int64), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("reading", ["leaf", "child"])
+def test_transition_has_the_probabilities(reading):
+    model, y = Semantic(share=0.4, reading=reading, class_names=NAMES, taxonomy=TREE), np.repeat(np.arange(7), 5000)
+    noisy, table = model(y, np.random.default_rng(0)), model.transition(np.arange(7))
+    for c in range(7):
+        count, expected = np.bincount(noisy[y == c], minlength=7), 5000 * table[c]
+        assert (count[expected == 0] == 0).all()
+        assert chisquare(count[expected > 0], expected[expected > 0] / expected.sum() * count.sum()).pvalue > 1e-4

@@ -32,3 +32,12 @@ def test_bad_arguments():
         Uniform(share=1.5)
     with pytest.raises(LikewiseError, match="at least two classes, got 1"):
         Uniform(share=0.5)(np.zeros(4, np.int64), np.random.default_rng(0))
+
+
+def test_transition_has_the_probabilities():
+    table = Uniform(share=0.3).transition(np.arange(4))
+    assert (
+        np.diag(table) == pytest.approx(0.7) and table[0, 1:] == pytest.approx(0.1) and table.sum(1) == pytest.approx(1)
+    )
+    with pytest.raises(LikewiseError, match="among 2 to 4096 classes, got 1"):
+        Uniform(share=0.3).transition(np.arange(1))

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from likewise.render.html import TEMPLATES
-from likewise.render.scores import interval_lines, score_lines, tree_lines
+from likewise.render.scores import corrected_notes, interval_lines, score_heads, score_lines, tree_lines
 
 SHOWN_SETTINGS = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",
@@ -57,6 +57,7 @@ def write_card(card: Card) -> str:
         "network": network(card),
         "sees": sees(card),
         "scores": score_lines(card.scores) if card.scores else [],
+        "score_heads": score_heads(card.scores)[1:] if card.scores else [],
         "scored": scored(card),
         "settings": settings | {"starts from": start(config)},
         "start": start(config),
@@ -142,7 +143,7 @@ def scored(card: Card) -> list[str]:
         lines.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):
         lines.append(plain(f"{scores['unscored']} more queries have no relevant gallery row and are not included."))
-    lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in tree_lines(scores)]
+    lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in [*tree_lines(scores), *corrected_notes(scores)]]
     leaks = plain(scores.get("leaks") or "")
     return [*lines, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else lines
 

@@ -13,6 +13,7 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.excluded_pairs import read_pairs
+from likewise.evaluation.label_correction import correct_scores, ranking_depth, stored_results
 from likewise.evaluation.results import best_test_epoch, write_results
 from likewise.evaluation.scoring import as_compared, score_with_galleries, with_tree
 from likewise.metrics import import_metrics
@@ -46,7 +47,7 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
             say(f"this run is not finished, so these are the scores of its last checkpoint: {opened.run.path}")
         return evaluate_open(
             opened, config.metrics, split=config.split, similarity=config.similarity, budget=bytes_of(config.memory),
-            exclude=config.exclude, taxonomy=config.taxonomy,
+            exclude=config.exclude, taxonomy=config.taxonomy, correct=config.correct_test_labels, say=say,
         )  # fmt: skip
     from likewise.evaluation.embedding_file import evaluate_embeddings
 
@@ -100,17 +101,30 @@ def evaluate_open(
     exclude: str | None = None,
     taxonomy: str | None = None,
     pixels: Pixels | None = None,
+    correct: str | None = None,
+    say=print,
 ) -> dict:
-    """Return the scores of the network of an open run on a split of its data; see `evaluate_run`."""
+    """Return the scores of the network of an open run on a split of its data; see `evaluate_run`.
+
+    Args:
+        correct: source of corrected scores, as in `likewise evaluate --correct-test-labels`.
+    """
     import_metrics(metrics, opened.settings.allow_imports)
     run, items, protocol, finished = opened.run, with_tree(opened.items, taxonomy), opened.protocol, opened.run.done
     rows, pairs = rows_of(protocol, items, split), read_pairs(exclude, items)
     similarity = similarity or opened.similarity
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
-    how = {"budget": budget, "exclude": pairs}
+    how: dict = {"budget": budget, "exclude": pairs}
+    if correct:
+        how["stored"] = ranking_depth(e, items, protocol, metrics)
     result, scores, found = score_with_galleries(
         e, items, protocol, metrics, similarity, opened.device, opened.quiet, **how
     )
+    if correct:
+        result["corrected"] = correct_scores(
+            correct, e, items, protocol, metrics, found, pairs, allow_imports=opened.settings.allow_imports, say=say
+        )
+        found = None if found is None else stored_results(found)
     result |= {"checkpoint": opened.checkpoint, "split": split}
     if split == "test":
         best = best_test_epoch(run) if opened.checkpoint == "best" else None

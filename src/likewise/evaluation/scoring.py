@@ -44,6 +44,7 @@ def retrieve(
     exclude: Int[np.ndarray, "M 2"] | None = None,
     levels: LevelPlan | None = None,
     other_cameras: bool = False,
+    stored: int = MAX_STORED_RESULTS,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
     """Rank the gallery for every query, as the protocol defines them, without rows that the query's `hidden_groups` exclude.
@@ -56,6 +57,7 @@ def retrieve(
         exclude: pairs of rows of the data that are not results of each other.
         levels: labels of a class tree; hits are then of the level `levels.ranked`, each with its gallery row.
         other_cameras: exclude all rows of the query's camera, not only those of its class.
+        stored: number of results of each query in the ranking that is returned.
     """
     is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
     if not is_query.any() or not in_gallery.any():
@@ -67,7 +69,7 @@ def retrieve(
     group = hidden_groups(items, other_cameras)
     group = None if group is None else group[e.row]
     how = {
-        "k": max(MAX_STORED_RESULTS, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity,
+        "k": max(stored, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity,
         "device": device, "budget": budget, "progress": progress,
     }  # fmt: skip
     pairs = None if exclude is None else _positions(exclude, e, items)
@@ -125,6 +127,7 @@ def score(
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
     other_cameras: bool = False,
+    stored: int = MAX_STORED_RESULTS,
 ) -> tuple[Scores, Retrieval | None]:
     """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
     from likewise.evaluation.levels import measure, plan_levels, without_levels
@@ -144,12 +147,12 @@ def score(
     with bar("rank", 100, quiet=quiet) as shown:
         found = retrieve(
             e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            other_cameras=other_cameras, levels=levels, progress=shown.reach,
+            other_cameras=other_cameras, levels=levels, stored=stored, progress=shown.reach,
         )  # fmt: skip
     if levels is None:
         values = {name: m(found) for name, m in chosen.items()}
     else:
-        values, found = measure(found, chosen, levels), without_levels(found, levels, MAX_STORED_RESULTS)
+        values, found = measure(found, chosen, levels), without_levels(found, levels, stored)
     each = {name: value.cpu().numpy() for name, value in values.items()}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
@@ -157,9 +160,10 @@ def score(
 
 
 def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray, "Q"]:
-    """Return the label of the nearest wrong result of each query; -1 if all results stored are relevant."""
-    wrong = ~found.match & (found.row >= 0)
-    first = found.row.gather(1, wrong.int().argmax(1, keepdim=True))[:, 0]
+    """Return the label of the nearest wrong result of each query; -1 if its first ten results are relevant."""
+    row, match = (side[:, :MAX_STORED_RESULTS] for side in (found.row, found.match))
+    wrong = ~match & (row >= 0)
+    first = row.gather(1, wrong.int().argmax(1, keepdim=True))[:, 0]
     return torch.where(wrong.any(1), y[first.clamp_min(0)], -1).numpy()
 
 
@@ -266,13 +270,14 @@ def score_with_galleries(
     *,
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
+    stored: int = MAX_STORED_RESULTS,
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries and cameras are also scored
     separately."""
     from likewise.evaluation.levels import tree_facts
 
     how = {"budget": budget, "exclude": exclude}
-    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, **how)
+    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, stored=stored, **how)
     result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)
     if similarity == "cosine" and found is not None and (note := direction_note(e.z)):
         result["note"] = note

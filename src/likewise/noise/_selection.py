@@ -7,6 +7,9 @@ from jaxtyping import Int
 
 from likewise.errors import LikewiseError
 
+MAX_TRANSITION_CLASSES = 4096
+"""Largest number of classes whose table of probabilities is made: it has a cell for every pair of classes."""
+
 
 def check_share(owner: str, share: float) -> None:
     if not 0 <= share <= 1:
@@ -30,3 +33,13 @@ def number_classes(
             f"{owner}: wrong labels need at least two classes, got {len(classes)}; use data with more classes, or share=0"
         )
     return classes, place
+
+
+def check_transition_size(name: str, classes: Int[np.ndarray, "C"]) -> int:
+    """Return the number of classes; raise if a table of all pairs of them has no use or no room."""
+    if not 2 <= len(classes) <= MAX_TRANSITION_CLASSES:
+        raise LikewiseError(
+            f"{name}: scores can be corrected for known noise among 2 to {MAX_TRANSITION_CLASSES} classes, got {len(classes)}; "
+            "use --correct-test-labels audit, or a reviewed subset"
+        )
+    return len(classes)

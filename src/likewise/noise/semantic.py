@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
 from likewise.errors import LikewiseError
-from likewise.noise._selection import check_share, choose, number_classes
+from likewise.noise._selection import check_share, check_transition_size, choose, number_classes
 from likewise.taxonomies import ancestors, require_tree
 
 
@@ -69,6 +69,14 @@ class Semantic(NoiseModel):
             others, chance = relatives.of(int(place[own[0]]), self.reading)
             noisy[own] = classes[rng.choice(others, len(own), p=chance)]
         return noisy
+
+    def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
+        count, relatives = check_transition_size("Semantic", classes), Relatives(self._paths(classes))
+        table = (1 - self.share) * np.eye(count)
+        for number in range(count):
+            others, chance = relatives.of(number, self.reading)
+            table[number, others] = self.share * chance
+        return table
 
     def _paths(self, classes: Int[np.ndarray, "C"]) -> list[tuple[str, ...]]:
         """Return the ancestors of each class, coarsest first."""

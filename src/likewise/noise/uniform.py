@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
-from likewise.noise._selection import check_share, choose, number_classes
+from likewise.noise._selection import check_share, check_transition_size, choose, number_classes
 
 
 class Uniform(NoiseModel):
@@ -32,3 +32,9 @@ class Uniform(NoiseModel):
         noisy = y.copy()
         noisy[rows] = classes[shifted]
         return noisy
+
+    def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
+        count = check_transition_size("Uniform", classes)
+        table = np.full((count, count), self.share / (count - 1))
+        np.fill_diagonal(table, 1 - self.share)
+        return table

@@ -43,6 +43,7 @@ class Score(NamedTuple):
     high: float | None
     text: str  # "49.6 % (46.9 to 52.2)"
     reason: str = ""
+    corrected: str = ""  # the same for the score under the true labels; "": not estimated
 
 
 class Neighbour(NamedTuple):
