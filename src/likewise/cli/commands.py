@@ -89,6 +89,8 @@ def run_search(config) -> None:
     from likewise.render.neighbours import show_neighbours
     from likewise.stages.search import search
 
+    if config.json:
+        return print(search(config, lambda line: print(line, file=sys.stderr)).as_json())
     found = search(config)
     if config.query is None:
         return

@@ -47,6 +47,8 @@ class Search(Computation):
     """Number of neighbours to return."""
     out: File | None = None
     """File for a figure of the query and its neighbours (.png). By default no figure."""
+    json: bool = False
+    """Print one JSON object with the neighbours, the decision (unknown, label, probability) and the classes of --add."""
     index: Literal["exact", "hnsw", "ivfpq"] | None = None
     """Search method: exact compares with every row; hnsw and ivfpq (`likewise[faiss]`) are for millions of rows and miss some
     neighbours; the measured recall is printed. By default exact, or the method of a saved index."""

@@ -80,6 +80,32 @@ function showQuery(query) {
   unsure();
 }
 
+// Probability in percent, never rounded to 0 or 100.
+const chance = (share) => share < 0.01 ? "< 1 %" : share > 0.99 ? "> 99 %" : `${Math.round(100 * share)} %`;
+
+const chanceBar = (words, share, kind) => make("div", `vote ${kind || ""}`, make("span", "", ...words), make("span", "", chance(share)), bar(share));
+
+// Known or unknown: the class or "Unknown", the probability as two bars, and what the decision rests on.
+function showDecision(told) {
+  const decided = told.probability !== null && told.probability !== undefined, undecided = told.unknown === null;
+  byId("decision").hidden = !decided;
+  byId("decision").className = !decided || undecided ? "" : told.unknown ? "unknown" : "known";
+  byId("found").classList.toggle("strangers", Boolean(decided && told.unknown));
+  if (!decided) return;
+  const classes = number(state.about.classes.length);
+  const sign = make("span", "sign", told.unknown ? "?" : "✓");
+  sign.setAttribute("aria-hidden", "true");
+  const head = undecided ? make("b", "", ...broken(told.nearest))
+    : make("div", "head", sign, make("div", "", make("b", "", ...(told.unknown ? ["Unknown"] : broken(told.label))),
+      make("span", "", told.unknown ? `none of the ${classes} known classes` : `one of the ${classes} known classes`)));
+  const bars = [chanceBar(broken(told.nearest), told.probability), chanceBar(["something else"], 1 - told.probability, "other")];
+  const nearest = `Nearest row: ${near(told)}`;
+  const compared = undecided ? `Known or unknown cannot be decided: ${told.reason}.`
+    : `${nearest}; ${told.unknown ? "below" : "at or above"} the threshold ${near({ similarity: told.threshold })}.`;
+  const why = make("details", "", make("summary", "", compared), make("p", "", state.about.promise || ""));
+  byId("decision").replaceChildren(head, ...bars, undecided ? make("p", "quiet", compared) : why);
+}
+
 function showVotes(votes, whole) {
   byId("votes").hidden = !whole;
   byId("votes").replaceChildren(...votes.slice(0, 5).map((vote) =>
@@ -123,6 +149,7 @@ async function search(asked) {
     say("");
     showQuery(told.query);
     window.scrollTo({ top: 0 });
+    showDecision(told);
     showVotes(told.votes, told.found.length);
     showFound(told.found);
     remember(told.query);
@@ -179,13 +206,15 @@ function openAdding() {
 function reset() {
   state.asked = null;
   state.turn += 1;
-  for (const id of ["query", "actions", "votes"]) byId(id).hidden = true;
+  for (const id of ["query", "actions", "decision", "votes"]) byId(id).hidden = true;
   byId("drop").hidden = !state.about.network;
   byId("file").value = "";
   const words = state.about.network ? "Choose an image, or start with one of these random rows of the index."
     : "This index has no network, so queries must be rows. Start with one of these random rows.";
   const none = make("p", "empty", make("b", "", "The index is empty"), "Add images with `likewise search INDEX --add FOLDER`.");
-  byId("found").replaceChildren(...(state.about.some.length ? [make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
+  byId("found").classList.remove("strangers");
+  const hint = state.about.hint ? [make("p", "begin notice", state.about.hint)] : [];
+  byId("found").replaceChildren(...(state.about.some.length ? [...hint, make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
 }
 
 async function learn() {

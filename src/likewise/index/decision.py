@@ -1,0 +1,139 @@
+"""Known or unknown: the calibration of a run for the rows of an index, and the decision about a query."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from likewise.calibration.gallery import calibrate_gallery
+from likewise.errors import LikewiseError
+from likewise.index.build import Network
+from likewise.index.index import Hit, Index
+from likewise.index.snapshot import Rows
+from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
+
+
+class IndexCalibration:
+    """The calibration of a run for the rows of an index, derived again when the rows change.
+
+    False accepts depend on the rows that a query is compared with, so every index has a threshold of its own. A saved index
+    stores it in calibration.json, with checksums of its rows and of the run's calibration.
+
+    Attributes:
+        hint: why there is no calibration, and how to get one; "" if there is one, or if the index names no run.
+    """
+
+    def __init__(self, index: Index, network: Network | None):
+        self.index, self.network, self.hint = index, network, ""
+        self._lock, self._rows, self._found = threading.Lock(), None, None
+
+    def current(self) -> Calibration | None:
+        """Return the calibration for the current rows; None without a calibrated run."""
+        with self._lock:
+            rows = self.index.rows
+            if self._rows is not rows:
+                self.hint = ""
+                self._found, self._rows = self._find(rows), rows
+            return self._found
+
+    def decide(self, hits: Sequence[Hit]) -> dict | None:
+        """Return the decision about a query from its nearest rows among all rows; None without a calibration or a row."""
+        calibration = self.current() if hits else None
+        if calibration is None:
+            return None
+        return decide(calibration, hits[0].similarity, self.index.rows.label(hits[0].place))
+
+    def _find(self, rows: Rows) -> Calibration | None:
+        """Return the stored calibration if it is for these rows and the run's calibration, otherwise a new one."""
+        folder, key, source = self.index.folder, checksum_of(rows), self._source()
+        stored = None
+        if folder is not None:
+            with suppress(LikewiseError):  # a damaged file: derived again
+                stored = read_calibration(folder)
+        if stored is not None and stored.about.get("rows") == key and source in (None, stored.about.get("source")):
+            self.hint = ""
+            return stored
+        if source is None or self.network is None or not len(rows):
+            return None
+        try:
+            found = calibrate_gallery(self.network.run.path, *labelled_vectors(rows))
+        except LikewiseError as error:
+            self.hint = str(error)
+            return None
+        found = dataclasses.replace(found, about=found.about | {"rows": key, "source": source})
+        if folder is not None:
+            with suppress(OSError):  # a read-only disk: derived at the next opening
+                write_calibration(folder, found)
+        return found
+
+    def _source(self) -> str | None:
+        """Return a checksum of the calibration of the run that embedded the rows; None and a hint if it cannot be used."""
+        network = self.network
+        if network is None:
+            return None
+        run = network.run.path
+        calibrated = read_calibration(run)
+        if calibrated is None:
+            if (run / "config.json").exists():
+                self.hint = (
+                    f"known or unknown is not decided: the run is not calibrated; run `likewise calibrate {run}`"
+                )
+            return None
+        if not network.is_same():
+            return None
+        checkpoint = calibrated.about.get("checkpoint", "best")
+        if network.checkpoint != checkpoint:
+            self.hint = (
+                f"known or unknown is not decided: the run is calibrated for its checkpoint {checkpoint}, and the index was "
+                f"made by {network.checkpoint}"
+            )
+            return None
+        return checksum_of_files(run / CALIBRATION_FILE, run / "calibration.npz")
+
+
+NO_DECISION = dict.fromkeys(("unknown", "label", "probability"))
+"""The fields of a decision that a program reads first, where there is none."""
+
+
+def decide(calibration: Calibration, sim: float, nearest: str) -> dict:
+    """Return the decision about a query from the similarity and the class of its nearest neighbour.
+
+    Returns:
+        unknown: whether the query is of no known class; None if there is no threshold. label: the class of the query; None
+        unless it is known. probability: of the nearest neighbour having the query's class. nearest, similarity: class and
+        similarity of that neighbour. threshold: accept from this similarity on; None: none, for this `reason`.
+    """
+    threshold = calibration.unknown
+    unknown = None if threshold.value is None else bool(calibration.is_unknown(np.array([sim]))[0])
+    return {
+        "unknown": unknown, "label": nearest if unknown is False else None,
+        "probability": float(calibration.probability(np.array([sim]))[0]), "nearest": nearest, "similarity": float(sim),
+        "threshold": threshold.value, "reason": threshold.reason,
+    }  # fmt: skip
+
+
+def labelled_vectors(rows: Rows) -> tuple[Float[np.ndarray, "N D"], list[str]]:
+    """Return the vectors of the rows that are not removed, and the class name of each."""
+    everything = bool(rows.here.all())
+    label = rows.table["label"] if everything else rows.table["label"][rows.here]
+    return rows.vectors if everything else rows.vectors[rows.here], np.asarray(rows.class_name, object)[label].tolist()
+
+
+def checksum_of(rows: Rows) -> str:
+    """Return a checksum of the numbers of the rows that are not removed: a row number is never used again."""
+    return f"{zlib.crc32(np.ascontiguousarray(rows.table['row'][rows.here]).tobytes()):08x}"
+
+
+def checksum_of_files(*files: Path) -> str:
+    """Return a checksum of the content of files; a missing file counts as empty."""
+    crc = 0
+    for file in files:
+        crc = zlib.crc32(file.read_bytes() if file.exists() else b"", crc)
+    return f"{crc:08x}"
