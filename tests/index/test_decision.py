@@ -15,6 +15,7 @@ from likewise.index.build import Network
 from likewise.index.decision import IndexCalibration, checksum_of, decide, labelled_vectors
 from likewise.index.index import Hit, Index
 from likewise.runs.calibration import read_calibration, write_calibration
+from likewise.runs.folder import Run
 from likewise.stages.search import search
 
 
@@ -37,8 +38,7 @@ class FakeNetwork(Network):
     """A network that embedded the index, of a run in a folder."""
 
     def __init__(self, folder, checkpoint="best", same=True):
-        self.run = type("Run", (), {"path": folder})()
-        self.checkpoint, self.same = checkpoint, same
+        self.run, self.checkpoint, self.same = Run(folder), checkpoint, same
 
     def is_same(self):
         return self.same
@@ -60,6 +60,7 @@ def derived(monkeypatch):
 @pytest.fixture
 def calibrated_run(tmp_path):
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "best.safetensors").touch()  # so that the last network is another
     write_calibration(tmp_path / "run", make_calibration(0.9))
     return tmp_path / "run"
 

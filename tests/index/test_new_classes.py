@@ -71,15 +71,15 @@ def test_confusions_by_hand(compass):
 def test_few_images_a_refused_threshold_and_known_classes(compass):
     z, names = at(*range(12)), ["few"] * 3 + ["east"] * 9
     _, (report,) = add_with_confusions(fixed(compass, 0.9), z, names, lambda: compass.add(z, names, [""] * 12))
-    assert report["reason"] == f"cannot tell: {MIN_NEW_IMAGES} images are needed" and report["before"] == []
-    assert sentences(report) == ["new class few (3 images): cannot tell: 10 images are needed"]
+    assert report["reason"] == f"no estimate: {MIN_NEW_IMAGES} images are needed" and report["before"] == []
+    assert sentences(report) == ["new class few (3 images): no estimate: 10 images are needed"]
     _, none = add_with_confusions(
         fixed(compass, 0.9), z, ["east"] * 12, lambda: compass.add(z, ["east"] * 12, [""] * 12)
     )
     assert none == []
     many = ["many"] * 12
     _, (report,) = add_with_confusions(fixed(compass, None), z, many, lambda: compass.add(z, many, [""] * 12))
-    assert report["reason"] == "cannot tell: 30 classes promise 0.2 at best"
+    assert report["reason"] == "no estimate: 30 classes promise 0.2 at best"
 
 
 def test_without_a_calibration(tmp_path):
@@ -89,7 +89,7 @@ def test_without_a_calibration(tmp_path):
     _, (report,) = add_with_confusions(
         IndexCalibration(index, None), z, ["x"] * 10, lambda: index.add(z, ["x"] * 10, [""] * 10)
     )
-    assert report["reason"] == "cannot tell: the index is not calibrated" and len(index.rows) == 30
+    assert report["reason"] == "no estimate: the index is not calibrated" and len(index.rows) == 30
 
 
 def test_no_confusion_has_an_upper_bound(compass):

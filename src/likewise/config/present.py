@@ -86,6 +86,9 @@ class Export:
     """Folder to write. By default export-onnx or export-safetensors in the run folder."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
+    gallery: Location | None = None
+    """Gallery of known classes to export with the network, for label, probability and unknown: an index folder, embeddings, or
+    the run itself (its test split). The run must be calibrated. By default the export has no gallery."""
     parity_samples: int = 64
     """Number of samples of the run's data for the comparison of both networks; 0 takes random inputs, if the data is not
     available."""

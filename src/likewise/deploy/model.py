@@ -40,12 +40,22 @@ class Model:
     """A network in evaluation mode, as a function from images to embeddings.
 
     `transform` is the image transform; None for feature vectors. `similarity` is that of its embeddings: "cosine" (they have
-    unit length) or "euclidean".
+    unit length) or "euclidean". `folder` and `checkpoint` are the run or the export it comes from.
     """
 
-    def __init__(self, embedder: Embedder, transform: Plain | None, similarity: str, device: torch.device):
+    def __init__(
+        self,
+        embedder: Embedder,
+        transform: Plain | None,
+        similarity: str,
+        device: torch.device,
+        folder: Path | None = None,
+        checkpoint: str = "best",
+    ):
         self.embedder, self.transform = to_device(embedder, device).eval(), transform
         self.similarity, self.device, self.dim = similarity, device, embedder.dim
+        self.folder, self.checkpoint = folder, checkpoint
+        self.galleries: dict[str, Any] = {}  # opened by `identify`
 
     def __repr__(self) -> str:
         sees = f"{self.transform.size} px" if self.transform else f"{self.embedder.feature_dim} features"
@@ -64,6 +74,36 @@ class Model:
             out = self.embedder(x.to(self.device))
             found.append((out.z if self.similarity == "cosine" else out.e).float().cpu().numpy())
         return np.concatenate(found)
+
+    def identify(self, images: Images, gallery: Any = None) -> list[dict]:
+        """Return the class of every image by its nearest neighbour in a gallery, or that it is unknown.
+
+            likewise.load("runs/mine").identify(["a.jpg"])[0]["label"]
+
+        The run must be calibrated (`likewise calibrate`). The threshold is that for this gallery.
+
+        Args:
+            images: as for a call of the model.
+            gallery: an index folder, a run folder or a file of embeddings; or a tuple of embeddings and the class name of
+                each. None: the embeddings of the run (its test split), or the gallery of the export.
+
+        Returns:
+            For every image a dict: label (None unless known), probability that the nearest neighbour has its class, unknown
+            (None without a threshold, for this `reason`), nearest and similarity (class and similarity of the nearest
+            neighbour), threshold.
+        """
+        from likewise.deploy.identify import Origin, open_known
+
+        if self.folder is None:
+            raise LikewiseError(
+                "identify: the network must come from a run or an export, got one in memory; use likewise.load"
+            )
+        origin, named = Origin(self.folder, self.checkpoint, self.similarity), not isinstance(gallery, tuple)
+        known = self.galleries.get(str(gallery)) if named else None
+        known = known or open_known(origin, gallery)
+        if named:
+            self.galleries[str(gallery)] = known
+        return known.decide(self(images))
 
     def batches(self, images: Images) -> Iterator[Tensor]:
         """Yield the input of the network in batches."""
@@ -137,7 +177,7 @@ def model_of(opened: OpenRun) -> Model:
     """Return the network of an open run, ready for use."""
     if opened.checkpoint not in ("best", "last", "untrained"):
         raise LikewiseError(f"load: checkpoint must be best, last or untrained, got '{opened.checkpoint}'")
-    return Model(opened.network, opened.transform, opened.similarity, opened.device)
+    return Model(opened.network, opened.transform, opened.similarity, opened.device, opened.run.path, opened.checkpoint)
 
 
 def settings_to_rebuild(config: Train, model: Model) -> dict:
@@ -168,4 +208,4 @@ def open_export(folder: Run, about: dict, device: torch.device, allow_imports: b
     check(config)
     embedder = make_embedder(config, about.get("features"), reseed=False, empty=True)
     load_into(embedder, folder.load_tensors("model.safetensors"), folder.path / "model.safetensors")
-    return Model(embedder, transforms(config, embedder)[1], similarity, device)
+    return Model(embedder, transforms(config, embedder)[1], similarity, device, folder.path)

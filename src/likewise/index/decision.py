@@ -8,16 +8,20 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from likewise.calibration.gallery import calibrate_gallery
 from likewise.errors import LikewiseError
-from likewise.index.build import Network
 from likewise.index.index import Hit, Index
 from likewise.index.snapshot import Rows
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
+from likewise.runs.folder import Run
+
+if TYPE_CHECKING:
+    from likewise.index.build import Network
 
 
 class IndexCalibration:
@@ -89,7 +93,7 @@ class IndexCalibration:
         if not network.is_same():
             return None
         checkpoint = calibrated.about.get("checkpoint", "best")
-        if network.checkpoint != checkpoint:
+        if not is_same_checkpoint(network.run, network.checkpoint, checkpoint):
             self.hint = (
                 f"known or unknown is not decided: the run is calibrated for its checkpoint {checkpoint}, and the index was "
                 f"made by {network.checkpoint}"
@@ -117,6 +121,11 @@ def decide(calibration: Calibration, sim: float, nearest: str) -> dict:
         "probability": float(calibration.probability(np.array([sim]))[0]), "nearest": nearest, "similarity": float(sim),
         "threshold": threshold.value, "reason": threshold.reason,
     }  # fmt: skip
+
+
+def is_same_checkpoint(run: Run, one: str, other: str) -> bool:
+    """Return whether two checkpoints of a run are the same weights: without a best network, the last one is used."""
+    return one == other or ("untrained" not in (one, other) and run.network(one) == run.network(other))
 
 
 def labelled_vectors(rows: Rows) -> tuple[Float[np.ndarray, "N D"], list[str]]:

@@ -95,14 +95,14 @@ def binomial_interval(count: int, total: int) -> tuple[float, float]:
 
 def too_few(images: int) -> str:
     """Return why a class of this many images has no shares; "" if it has."""
-    return "" if images >= MIN_NEW_IMAGES else f"cannot tell: {MIN_NEW_IMAGES} images are needed"
+    return "" if images >= MIN_NEW_IMAGES else f"no estimate: {MIN_NEW_IMAGES} images are needed"
 
 
 def no_threshold(calibrated: IndexCalibration) -> str:
     """Return why there is no threshold."""
     calibration = calibrated.current()
     reason = calibrated.hint if calibration is None else calibration.unknown.reason
-    return f"cannot tell: {reason}" if reason else "cannot tell: the index is not calibrated"
+    return f"no estimate: {reason}" if reason else "no estimate: the index is not calibrated"
 
 
 def sentences(report: dict) -> list[str]:
@@ -118,7 +118,7 @@ def sentences(report: dict) -> list[str]:
 
 
 def listed(found: list[dict], images: int) -> str:
-    """Return classes and their shares of so many images as text."""
+    """Return classes and their shares of `images` images as text."""
     parts = [
         f"{one['class']} {100 * one['share']:.0f} % ({100 * one['low']:.0f} to {100 * one['high']:.0f})"
         for one in found

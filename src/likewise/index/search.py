@@ -103,7 +103,7 @@ def answer(
         assert image is not None
         label = None if place is None else index.rows.label(place)
         shown = Tile(image, label or Path(config.query).name, "query")
-        save_figure(out, shown, hits, index, label, decision and describe_decision(decision))
+        save_figure(out, shown, hits, index, label, describe_decision(decision) if decision else None)
     rows = index.rows
     found = [
         {"row": int(rows.table["row"][hit.place]), "similarity": hit.similarity, "class": rows.label(hit.place),

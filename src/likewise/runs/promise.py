@@ -6,7 +6,7 @@ import math
 
 from likewise.runs.calibration import Threshold
 
-SUBJECTS = {
+PROMISE_WORDS = {
     "pair": ("pairs of different classes", "pairs of one class", "are taken for the same class"),
     "unknown": (
         "images of classes that are not in the gallery",
@@ -21,7 +21,7 @@ def promise(threshold: Threshold, kind: str = "unknown") -> str:
     """Return what a threshold promises in one sentence, or why there is none."""
     if threshold.value is None:
         return f"No threshold: {threshold.reason}."
-    strangers, own, accepted = SUBJECTS[kind]
+    strangers, own, accepted = PROMISE_WORDS[kind]
     if threshold.aim == "precision":
         first = f"at least {percent(1 - threshold.rate)} of those that {accepted} are so rightly"
     else:
