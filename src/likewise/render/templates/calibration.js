@@ -1,5 +1,6 @@
 // Thresholds, errors against missed accepts, and reliability, for every calibrated run.
 
+const LOWEST_SHARE = 1e-4; // of the axis of errors
 const decided = i => more.runs[i].calibration;
 const lineName = (i, word) => facts.runs.length > 1 ? `${word}, ${facts.runs[i].name}` : word;
 
@@ -10,21 +11,21 @@ function thresholdList(runs) {
     const heading = `${facts.runs.length > 1 ? `${facts.runs[i].name}, ` : ""}${one.name}: `;
     return h("li", {}, h("b", {}, heading), from, one.promise, seen);
   };
-  return h("ul", {}, runs.flatMap(i => decided(i).decisions.map(one => line(i, one))));
+  return h("ul", { class: "thresholds" }, runs.flatMap(i => decided(i).decisions.map(one => line(i, one))));
 }
 
 /** Errors and their bound against missed accepts, at every threshold; the dot is the chosen threshold and its promise. */
 function tradeoffPanel(runs, place) {
   const found = runs.map(i => [i, decided(i).decisions[place]]).filter(([, one]) => one.curve.missed);
   if (!found.length) return null;
+  const shown = values => values.map(value => value >= LOWEST_SHARE ? value : null);
   const lines = found.flatMap(([i, { curve }]) => [
-    { name: lineName(i, "observed"), kind: runKind(i), x: curve.missed, y: curve.errors },
+    { name: lineName(i, "observed"), kind: runKind(i), x: curve.missed, y: shown(curve.errors) },
     { name: lineName(i, "bound"), kind: runKind(i), x: curve.missed, y: curve.bound, dash: DASHES[1] },
   ]);
-  const low = Math.min(...lines.flatMap(line => line.y).filter(value => value > 0));
   const title = found[0][1].name;
-  const box = lineChart(lines, { label: `${title}: errors against missed accepts`, xName: "missed", log: true,
-    yEnds: [Math.max(low, 1e-5), 1], xEnds: [0, 1], written: percent });
+  const box = lineChart(lines, { label: `${title}: errors against missed accepts`, xName: "missed accepts", log: true,
+    yEnds: [LOWEST_SHARE, 1], xEnds: [0, 1], written: percent });
   for (const [i, one] of found.filter(([, one]) => isNumber(one.value))) {
     box.chart.append(svg("circle", { class: `dot ${runKind(i)}`, r: 5, cx: box.toX(one.missed), cy: box.toY(one.rate) }));
   }

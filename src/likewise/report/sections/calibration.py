@@ -82,8 +82,7 @@ SECTION = Section(
     "calibration",
     "Known or unknown",
     "Decisions: same class, known class, unknown",
-    "Thresholds of similarity from the validation classes (`likewise calibrate`), with a bound of their errors on new classes. "
-    "Left: errors against missed accepts at every threshold. Right: how often the nearest neighbour has the query's class where "
-    "this is predicted.",
+    "Thresholds of similarity from the validation classes, with a bound of their errors on new classes. Errors are shown against "
+    "missed accepts at every threshold (the dot is the chosen one); probabilities against the share that was right.",
     of_run=of_run,
 )
