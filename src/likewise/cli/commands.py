@@ -99,6 +99,19 @@ def run_search(config) -> None:
         print(f"figure: {config.out}")
 
 
+@command(
+    "calibrate RUN [--far 0.01 | --precision 0.95]",
+    "choose thresholds that keep a false-accept rate or a precision on new classes",
+)
+def run_calibrate(config) -> None:
+    from likewise.render.tables import show_table
+    from likewise.stages.calibrate import calibrate
+
+    result = calibrate(config)
+    if not config.quiet:
+        show_table(result.table())
+
+
 @command("compare RUN_A RUN_B", "compare the metrics of two runs, with intervals and the queries that changed")
 def run_compare(config) -> None:
     from likewise.render.comparison import show_comparison

@@ -1,4 +1,4 @@
-"""calibration.json: the thresholds that `likewise calibrate` chose for a run, and the probability of its nearest neighbours."""
+"""calibration.json: thresholds and probabilities that `likewise calibrate` chose; calibration.npz: what it chose them from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from likewise.errors import LikewiseError
-from likewise.io.files import read_json, write_json
+from likewise.io.files import atomic_write, load_arrays, read_json, write_json
 from likewise.runs.scores import REWRITE_HINT
 
 CALIBRATION_FILE = "calibration.json"
+VALIDATION_FILE = "calibration.npz"
 
 AIMS = ("false accepts", "precision")
 """What a rate limits: the share of different pairs (or unknown images) that are accepted, or of accepted ones that are wrong."""
@@ -62,6 +63,7 @@ class Calibration:
         knot_sim, knot_probability: the probability curve; linear between knots, constant beyond them.
         gallery: rows and classes of the gallery that `unknown` and the probability are for.
         prevalence: share of validation queries whose nearest neighbour has their class.
+        same_pairs: share of the pairs of validation images that have the same class.
         curves: what the figures draw: name -> numbers.
         about: checkpoint, split and other words.
     """
@@ -73,6 +75,7 @@ class Calibration:
     knot_probability: tuple[float, ...]
     gallery: dict[str, int] = field(default_factory=dict)
     prevalence: float = math.nan
+    same_pairs: float = math.nan
     curves: Mapping[str, list[float]] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
 
@@ -83,6 +86,39 @@ class Calibration:
     def is_unknown(self, sim: Float[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
         """Return which queries are of no known class, from the similarity of their nearest neighbour; raises if refused."""
         return ~self.unknown.accepts(sim)
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Embeddings of validation classes: what a calibration is made from. Labels are 0 to C - 1."""
+
+    z: Float[np.ndarray, "N D"]
+    y: Int[np.ndarray, "N"]
+    class_name: tuple[str, ...]
+    similarity: str
+    group: Int[np.ndarray, "N"] | None = None
+
+
+def write_validation(folder: Path, held: Validation) -> None:
+    """Write calibration.npz into a run folder."""
+    group = {} if held.group is None else {"group": held.group}
+    names, similarity = np.asarray(held.class_name, str), np.asarray(held.similarity, str)
+    with atomic_write(Path(folder) / VALIDATION_FILE) as aside, aside.open("wb") as out:
+        np.savez(out, z=held.z, y=held.y, class_name=names, similarity=similarity, **group)  # pyright: ignore[reportArgumentType]
+
+
+def read_validation(folder: Path) -> Validation | None:
+    """Return the validation embeddings in a run folder; None if `likewise calibrate` was not run."""
+    file = Path(folder) / VALIDATION_FILE
+    if not file.exists():
+        return None
+    names = ("z", "y", "class_name", "similarity", "group")
+    stored = load_arrays(file, "run", REWRITE_HINT, names, need=False)
+    z, y = stored.get("z", np.zeros(0)), stored.get("y", np.zeros(0))
+    whole = {"class_name", "similarity"} <= stored.keys() and z.ndim == 2 and y.shape == z.shape[:1] and len(y) > 0
+    if not whole or not np.isfinite(z).all() or not 0 <= y.min() <= y.max() < len(stored["class_name"]):
+        raise LikewiseError(f"run: {file} is damaged (z, y and class_name must be of one calibration); {REWRITE_HINT}")
+    return Validation(z, y, tuple(stored["class_name"].tolist()), str(stored["similarity"]), stored.get("group"))
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:
@@ -104,7 +140,7 @@ def read_calibration(folder: Path) -> Calibration | None:
             name: Threshold(**with_nan(stored.pop(name), ("observed", "true_accepts"))) for name in ("pair", "unknown")
         }
         knots = {name: tuple(map(float, stored.pop(name))) for name in ("knot_sim", "knot_probability")}
-        found = Calibration(**parts, **knots, **with_nan(stored, ("prevalence",)))
+        found = Calibration(**parts, **knots, **with_nan(stored, ("prevalence", "same_pairs")))
         check(found)
     except (KeyError, TypeError, ValueError) as error:
         raise LikewiseError(f"run: {file} is damaged ({error}); {REWRITE_HINT}") from None
