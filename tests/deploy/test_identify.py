@@ -114,7 +114,7 @@ def test_an_export_to_safetensors_carries_gallery_and_threshold(calibrated, stra
     card = (made.folder / "README.md").read_text("utf-8")
     assert "## Known or unknown" in card and "model.identify(features)" in card
     assert (
-        "Known class from similarity 0.9 on: With 95 % confidence, at most 1 % of images of classes that are not"
+        "Known class from similarity 0.9 on: On new classes like the 30 validation classes, in 95 % of draws, at most 1 %"
         in card
     )
     assert "for `gallery.npz`, the gallery of 144 rows of 12 classes" in card

@@ -12,7 +12,7 @@ from likewise.config import Search
 from likewise.errors import LikewiseError
 from likewise.index import decision
 from likewise.index.build import Network
-from likewise.index.decision import IndexCalibration, checksum_of, decide, labelled_vectors
+from likewise.index.decision import IndexCalibration, changed_share, checksum_of, decide, labelled_vectors
 from likewise.index.index import Hit, Index
 from likewise.runs.calibration import read_calibration, write_calibration
 from likewise.runs.folder import Run
@@ -130,6 +130,25 @@ def test_a_decision_of_the_index(derived, calibrated_run):
     assert one.decide([Hit(4, 0.75), Hit(5, 0.7)])["label"] == index.rows.label(4)
     assert one.decide([Hit(4, 0.25)])["unknown"] is True
     assert one.decide([]) is None
+
+
+def test_a_page_keeps_the_threshold_over_a_few_changes(derived, calibrated_run, tmp_path):
+    index = make_index(200)
+    index.save(tmp_path / "i")
+    one = IndexCalibration(index, FakeNetwork(calibrated_run))
+    one.current()
+    old = index.rows
+    index.remove([0])
+    index.add(index.rows.vectors[:1], ["wren"], [""])
+    assert changed_share(old, index.rows) == 0.01 and one.current(exact=False).unknown.value == 2
+    assert len(derived) == 1
+    index.remove([1])
+    assert changed_share(old, index.rows) == pytest.approx(0.015)
+    one.decide([Hit(0, 0.9)])
+    assert [count for count, _ in derived] == [200, 199]
+    index.remove([2])
+    one.current()
+    assert len(derived) == 3
 
 
 def test_removed_rows_are_left_out():

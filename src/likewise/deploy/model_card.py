@@ -9,10 +9,10 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
+from likewise.calibration.promise import promise
 from likewise.render.html import TEMPLATES
 from likewise.render.scores import score_lines
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration
-from likewise.runs.promise import promise
 
 SHOWN_SETTINGS = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",

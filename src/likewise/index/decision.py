@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from likewise.index.build import Network
 
 
+MAX_CHANGED_SHARE = 0.01
+"""Share of added and removed rows up to which a page keeps the threshold of the rows before."""
+
+
 class IndexCalibration:
     """The calibration of a run for the rows of an index, derived again when the rows change.
 
@@ -36,20 +40,27 @@ class IndexCalibration:
 
     def __init__(self, index: Index, network: Network | None):
         self.index, self.network, self.hint = index, network, ""
-        self._lock, self._rows, self._found = threading.Lock(), None, None
+        self._lock = threading.Lock()
+        self._rows: Rows | None = None
+        self._found: Calibration | None = None
 
-    def current(self) -> Calibration | None:
-        """Return the calibration for the current rows; None without a calibrated run."""
+    def current(self, exact: bool = True) -> Calibration | None:
+        """Return the calibration for the current rows; None without a calibrated run.
+
+        Args:
+            exact: derive it again after every change; otherwise only if more than `MAX_CHANGED_SHARE` of the rows changed, so
+                that a page to which images are added one by one does not wait each time.
+        """
         with self._lock:
             rows = self.index.rows
-            if self._rows is not rows:
+            if self._rows is None or changed_share(self._rows, rows) > (0 if exact else MAX_CHANGED_SHARE):
                 self.hint = ""
                 self._found, self._rows = self._find(rows), rows
             return self._found
 
     def decide(self, hits: Sequence[Hit]) -> dict | None:
         """Return the decision about a query from its nearest rows among all rows; None without a calibration or a row."""
-        calibration = self.current() if hits else None
+        calibration = self.current(exact=False) if hits else None
         if calibration is None:
             return None
         return decide(calibration, hits[0].similarity, self.index.rows.label(hits[0].place))
@@ -133,6 +144,14 @@ def labelled_vectors(rows: Rows) -> tuple[Float[np.ndarray, "N D"], list[str]]:
     everything = bool(rows.here.all())
     label = rows.table["label"] if everything else rows.table["label"][rows.here]
     return rows.vectors if everything else rows.vectors[rows.here], np.asarray(rows.class_name, object)[label].tolist()
+
+
+def changed_share(old: Rows, new: Rows) -> float:
+    """Return the number of rows that were added to or removed from an index since `old`, relative to its rows then."""
+    if old is new:
+        return 0.0
+    added, removed = len(new.vectors) - len(old.vectors), (old.here & ~new.here[: len(old.here)]).sum()
+    return float((added + removed) / max(1, len(old)))
 
 
 def checksum_of(rows: Rows) -> str:

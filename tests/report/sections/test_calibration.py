@@ -31,7 +31,7 @@ def test_numbers_by_hand(tmp_path):
     assert (unknown.value, unknown.rate, unknown.observed) == (0.5, 0.01, 0.004)
     assert unknown.missed == pytest.approx(0.1) and unknown.curve["missed"] == pytest.approx([0.01, 0.1, 0.5])
     assert unknown.curve["errors"] == [0.4, 0.01, 0.0] and unknown.curve["bound"] == [0.6, 0.05, 0.02]
-    assert "at most 1 % of images of classes that are not in the gallery" in unknown.promise
+    assert "at most 1 % of images of a class that is not in the gallery" in unknown.promise
     assert found.reliability == {"predicted": [0.1, 0.9], "observed": [0.2, 0.85], "share": [0.5, 0.5]}
 
 

@@ -98,7 +98,7 @@ def test_a_row_finds_others_and_votes_are_counted():
 
 def with_calibration(index, calibration):
     calibrated = IndexCalibration(index, None)
-    calibrated.current = lambda: calibration
+    calibrated.current = lambda exact=True: calibration
     return visit(index, calibrated=calibrated)
 
 
@@ -123,7 +123,7 @@ def test_what_the_page_knows_about_the_threshold():
     index = make_index(40)
     about = with_calibration(index, make_calibration(0.5)).get("/api/about").json()
     assert about["calibrated"] is True and about["threshold"] == 0.5 and about["hint"] == ""
-    assert "at most 1 % of images of classes that are not in the gallery" in about["promise"]
+    assert "at most 1 % of images of a class that is not in the gallery" in about["promise"]
     refused = with_calibration(index, make_calibration(unknown=threshold(None)))
     about = refused.get("/api/about").json()
     assert about["calibrated"] is True and about["threshold"] is None and about["hint"] in about["promise"]

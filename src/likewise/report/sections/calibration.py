@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from likewise.calibration.promise import promise
 from likewise.report.section import Section, Study
 from likewise.runs.calibration import Calibration, Threshold, read_calibration
-from likewise.runs.promise import promise
 
 THRESHOLD_NAMES = {"pair": "same class or not", "unknown": "known class or unknown"}
 """Field of a calibration -> the decision that its threshold makes."""

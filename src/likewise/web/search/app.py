@@ -30,11 +30,11 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from likewise.calibration.promise import promise
 from likewise.errors import LikewiseError
 from likewise.index.decision import NO_DECISION, IndexCalibration
 from likewise.index.index import Hit, Index
 from likewise.io.files import atomic_write
-from likewise.runs.promise import promise
 from likewise.web.http import as_jpeg, new_app, send_image
 from likewise.web.search.micro_batcher import Embed, MicroBatcher
 
@@ -287,7 +287,7 @@ def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], labe
 
 def describe_calibration(calibrated: IndexCalibration | None) -> dict:
     """Return whether queries get a decision, the threshold for these rows and its promise, or a hint how to get one."""
-    calibration = calibrated and calibrated.current()
+    calibration = calibrated and calibrated.current(exact=False)
     if calibrated is None or calibration is None:
         return {"calibrated": False, "hint": "" if calibrated is None else calibrated.hint}
     unknown = calibration.unknown
