@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +39,9 @@ def choose(promise: Promise, rate: float | None, default: float, aim: str) -> Th
     at = first_within(promise.upper, asked) if asked <= max(LARGEST_RATE, rate or 0) else None
     numbers = {"rate": asked, "smallest_rate": least, "classes": promise.classes, "aim": aim}
     if at is None:
-        what = "false-accept rate" if aim == "false accepts" else "share of wrong answers (1 - precision)"
         reason = (
-            f"{promise.classes} validation classes can promise a {what} of {least:.3g} for {promise.units}, not "
-            f"{asked:.3g}; ask for {least:.3g} or more, or train with more validation classes"
+            f"{promise.classes} validation classes can promise {words(least, aim)} for {promise.units}, not "
+            f"{words(asked, aim)}; ask for that, or train with more validation classes"
         )
         return Threshold(None, observed=np.nan, true_accepts=np.nan, reason=reason, **numbers)
     return Threshold(
@@ -49,29 +49,38 @@ def choose(promise: Promise, rate: float | None, default: float, aim: str) -> Th
     )  # fmt: skip
 
 
+def words(rate: float, aim: str) -> str:
+    """Return a rate as text: a false-accept rate rounded up, or a precision rounded down, to three digits."""
+    if aim == "precision":
+        return f"a precision of {math.floor(1000 * (1 - rate) + 1e-9) / 1000:g}"
+    digits = 10.0 ** (2 - math.floor(math.log10(rate)))
+    return f"a false-accept rate of {math.ceil(rate * digits - 1e-9) / digits:g}"
+
+
 def promise_of_pairs(rates: PairRates, aim: str) -> Promise:
     """Return errors and bounds of "the same class from this similarity on".
 
     The false-accept rate is the mean over pairs of classes of the share of accepted pairs of images. For the aim "precision",
     errors are the share of different classes among accepted pairs, if the share p of all pairs have the same class, as in
-    validation: (1 - p) F / ((1 - p) F + p T), with F and T the shares of accepted different and same pairs.
+    validation: (1 - p) F / ((1 - p) F + p T), with F and T the shares of accepted different and same pairs. There, classes that
+    are errors throughout are those that are really one: their pairs are accepted as often as pairs of one class.
     """
     each, classes = rates.different, len(rates.different)
     far = each.mean(0)
     without = (classes * far - 2 * each) / (classes - 2)  # every pair of classes is in two of the sums
     tar = rates.same.mean(0) if len(rates.same) else np.zeros_like(far)
-    least: float | Float[np.ndarray, "K"] = smallest_rate(classes * (classes - 1) // 2)
-    errors = far
+    least, errors = np.full(len(far), smallest_rate(classes * (classes - 1) // 2)), far
     if aim == "precision":
         tar_without = np.broadcast_to(tar, each.shape).copy()
         if len(rates.same) > 1:
             tar_without[rates.same_class] = (len(rates.same) * tar - rates.same) / (len(rates.same) - 1)
-        errors, without, least = (
-            share_of_wrong(f, t, rates.prevalence) for f, t in ((far, tar), (without, tar_without), (least, tar))
-        )
+        errors = share_of_wrong(far, tar, rates.prevalence)
+        without = share_of_wrong(without, tar_without, rates.prevalence)
+        rightly = effective_classes(rates.same)
+        least = share_of_wrong(least_rates(rightly * (rightly - 1) // 2), np.ones(len(far)), rates.prevalence)
     upper = upper_rates(errors, without, least)
     return Promise(
-        rates.threshold, errors, upper, tar, float(np.min(least)), classes, "pairs of images of two new classes"
+        rates.threshold, errors, upper, tar, float(least.min()), classes, "pairs of images of two new classes"
     )
 
 
@@ -94,7 +103,7 @@ def promise_of_neighbours(found: Nearest, similarity: str, aim: str) -> Promise:
     near = np.maximum(found.own, found.other)
     right = accepted(near, found.y, known, threshold, classes)
     with_pairs = max(1, int((right[:, 0] > 0).sum()))
-    tar, least = right.sum(0) / with_pairs, smallest_rate(classes)
+    tar, least = right.sum(0) / with_pairs, np.full(len(threshold), smallest_rate(classes))
     if aim == "false accepts":
         total, without, shared = sums(found, found.other, found.second, weights(found), threshold)
         errors, without = total / classes, without / (classes - 1)
@@ -106,10 +115,22 @@ def promise_of_neighbours(found: Nearest, similarity: str, aim: str) -> Promise:
         still = None if found.second is None else np.where(found.second > found.own, found.second, -np.inf)
         wrong, wrong_without, _ = sums(found, mistaken, still, known, threshold)
         errors, without = share(wrong, every), share(wrong_without, every_without)
-        floor = share(np.full_like(every, least * with_pairs), np.maximum(every, least * with_pairs))
-        upper = upper_rates(errors, without, floor)
-        least = float(floor.min())
-    return Promise(threshold, errors, upper, tar, least, classes, "nearest neighbours of images of new classes")
+        least = least_rates(effective_classes(right))
+        upper = upper_rates(errors, without, least)
+    return Promise(
+        threshold, errors, upper, tar, float(least.min()), classes, "nearest neighbours of images of new classes"
+    )
+
+
+def effective_classes(mass: Float[np.ndarray, "C K"]) -> Float[np.ndarray, "K"]:
+    """Return how many classes accepted samples come from. Formula: floor( (sum_c m_c)^2 / sum_c m_c^2 ), 0 without any"""
+    square = (mass**2).sum(0)
+    return np.floor(share(mass.sum(0) ** 2, square) + 1e-9)
+
+
+def least_rates(units: Float[np.ndarray, "K"]) -> Float[np.ndarray, "K"]:
+    """Return the smallest rate of these numbers of units; 1 for none."""
+    return np.asarray([smallest_rate(int(count)) for count in units])
 
 
 def weights(found: Nearest, has=None) -> Float[np.ndarray, "N"]:
