@@ -12,7 +12,15 @@ from likewise.config import Search
 from likewise.errors import LikewiseError
 from likewise.index import decision
 from likewise.index.build import Network
-from likewise.index.decision import IndexCalibration, changed_share, checksum_of, decide, labelled_vectors
+from likewise.index.decision import (
+    IndexCalibration,
+    changed_share,
+    checksum_of,
+    decide,
+    labelled_vectors,
+    own_accepts,
+    warning_of,
+)
 from likewise.index.index import Hit, Index
 from likewise.runs.calibration import read_calibration, write_calibration
 from likewise.runs.folder import Run
@@ -151,6 +159,26 @@ def test_a_page_keeps_the_threshold_over_a_few_changes(derived, calibrated_run, 
     assert len(derived) == 3
 
 
+def test_the_indexs_own_classes_by_hand(subtests):
+    """Share of rows, mean over classes, whose nearest row of another class reaches the threshold, one pair at a time."""
+    for similarity, least in (("cosine", 0.6), ("euclidean", -6.0)):
+        with subtests.test(similarity):
+            rows = make_index(40, similarity=similarity).rows
+            z, label, each = rows.vectors.astype(np.float64), rows.table["label"], {}
+            for i in range(40):
+                others = [z[j] for j in range(40) if label[j] != label[i]]
+                sims = [z[i] @ o if similarity == "cosine" else -np.linalg.norm(z[i] - o) for o in others]
+                each.setdefault(label[i], []).append(max(sims) >= least)
+            wanted = np.mean([np.mean(values) for values in each.values()])
+            calibration = make_calibration(least, similarity=similarity)
+            found = own_accepts(rows, calibration)
+            assert 0 < wanted < 1 and found == {"own_accepts": f"{wanted:.4f}"}
+            warned = warning_of(dataclasses.replace(calibration, about=found))
+            assert f"{100 * wanted:.0f} % of its images are taken for another class, and 1 % are promised" in warned
+    assert own_accepts(rows, make_calibration(unknown=threshold(None))) == {}
+    assert warning_of(None) == warning_of(make_calibration(about={"own_accepts": "0.01"})) == ""
+
+
 def test_removed_rows_are_left_out():
     index = make_index(6)
     assert labelled_vectors(index.rows)[0] is index.rows.vectors  # no copy
@@ -181,7 +209,8 @@ def test_the_search_of_a_calibrated_run(picture_run, pictures, derived, tmp_path
     look = {"device": "cpu", "workers": 0, "quiet": True}
     file = pictures / "4 färg" / "bild 3.png"
     found = search(Search(target=str(picture_run.path), query=str(file), out=str(tmp_path / "x.png"), **look))
-    assert found.decision["label"] == "4 färg" and found.decision["threshold"] == 0.18 and found.hint == ""
+    assert found.decision["label"] == "4 färg" and found.decision["threshold"] == 0.18
+    assert "% of its images are taken for another class, and 1 % are promised" in found.hint
     assert found.decision["similarity"] == found[0]["similarity"] and (tmp_path / "x.png").exists()
     by_row = search(Search(target=str(picture_run.path), query="20", **look))
     assert by_row.decision["similarity"] == by_row[0]["similarity"] < 1  # not the row itself

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from likewise.calibration.gallery import calibrate_gallery
+from likewise.calibration.similarities import compare
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
 from likewise.index.snapshot import Rows
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 MAX_CHANGED_SHARE = 0.01
 """Share of added and removed rows up to which a page keeps the threshold of the rows before."""
+MAX_CHECKED_PAIRS, MIN_CHECKED_ROWS = 200_000_000, 100
+"""Most similarities between rows, and fewest rows as queries, for the share of an index's own images that are accepted."""
+BLOCK_PAIRS = 1 << 22
+"""Similarities held in memory at a time."""
 
 
 class IndexCalibration:
@@ -82,7 +87,9 @@ class IndexCalibration:
         except LikewiseError as error:
             self.hint = str(error)
             return None
-        found = dataclasses.replace(found, about=found.about | {"rows": key, "source": source})
+        found = dataclasses.replace(
+            found, about=found.about | {"rows": key, "source": source} | own_accepts(rows, found)
+        )
         if folder is not None:
             with suppress(OSError):  # a read-only disk: derived at the next opening
                 write_calibration(folder, found)
@@ -113,6 +120,41 @@ class IndexCalibration:
         return checksum_of_files(run / CALIBRATION_FILE, run / "calibration.npz")
 
 
+def own_accepts(rows: Rows, calibration: Calibration) -> dict[str, str]:
+    """Return the entry for `about`: the share of images that are taken for another class of the index if their own is missing.
+
+    It is the mean over classes. The promise of the threshold is about classes like the validation classes; this is the same
+    rate for classes like those of the index, on a random sample of its rows. {} without a threshold or with one class.
+    """
+    least, here = calibration.unknown.value, np.flatnonzero(rows.here)
+    label = rows.table["label"]
+    if least is None or len(np.unique(label[here])) < 2:
+        return {}
+    z, _ = labelled_vectors(rows)
+    sample = np.random.default_rng(0).permutation(here)[: max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))]
+    taken = np.zeros(len(sample), bool)
+    for part in np.array_split(np.arange(len(sample)), max(1, len(sample) * len(here) // BLOCK_PAIRS)):
+        sim = compare(rows.vectors[sample[part]], z, rows.similarity)
+        sim[label[sample[part]][:, None] == label[here]] = -np.inf
+        taken[part] = sim.max(1) >= least
+    _, unit, count = np.unique(label[sample], return_inverse=True, return_counts=True)
+    return {"own_accepts": f"{(np.bincount(unit, taken) / count).mean():.4f}"}
+
+
+def warning_of(calibration: Calibration | None) -> str:
+    """Return a warning if the classes of an index are more alike than the promise allows; "" if not."""
+    if calibration is None or calibration.unknown.aim != "false accepts":
+        return ""
+    share = float(calibration.about.get("own_accepts", 0))
+    if share <= calibration.unknown.rate:
+        return ""
+    return (
+        f"the classes of this index are more alike than the validation classes: with its own class left out, {100 * share:.0f} % "
+        f"of its images are taken for another class, and {100 * calibration.unknown.rate:.3g} % are promised; images of similar "
+        "unknown classes are accepted that often"
+    )
+
+
 NO_DECISION = dict.fromkeys(("unknown", "label", "probability"))
 """The fields of a decision that a program reads first, where there is none."""
 
@@ -122,8 +164,9 @@ def decide(calibration: Calibration, sim: float, nearest: str) -> dict:
 
     Returns:
         unknown: whether the query is of no known class; None if there is no threshold. label: the class of the query; None
-        unless it is known. probability: of the nearest neighbour having the query's class. nearest, similarity: class and
-        similarity of that neighbour. threshold: accept from this similarity on; None: none, for this `reason`.
+        unless it is known. probability: that the nearest neighbour has the query's class, if this class is among the known.
+        nearest, similarity: class and similarity of that neighbour. threshold: accept from this similarity on; None: none,
+        for this `reason`.
     """
     threshold = calibration.unknown
     unknown = None if threshold.value is None else bool(calibration.is_unknown(np.array([sim]))[0])

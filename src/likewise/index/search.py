@@ -13,7 +13,7 @@ from likewise.config import Search
 from likewise.data.images import read_image
 from likewise.errors import LikewiseError, printable
 from likewise.index.build import Network, embed_added, path_of, row_image
-from likewise.index.decision import IndexCalibration
+from likewise.index.decision import IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
 from likewise.index.new_classes import add_with_confusions, sentences
 from likewise.io.files import atomic_write
@@ -68,8 +68,10 @@ def change(index: Index, network: Network | None, config: Search, calibrated: In
             f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
         )
     if index.folder is not None and (config.save or config.add or config.remove or config.index):
-        calibrated.current()  # stored in the folder
+        warning = warning_of(calibrated.current())  # stored in the folder
         say(f"index: {index.folder} ({len(index.rows):,} rows, {index.kind})")
+        if warning:
+            say(warning)
     return new_classes
 
 
@@ -110,7 +112,7 @@ def answer(
          "path": path_of(index, hit.place), "same": not by_row and is_same(z, rows.vectors[hit.place])}
         for hit in hits
     ]  # fmt: skip
-    return Neighbours(found, config.query, decision, calibrated.hint)
+    return Neighbours(found, config.query, decision, calibrated.hint or warning_of(calibrated.current()))
 
 
 def is_same(z: Float[np.ndarray, "D"], other: Float[np.ndarray, "D"]) -> bool:

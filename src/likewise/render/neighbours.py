@@ -23,7 +23,7 @@ class Neighbours(list):
     Attributes:
         query: the query as text.
         decision: known or unknown (`index.decision.decide`); None if the run is not calibrated.
-        hint: why there is no decision, and how to get one; "" if there is nothing to do.
+        hint: why there is no decision and how to get one, or a warning about the threshold; "" if there is neither.
         new_classes: the classes that were added, and the classes that each is confused with.
     """
 
@@ -42,21 +42,20 @@ class Neighbours(list):
     @view
     def _repr_html_(self) -> str:
         lines = [(place, *line) for place, line in enumerate(lines_of(self), 1)]
-        notes = [describe_decision(self.decision)] if self.decision else [self.hint] if self.hint else []
+        notes = [describe_decision(self.decision)] if self.decision else []
+        notes += [self.hint] if self.hint else []
         return table(f"nearest to {self.query}", COLUMN_HEADS, lines, [*notes, *notes_of(self)])
 
 
 def describe_decision(decision: dict) -> str:
     """Return the decision about a query as a sentence."""
-    probability = f"probability {percent(decision['probability'])}"
+    probability, nearest = f"probability {percent(decision['probability'])}", decision["nearest"]
     if decision["unknown"] is None:
-        return (
-            f"nearest is {decision['nearest']}, {probability}; known or unknown cannot be decided: {decision['reason']}"
-        )
-    compared = f"{probability} (similarity {decision['similarity']:.4f}, threshold {decision['threshold']:.4f})"
+        return f"nearest is {nearest}, {probability}; known or unknown cannot be decided: {decision['reason']}"
+    compared = f"similarity {decision['similarity']:.4f}, threshold {decision['threshold']:.4f}"
     if decision["unknown"]:
-        return f"unknown: none of the known classes; nearest is {decision['nearest']}, {compared}"
-    return f"{decision['label']}, {compared}"
+        return f"unknown: none of the known classes ({compared}); if it is one of them: {nearest}, {probability}"
+    return f"{nearest}, {probability} ({compared})"
 
 
 def percent(share: float) -> str:

@@ -159,15 +159,18 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
         see(page, "Choose an image", "#found")
         drop(page, "a.png", picture(tmp_path))  # row 105 itself: similarity 1
         see(page, index.rows.label(5), "#decision.known b")
-        see(page, "> 99 %", "#decision .vote >> nth=0")
+        see(page, "> 99 %", "#decision .vote >> nth=1")
         page.evaluate("search({ row: 103 })")
         see(
             page,
             "none of the 3 known classes" if unknown else name,
             "#decision.unknown" if unknown else "#decision.known",
         )
-        see(page, f"{100 * near:.0f} %", "#decision .vote >> nth=0")
-        see(page, f"{100 * (1 - near):.0f} %", "#decision .vote.other")
+        see(page, f"{'Below' if unknown else 'Reaches'} the threshold {value:.3f}", "#decision .vote >> nth=0")
+        see(page, f"{near:.3f}", "#decision .vote >> nth=0")
+        see(page, f"{100 * near:.0f} %", "#decision .vote >> nth=1")
+        mark = page.locator("#decision .mark").evaluate("mark => mark.offsetLeft / mark.parentElement.offsetWidth")
+        assert mark == pytest.approx(value, abs=0.02)  # pixels are whole numbers
         page.focus("#decision summary")
         page.keyboard.press("Enter")
         see(page, "at most 1 % of images of a class that is not in the gallery", "#decision details[open]")

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from likewise.calibration.promise import promise
 from likewise.errors import LikewiseError
-from likewise.index.decision import NO_DECISION, IndexCalibration
+from likewise.index.decision import NO_DECISION, IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
 from likewise.io.files import atomic_write
 from likewise.web.http import as_jpeg, new_app, send_image
@@ -291,7 +291,8 @@ def describe_calibration(calibrated: IndexCalibration | None) -> dict:
     if calibrated is None or calibration is None:
         return {"calibrated": False, "hint": "" if calibrated is None else calibrated.hint}
     unknown = calibration.unknown
-    return {"calibrated": True, "threshold": unknown.value, "promise": promise(unknown), "hint": unknown.reason}
+    hint = unknown.reason or warning_of(calibration)
+    return {"calibrated": True, "threshold": unknown.value, "promise": promise(unknown), "hint": hint}
 
 
 def describe(index: Index, hit: Hit) -> dict:

@@ -83,27 +83,38 @@ function showQuery(query) {
 // Probability in percent, never rounded to 0 or 100.
 const chance = (share) => share < 0.01 ? "< 1 %" : share > 0.99 ? "> 99 %" : `${Math.round(100 * share)} %`;
 
-const chanceBar = (words, share, kind) => make("div", `vote ${kind || ""}`, make("span", "", ...words), make("span", "", chance(share)), bar(share));
+const measure = (words, value, ...bars) => make("div", "vote", make("span", "", ...words), make("span", "", value), ...bars);
 
-// Known or unknown: the class or "Unknown", the probability as two bars, and what the decision rests on.
+// The similarity of the nearest row as a bar, with a mark at the threshold.
+function similarityBar(told) {
+  const cosine = state.about.similarity === "cosine", [at, least] = [Math.abs(told.similarity), Math.abs(told.threshold)];
+  const mark = make("i", "mark"), holder = make("div", "scale", bar(cosine ? told.similarity : least / (at + least || 1)), mark);
+  mark.style.left = `${100 * (cosine ? Math.max(0, Math.min(1, told.threshold)) : 0.5)}%`;
+  const words = `${told.unknown ? "Below" : "Reaches"} the threshold ${near({ similarity: told.threshold }).replace("distance ", "")}`;
+  return measure([words], near(told), holder);
+}
+
+// Known or unknown: the class or "Unknown", similarity and probability as bars, and the promise of the threshold.
 function showDecision(told) {
-  const decided = told.probability !== null && told.probability !== undefined, undecided = told.unknown === null;
+  const decided = typeof told.probability === "number", undecided = told.unknown === null;
   byId("decision").hidden = !decided;
   byId("decision").className = !decided || undecided ? "" : told.unknown ? "unknown" : "known";
   byId("found").classList.toggle("strangers", Boolean(decided && told.unknown));
   if (!decided) return;
-  const classes = number(state.about.classes.length);
-  const sign = make("span", "sign", told.unknown ? "?" : "✓");
+  const chanceBar = measure(told.unknown ? ["If it is a known class: ", ...broken(told.nearest)] : ["Probability of this class"],
+    chance(told.probability), bar(told.probability));
+  if (undecided) {
+    const reason = make("p", "quiet", `Known or unknown cannot be decided: ${told.reason}.`);
+    byId("decision").replaceChildren(make("b", "", ...broken(told.nearest)), chanceBar, reason);
+    return;
+  }
+  const classes = number(state.about.classes.length), sign = make("span", "sign", told.unknown ? "?" : "✓");
   sign.setAttribute("aria-hidden", "true");
-  const head = undecided ? make("b", "", ...broken(told.nearest))
-    : make("div", "head", sign, make("div", "", make("b", "", ...(told.unknown ? ["Unknown"] : broken(told.label))),
-      make("span", "", told.unknown ? `none of the ${classes} known classes` : `one of the ${classes} known classes`)));
-  const bars = [chanceBar(broken(told.nearest), told.probability), chanceBar(["something else"], 1 - told.probability, "other")];
-  const nearest = `Nearest row: ${near(told)}`;
-  const compared = undecided ? `Known or unknown cannot be decided: ${told.reason}.`
-    : `${nearest}; ${told.unknown ? "below" : "at or above"} the threshold ${near({ similarity: told.threshold })}.`;
-  const why = make("details", "", make("summary", "", compared), make("p", "", state.about.promise || ""));
-  byId("decision").replaceChildren(head, ...bars, undecided ? make("p", "quiet", compared) : why);
+  const head = make("div", "head", sign, make("div", "", make("b", "", ...(told.unknown ? ["Unknown"] : broken(told.label))),
+    make("span", "", told.unknown ? `none of the ${classes} known classes` : `one of the ${classes} known classes`)));
+  const promise = make("details", "", make("summary", "", "What the threshold promises"), make("p", "", state.about.promise),
+    ...(state.about.hint ? [make("p", "", `But ${state.about.hint}.`)] : []));
+  byId("decision").replaceChildren(head, similarityBar(told), chanceBar, promise);
 }
 
 function showVotes(votes, whole) {
