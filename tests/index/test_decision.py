@@ -169,14 +169,20 @@ def test_the_indexs_own_classes_by_hand(subtests):
                 others = [z[j] for j in range(40) if label[j] != label[i]]
                 sims = [z[i] @ o if similarity == "cosine" else -np.linalg.norm(z[i] - o) for o in others]
                 each.setdefault(label[i], []).append(max(sims) >= least)
-            wanted = np.mean([np.mean(values) for values in each.values()])
+            rates = [np.mean(values) for values in each.values()]
+            wanted, t = np.mean(rates), 2.919986  # Student's t, 2 degrees of freedom, 95 %
+            bound = max(0, wanted - t * np.std(rates, ddof=1) / 3**0.5)
             calibration = make_calibration(least, similarity=similarity)
             found = own_accepts(rows, calibration)
-            assert 0 < wanted < 1 and found == {"own_accepts": f"{wanted:.4f}"}
+            assert 0 < wanted < 1 and found == {"own_accepts": f"{wanted:.4f}", "own_accepts_bound": f"{bound:.4f}"}
             warned = warning_of(dataclasses.replace(calibration, about=found))
             assert f"{100 * wanted:.0f} % of its images are taken for another class, and 1 % are promised" in warned
     assert own_accepts(rows, make_calibration(unknown=threshold(None))) == {}
-    assert warning_of(None) == warning_of(make_calibration(about={"own_accepts": "0.01"})) == ""
+    assert (
+        warning_of(None)
+        == warning_of(make_calibration(about={"own_accepts": "0.3", "own_accepts_bound": "0.01"}))
+        == ""
+    )
 
 
 def test_removed_rows_are_left_out():

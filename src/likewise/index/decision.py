@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import stdtrit
 
 from likewise.calibration.gallery import calibrate_gallery
 from likewise.calibration.similarities import compare
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
 from likewise.index.snapshot import Rows
+from likewise.numerics.false_accepts import PROMISE_LEVEL
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
 
@@ -123,8 +125,9 @@ class IndexCalibration:
 def own_accepts(rows: Rows, calibration: Calibration) -> dict[str, str]:
     """Return the entry for `about`: the share of images that are taken for another class of the index if their own is missing.
 
-    It is the mean over classes. The promise of the threshold is about classes like the validation classes; this is the same
-    rate for classes like those of the index, on a random sample of its rows. {} without a threshold or with one class.
+    It is the mean over classes, with its lower bound of 95 % (Student's t over classes). The promise of the threshold is about
+    classes like the validation classes; this is the same rate for classes like those of the index, on a random sample of its
+    rows. {} without a threshold or with one class.
     """
     least, here = calibration.unknown.value, np.flatnonzero(rows.here)
     label = rows.table["label"]
@@ -138,15 +141,17 @@ def own_accepts(rows: Rows, calibration: Calibration) -> dict[str, str]:
         sim[label[sample[part]][:, None] == label[here]] = -np.inf
         taken[part] = sim.max(1) >= least
     _, unit, count = np.unique(label[sample], return_inverse=True, return_counts=True)
-    return {"own_accepts": f"{(np.bincount(unit, taken) / count).mean():.4f}"}
+    each = np.bincount(unit, taken) / count
+    below = stdtrit(len(each) - 1, PROMISE_LEVEL) * each.std(ddof=1) / len(each) ** 0.5
+    return {"own_accepts": f"{each.mean():.4f}", "own_accepts_bound": f"{max(0.0, each.mean() - below):.4f}"}
 
 
 def warning_of(calibration: Calibration | None) -> str:
     """Return a warning if the classes of an index are more alike than the promise allows; "" if not."""
     if calibration is None or calibration.unknown.aim != "false accepts":
         return ""
-    share = float(calibration.about.get("own_accepts", 0))
-    if share <= calibration.unknown.rate:
+    share, bound = (float(calibration.about.get(name, 0)) for name in ("own_accepts", "own_accepts_bound"))
+    if bound <= calibration.unknown.rate:
         return ""
     return (
         f"the classes of this index are more alike than the validation classes: with its own class left out, {100 * share:.0f} % "
