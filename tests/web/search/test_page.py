@@ -166,7 +166,7 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
             "none of the 3 known classes" if unknown else name,
             "#decision.unknown" if unknown else "#decision.known",
         )
-        see(page, f"{'Below' if unknown else 'Reaches'} the threshold {value:.3f}", "#decision .vote >> nth=0")
+        see(page, f"Similarity (threshold {value:.3f})", "#decision .vote >> nth=0")
         see(page, f"{near:.3f}", "#decision .vote >> nth=0")
         see(page, f"{100 * near:.0f} %", "#decision .vote >> nth=1")
         mark = page.locator("#decision .mark").evaluate("mark => mark.offsetLeft / mark.parentElement.offsetWidth")

@@ -90,8 +90,8 @@ function similarityBar(told) {
   const cosine = state.about.similarity === "cosine", [at, least] = [Math.abs(told.similarity), Math.abs(told.threshold)];
   const mark = make("i", "mark"), holder = make("div", "scale", bar(cosine ? told.similarity : least / (at + least || 1)), mark);
   mark.style.left = `${100 * (cosine ? Math.max(0, Math.min(1, told.threshold)) : 0.5)}%`;
-  const words = `${told.unknown ? "Below" : "Reaches"} the threshold ${near({ similarity: told.threshold }).replace("distance ", "")}`;
-  return measure([words], near(told), holder);
+  const value = (hit) => near(hit).replace("distance ", "");
+  return measure([`${cosine ? "Similarity" : "Distance"} (threshold ${value({ similarity: told.threshold })})`], value(told), holder);
 }
 
 // Known or unknown: the class or "Unknown", similarity and probability as bars, and the promise of the threshold.
