@@ -5,7 +5,8 @@
 FEATURES: x and label (or y), as `likewise embed` writes them. Every split draws validation classes and as many test classes,
 chooses thresholds with the former and counts errors on the latter:
 - pair: two images. unknown: a gallery of the other classes of the same side. index: a third set of classes is the gallery.
-- held: share of splits whose test classes keep the asked rate (or precision), of those that were not refused.
+- held: share of splits whose test classes keep the asked rate (or precision), of those that were not refused. The precision of
+  pairs is counted at the share of same pairs of the validation classes, as promised.
 - true accepts: as a share of those at the oracle threshold, the lowest that keeps the rate on the test classes; mean of splits.
 """
 
@@ -167,7 +168,7 @@ def draw(table: Table, kind: str, count: int, aim: str, splits: int) -> Iterator
         if kind == "pair":
             seen, new = select_pairs(table, val), select_pairs(table, test)
             far, tar = new.different.mean(0), new.same.mean(0)
-            errors = far if aim == "false accepts" else share_of_wrong(far, tar, new.prevalence)
+            errors = far if aim == "false accepts" else share_of_wrong(far, tar, seen.prevalence)
             yield Sides(promise_of_pairs(seen, aim), table.threshold, errors, tar)
             continue
         gallery = rest if kind == "index" else None

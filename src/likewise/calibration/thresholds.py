@@ -77,7 +77,7 @@ def promise_of_pairs(rates: PairRates, aim: str) -> Promise:
         errors = share_of_wrong(far, tar, rates.prevalence)
         without = share_of_wrong(without, tar_without, rates.prevalence)
         rightly = effective_classes(rates.same)
-        least = share_of_wrong(least_rates(rightly * (rightly - 1) // 2), np.ones(len(far)), rates.prevalence)
+        least = share_of_wrong(least_rates(rightly * (rightly - 1) // 2), np.minimum(rightly, 1), rates.prevalence)
     upper = upper_rates(errors, without, least)
     return Promise(
         rates.threshold, errors, upper, tar, float(least.min()), classes, "pairs of images of two new classes"
