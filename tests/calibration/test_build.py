@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.calibration.build import Asked, build_calibration
+from likewise.calibration.build import Asked, at_most, build_calibration
 from likewise.runs.calibration import Validation, check
 from likewise.types import LikewiseError
 
@@ -39,3 +39,11 @@ def test_few_classes_and_lonely_images():
     with pytest.raises(LikewiseError, match="a validation class must have two images or more"):
         build_calibration(held(20, 1), Asked())
     assert build_calibration(held(3), Asked()).pair.value is None
+
+
+def test_rows_of_all_classes_as_equally_as_possible():
+    label = np.repeat([3, 5, 9], [50, 4, 20])
+    kept = at_most(np.arange(74), label, 20)
+    assert len(kept) == 20 and (np.diff(kept) > 0).all()
+    assert np.bincount(label[kept])[[3, 5, 9]].tolist() == [8, 4, 8]
+    assert at_most(np.arange(74), label, 74).tolist() == list(range(74))

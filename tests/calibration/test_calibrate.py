@@ -1,9 +1,8 @@
 """calibrate: which rows it may use, what it writes, and what it refuses."""
 
-import numpy as np
 import pytest
 
-from likewise.calibration.calibrate import at_most, calibrate
+from likewise.calibration.calibrate import calibrate
 from likewise.config import Calibrate, Train
 from likewise.runs.calibration import read_calibration, read_validation
 from likewise.training.fit import train
@@ -64,11 +63,3 @@ def test_training_and_test_classes_are_never_used(settings):
     )
     with pytest.raises(LikewiseError, match="validation classes must not be training classes, but 24 of"):
         ask(seen)
-
-
-def test_rows_of_all_classes_as_equally_as_possible():
-    label = np.repeat([3, 5, 9], [50, 4, 20])
-    kept = at_most(np.arange(74), label, 20)
-    assert len(kept) == 20 and (np.diff(kept) > 0).all()
-    assert np.bincount(label[kept])[[3, 5, 9]].tolist() == [8, 4, 8]
-    assert at_most(np.arange(74), label, 74).tolist() == list(range(74))

@@ -100,3 +100,14 @@ def curves_of(name: str, promise: Promise) -> dict[str, list[float]]:
         "threshold": promise.threshold, "errors": promise.errors, "bound": promise.upper, "true_accepts": promise.true_accepts
     }  # fmt: skip
     return {f"{name}_{what}": np.round(value[every], 7).tolist() for what, value in values.items()}
+
+
+def at_most(rows: Int[np.ndarray, "n"], label: Int[np.ndarray, "N"], most: int) -> Int[np.ndarray, "m"]:
+    """Return the rows, or about `most` of them if there are more: random ones, from all classes as equally as possible."""
+    if len(rows) <= most:
+        return rows
+    shuffled = np.random.default_rng(0).permutation(rows)
+    order = np.argsort(label[shuffled], kind="stable")
+    y = label[shuffled][order]
+    turn = np.arange(len(y)) - np.searchsorted(y, y)  # the how-manieth row of its class
+    return np.sort(shuffled[order][np.argsort(turn, kind="stable")[:most]])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from likewise.calibration.build import Asked, build_calibration
+from likewise.calibration.build import Asked, at_most, build_calibration
 from likewise.calibration.result import Calibrated, parts
 from likewise.config import Calibrate, check
 from likewise.evaluation.scoring import as_compared
@@ -81,14 +81,3 @@ def validation_rows(opened: OpenRun, items: Items) -> Int[np.ndarray, "n"]:
             f"{items.class_name[trained[0]]}): a promise about unseen classes needs unseen classes; {advice}"
         )
     return rows
-
-
-def at_most(rows: Int[np.ndarray, "n"], label: Int[np.ndarray, "N"], most: int) -> Int[np.ndarray, "m"]:
-    """Return the rows, or about `most` of them if there are more: random ones, from all classes as equally as possible."""
-    if len(rows) <= most:
-        return rows
-    shuffled = np.random.default_rng(0).permutation(rows)
-    order = np.argsort(label[shuffled], kind="stable")
-    y = label[shuffled][order]
-    turn = np.arange(len(y)) - np.searchsorted(y, y)  # the how-manieth row of its class
-    return np.sort(shuffled[order][np.argsort(turn, kind="stable")[:most]])

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from likewise.calibration.build import Asked, build_for_gallery
-from likewise.calibration.calibrate import at_most
+from likewise.calibration.build import Asked, at_most, build_for_gallery
 from likewise.runs.calibration import Calibration, Validation, read_calibration, read_validation
 from likewise.types import LikewiseError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
 CURVE_KNOTS = 33
 """Knots of the stored curve; linear between them, it differs from the logistic curve by less than 0.005."""
@@ -28,6 +27,8 @@ def fit_probability(
     Formula: P(right) = 1 / (1 + exp(-(a + b s))), b >= 0, of largest weighted likelihood; no value nearer to 0 or 1 than
         1 / (N + 2), which N queries cannot tell from 0 or 1
     """
+    from sklearn.linear_model import LogisticRegression  # takes a second, and a search without a calibration needs none
+
     sim = sim.astype(np.float64)
     mean, spread = sim.mean(), max(float(sim.std()), 1e-9)
     scaled = (sim - mean) / spread

@@ -25,7 +25,7 @@ from likewise.runs.tensors import load_into
 from likewise.types import LikewiseError
 
 if TYPE_CHECKING:
-    from likewise.calibration.identify import Gallery, Identified
+    from likewise.deploy.identify import Gallery, Identified
 
 FORMAT = 1
 """Version of the config.json of an export."""
@@ -88,7 +88,7 @@ class Model:
             images: as in a call of the model.
             index: the gallery, a folder that `likewise search --save` wrote. None: the embeddings that evaluation stored.
         """
-        from likewise.calibration.identify import identify, open_gallery
+        from likewise.deploy.identify import identify, open_gallery
 
         if self.folder is None:
             raise LikewiseError(

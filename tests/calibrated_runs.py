@@ -1,4 +1,4 @@
-"""A run with 12 validation classes, calibrated."""
+"""Fixtures: a run with 12 validation classes, and its calibration."""
 
 import dataclasses
 import shutil

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import likewise
-from likewise.calibration.identify import Gallery, identify, open_gallery
 from likewise.config import Search
+from likewise.deploy.identify import Gallery, identify, open_gallery
 from likewise.stages.search import search
 from likewise.types import LikewiseError
 
