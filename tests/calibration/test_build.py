@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.calibration.build import Asked, at_most, build_calibration
+from likewise.calibration.build import Target, at_most, build_calibration
 from likewise.runs.calibration import Validation, check
 from likewise.types import LikewiseError
 
@@ -17,7 +17,7 @@ def held(classes=30, each=8, spread=0.5, similarity="cosine"):
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_its_parts_agree(similarity):
     data, steps = held(similarity=similarity), []
-    made = build_calibration(data, Asked(rate=0.2), lambda: steps.append(1))
+    made = build_calibration(data, Target(rate=0.2), lambda: steps.append(1))
     check(made)
     assert len(steps) == 3 and made.pair.observed <= 0.2 and made.unknown.observed <= 0.2
     unit = data.z / np.linalg.norm(data.z, axis=1, keepdims=True)
@@ -35,10 +35,10 @@ def test_its_parts_agree(similarity):
 
 def test_few_classes_and_lonely_images():
     with pytest.raises(LikewiseError, match="there must be 3 validation classes or more, got 2"):
-        build_calibration(held(2), Asked())
+        build_calibration(held(2), Target())
     with pytest.raises(LikewiseError, match="a validation class must have two images or more"):
-        build_calibration(held(20, 1), Asked())
-    assert build_calibration(held(3), Asked()).pair.value is None
+        build_calibration(held(20, 1), Target())
+    assert build_calibration(held(3), Target()).pair.value is None
 
 
 def test_rows_of_all_classes_as_equally_as_possible():

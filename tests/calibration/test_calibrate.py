@@ -21,7 +21,7 @@ def test_it_uses_validation_classes_and_writes_into_the_run(calibrated, open_run
     assert made.similarity == "cosine" and made.gallery == {"rows": 144, "classes": 12}
     assert made.pair.rate == 0.4 and -1 < made.pair.value < 1 and made.pair.observed < 0.4
     assert made.unknown.classes == 12 and made.unknown.smallest_rate == pytest.approx(3 / 12)
-    assert made.about == {"checkpoint": "best", "rate": "asked"}
+    assert made.about == {"checkpoint": "best", "rate": "given"}
 
 
 def test_a_rate_that_is_too_small_is_refused_and_the_default_is_not(open_run, tmp_path):

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
-from likewise.calibration.probability import CURVE_KNOTS, fit_probability, reliability
+from likewise.calibration.probability import CURVE_KNOT_COUNT, fit_probability, reliability
 
 
 def world(count=4000, seed=0):
@@ -26,7 +26,7 @@ def test_the_curve_of_largest_likelihood():
 
     a, b = minimize(loss, [0.0, 1.0]).x
     knots, probability = fit_probability(sim, right, weight)
-    assert len(knots) == CURVE_KNOTS
+    assert len(knots) == CURVE_KNOT_COUNT
     # two optimisers that stop at their own tolerances, and a penalty of 1e-3 on a likelihood of 400 samples
     np.testing.assert_allclose(probability, expit(a + b * knots), atol=2e-3)
     middle = np.linspace(sim.min(), sim.max(), 500)

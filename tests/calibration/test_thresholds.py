@@ -117,7 +117,7 @@ def test_a_rate_that_cannot_be_promised_is_refused():
     assert found.value is None and np.isnan(found.observed) and found.smallest_rate == 0.041234
     assert found.reason.startswith("100 validation classes can promise a false-accept rate of 0.0413 for pairs, not a")
     found = choose(promise([0.5, 0.2, 0.0412]), 0.01, 0.01, "precision")
-    assert "can promise a precision of 0.958 for pairs, not a precision of 0.99; ask for that" in found.reason
+    assert "can promise a precision of 0.958 for pairs, not a precision of 0.99; request that" in found.reason
     few = choose(promise([1.0, 0.75], 0.75), None, 0.01, "false accepts")
     assert few.value is None and few.smallest_rate == 0.75  # no default beyond a half
     assert choose(promise([1.0, 0.75], 0.75), 0.8, 0.01, "false accepts").value == 1.0  # but if asked for

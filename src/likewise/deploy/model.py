@@ -79,7 +79,7 @@ class Model:
     def identify(self, images: Images, index: str | os.PathLike | None = None) -> Identified:
         """Return for every image its class, or that it is unknown, with a probability and the nearest neighbour.
 
-            for one in likewise.load("runs/mine").identify(["a.jpg", "b.jpg"], index="shelf"):
+            for one in likewise.load("runs/mine").identify(["a.jpg", "b.jpg"], index="my-index"):
                 print("unknown" if one.is_unknown else one.label, one.probability, one.neighbour.path)
 
         Needs `likewise calibrate`. The gallery is read once; load the model again after changes of the index.
