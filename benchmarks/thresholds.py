@@ -2,10 +2,15 @@
 
     python benchmarks/thresholds.py FEATURES.npz [FEATURES.npz ...] --splits 200 --out thresholds.json
 
+    python benchmarks/thresholds.py --worlds 500
+
 FEATURES: x and label (or y), as `likewise embed` writes them. Every split draws validation classes and as many test classes,
 chooses thresholds with the former and counts errors on the latter:
 - pair: two images. unknown: a gallery of the other classes of the same side. index: a third set of classes is the gallery.
-- held: share of splits whose test classes keep the asked rate (or precision), of those that were not refused.
+- held: share of splits whose test classes keep the asked rate (or precision), of those that were not refused. The precision of
+  pairs is counted at the share of same pairs of the validation classes, as promised.
+- probability: the curve of the validation classes on the test classes: its error (mean |predicted - observed| over ten bins of
+  queries), and its log loss beside that of a constant, the share of right neighbours of the validation classes.
 - true accepts: as a share of those at the oracle threshold, the lowest that keeps the rate on the test classes; mean of splits.
 """
 
@@ -19,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from likewise.calibration.probability import RELIABILITY_BINS, fit_probability
 from likewise.calibration.similarities import (
     Nearest,
     PairRates,
@@ -62,9 +68,12 @@ def main(words: list[str] | None = None) -> None:
         z, y = read(file, asked.quick)
         table = tabulate(z, y, file.stem)
         classes = int(y.max()) + 1
+        lines.append({"data": file.stem, **measure_probability(table, classes // 2, asked.splits)})
         for kind, most in (("pair", classes // 2), ("unknown", classes // 2), ("index", classes // 3)):
             for count in dict.fromkeys((most, min(most, FEW_CLASSES))):
                 lines += [{"data": file.stem, **line} for line in measure(table, kind, count, asked.splits, file.stem)]
+    for count in asked.world_classes if asked.worlds else ():
+        lines += measure_worlds(asked.worlds, count)
     show(lines)
     if asked.out:
         asked.out.write_text(json.dumps(lines, indent=2) + "\n", "utf-8")
@@ -74,14 +83,47 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("features", nargs="*", type=Path, help=".npz with x and label; --quick needs none")
     parser.add_argument("--splits", type=int, default=200)
+    parser.add_argument("--worlds", type=int, default=0, help="simulated worlds, each with new classes; 0: none")
+    parser.add_argument(
+        "--world-classes", type=int, nargs="+", default=[20, 50, 100], help="validation classes of a world"
+    )
     parser.add_argument("--quick", action="store_true", help="toy size, simulated features")
     parser.add_argument("--out", type=Path, help="file for the lines of the table (.json)")
     asked = parser.parse_args(words)
     if asked.quick:
         asked.splits, asked.features = min(asked.splits, 5), asked.features or [Path("simulated")]
-    if not asked.features:
-        raise LikewiseError("thresholds: give files of features, or --quick")
+        asked.worlds, asked.world_classes = min(asked.worlds, 2), [20]
+    if not asked.features and not asked.worlds:
+        raise LikewiseError("thresholds: give files of features, --worlds or --quick")
     return asked
+
+
+def draw_world(seed: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return simulated unit features and labels: classes in families of uneven sizes, with uneven spreads and 5 to 20 images."""
+    rng = np.random.default_rng(seed)
+    dim, families = int(rng.integers(8, 64)), max(2, int(classes * rng.uniform(0.05, 0.5)))
+    family = rng.choice(families, classes, p=rng.dirichlet(np.ones(families)))
+    centre = rng.normal(size=(families, dim))[family] + rng.uniform(0.3, 1) * rng.normal(size=(classes, dim))
+    spread = rng.uniform(0.3, 0.8) * rng.lognormal(0, 0.3, classes)
+    y = np.repeat(np.arange(classes), rng.integers(5, 21, classes))
+    return prepare(centre[y] + spread[y, None] * rng.normal(size=(len(y), dim)), "cosine"), y
+
+
+def measure_worlds(worlds: int, count: int) -> list[dict]:
+    """Return one line for every kind and rate: each split is a world of its own, with as many classes on each side."""
+    results: dict[tuple[str, float], list[tuple[float, float, float]]] = {}
+    with bar(f"worlds: {count} classes", worlds) as shown:
+        for seed in range(worlds):
+            table = tabulate(*draw_world(seed, 3 * count), "world", quiet=True)
+            for kind in ("pair", "unknown", "index"):
+                side = next(draw(table, kind, count, "false accepts", 1))
+                for rate in AIMS["false accepts"]:
+                    results.setdefault((kind, rate), []).append(compare_with_oracle(side, rate, "false accepts"))
+            shown.advance()
+    return [
+        line_of(found, {"data": "worlds", "what": kind, "aim": "false accepts", "classes": count, "rate": rate})
+        for (kind, rate), found in results.items()
+    ]
 
 
 def read(file: Path, quick: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -97,13 +139,13 @@ def read(file: Path, quick: bool) -> tuple[np.ndarray, np.ndarray]:
     return prepare(x[order], "cosine"), y[order]
 
 
-def tabulate(z: np.ndarray, y: np.ndarray, title: str) -> Table:
+def tabulate(z: np.ndarray, y: np.ndarray, title: str, quiet: bool = False) -> Table:
     """Return all similarities of a data set by class, so that a split only selects."""
     count, start = np.bincount(y), np.searchsorted(y, np.arange(int(y.max()) + 1))
     classes, threshold = len(count), make_grid(sample_different(z, y, "cosine"), "cosine")
     pairs = np.zeros((classes, classes, len(threshold)), np.float32)
     best = np.zeros((len(y), classes), np.float32)
-    with bar(f"{title}: similarities", classes) as shown:
+    with bar(f"{title}: similarities", classes, quiet=quiet) as shown:
         for c in range(classes):
             rows = np.arange(start[c], start[c] + count[c])
             sim = compare(z[rows], z, "cosine")
@@ -167,7 +209,7 @@ def draw(table: Table, kind: str, count: int, aim: str, splits: int) -> Iterator
         if kind == "pair":
             seen, new = select_pairs(table, val), select_pairs(table, test)
             far, tar = new.different.mean(0), new.same.mean(0)
-            errors = far if aim == "false accepts" else share_of_wrong(far, tar, new.prevalence)
+            errors = far if aim == "false accepts" else share_of_wrong(far, tar, seen.prevalence)
             yield Sides(promise_of_pairs(seen, aim), table.threshold, errors, tar)
             continue
         gallery = rest if kind == "index" else None
@@ -203,14 +245,42 @@ def measure(table: Table, kind: str, count: int, splits: int, title: str) -> lis
                     results[rate].append(compare_with_oracle(side, rate, aim))
                 shown.advance()
         for rate, found in results.items():
-            values = np.asarray(found)
-            made = values[~np.isnan(values[:, 0])]
-            line = {"what": kind, "aim": aim, "classes": count, "rate": rate, "refused": 1 - len(made) / len(values)}
-            if len(made):
-                names = ("held", "true_accepts", "of_oracle")
-                line |= {name: float(np.nanmean(made[:, place])) for place, name in enumerate(names)}
-            lines.append(line)
+            lines.append(line_of(found, {"what": kind, "aim": aim, "classes": count, "rate": rate}))
     return lines
+
+
+def line_of(found: list[tuple[float, float, float]], about: dict) -> dict:
+    """Return a line of the table: means over the splits that were not refused."""
+    values = np.asarray(found)
+    made = values[~np.isnan(values[:, 0])]
+    line = about | {"refused": 1 - len(made) / len(values)}
+    if not len(made):
+        return line
+    return line | {
+        name: float(np.nanmean(made[:, place])) for place, name in enumerate(("held", "true_accepts", "of_oracle"))
+    }
+
+
+def measure_probability(table: Table, count: int, splits: int) -> dict:
+    """Return error and log loss of the probability curve of validation classes, on test classes."""
+    rng, results = np.random.default_rng(0), []
+    for _ in range(splits):
+        order = rng.permutation(table.best.shape[1])
+        seen, new = (select_neighbours(table, np.sort(part)) for part in (order[:count], order[count : 2 * count]))
+        near, right = (np.maximum(side.own, side.other) for side in (seen, new)), new.own >= new.other
+        sim, other = near
+        weight = weights(new) / weights(new).sum()
+        knots = fit_probability(sim, seen.own >= seen.other, weights(seen))
+        constant = np.average(seen.own >= seen.other, weights=weights(seen))
+        predicted = np.interp(other, *knots)
+        bins = np.array_split(np.argsort(predicted, kind="stable"), RELIABILITY_BINS)
+        error = sum(abs((weight[part] * (predicted[part] - right[part])).sum()) for part in bins)
+        losses = [
+            -(weight * np.log(np.where(right, p, 1 - p))).sum() for p in (predicted, np.full(len(right), constant))
+        ]
+        results.append([error, *losses])
+    error, loss, plain = np.mean(results, axis=0).tolist()
+    return {"what": "probability", "classes": count, "error": error, "log_loss": loss, "constant_log_loss": plain}
 
 
 def compare_with_oracle(side: Sides, rate: float, aim: str) -> tuple[float, float, float]:
@@ -232,13 +302,17 @@ def show(lines: list[dict]) -> None:
         + "|---" * 9
         + "|"
     )
-    for line in lines:
+    for line in (line for line in lines if "aim" in line):
         cells = [
             f"{100 * line[name]:.1f} %" if name in line else ""
             for name in ("held", "true_accepts", "of_oracle", "refused")
         ]
         words = [line["data"], line["what"], line["aim"], str(line["classes"]), f"{line['rate']:g}"]
         print(f"| {' | '.join([*words, *cells])} |")
+    print("\n| data | classes | error of the probability | log loss | log loss of a constant |\n" + "|---" * 5 + "|")
+    for line in (line for line in lines if "error" in line):
+        losses = f"{line['log_loss']:.3f} | {line['constant_log_loss']:.3f}"
+        print(f"| {line['data']} | {line['classes']} | {100 * line['error']:.1f} % | {losses} |")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from likewise.runs.calibration import Calibration, Threshold, read_calibration, write_calibration
+from likewise.runs.calibration import (
+    Calibration,
+    Threshold,
+    Validation,
+    read_calibration,
+    read_validation,
+    write_calibration,
+    write_validation,
+)
 from likewise.types import LikewiseError
 
 PAIR = Threshold(0.5, 0.01, 0.004, 0.006, 0.8, 30)
@@ -45,3 +53,17 @@ def test_a_damaged_file(tmp_path, spoil):
     file.write_text(json.dumps(json.loads(file.read_text()) | spoil))
     with pytest.raises(LikewiseError, match="calibration.json is damaged"):
         read_calibration(tmp_path)
+
+
+def test_validation_embeddings_come_back(tmp_path):
+    assert read_validation(tmp_path) is None
+    z, y = np.eye(4, 3, dtype=np.float32), np.array([0, 1, 1, 0])
+    for group in (None, np.array([-1, 3, 3, 4])):
+        write_validation(tmp_path, Validation(z, y, ("wren", "tit ü"), "euclidean", group))
+        back = read_validation(tmp_path)
+        assert back.class_name == ("wren", "tit ü") and back.similarity == "euclidean"
+        assert (back.z == z).all() and (back.y == y).all()
+        assert back.group is None if group is None else (back.group == group).all()
+    write_validation(tmp_path, Validation(z, y, ("wren",), "cosine"))
+    with pytest.raises(LikewiseError, match="calibration.npz is damaged"):
+        read_validation(tmp_path)

@@ -17,21 +17,21 @@ from likewise.types import LikewiseError
 MIN_CALIBRATION_CLASSES = 3
 """Fewest classes with which leaving one out leaves a pair of classes."""
 
-DEFAULT_FALSE_ACCEPTS = 0.01
+DEFAULT_FALSE_ACCEPT_RATE = 0.01
 """False-accept rate without a setting, or the smallest rate that can be promised if that is larger."""
 
 MAX_CURVE_POINTS = 200
 """Most points of a stored curve."""
 
 
-class Asked(NamedTuple):
-    """What a user asks for: the aim, and the largest share of errors; None: the default."""
+class Target(NamedTuple):
+    """What a calibration must keep: the kind of errors, and the largest share of errors; None: the default."""
 
     aim: Literal["false accepts", "precision"] = "false accepts"
     rate: float | None = None
 
 
-def build_calibration(held: Validation, asked: Asked, step: Callable[[], None] = lambda: None) -> Calibration:
+def build_calibration(held: Validation, target: Target, step: Callable[[], None] = lambda: None) -> Calibration:
     """Return the calibration of a network whose gallery is like its validation classes.
 
     Args:
@@ -44,12 +44,12 @@ def build_calibration(held: Validation, asked: Asked, step: Callable[[], None] =
         )
     z = prepare(held.z, held.similarity)
     rates = pair_rates(z, held.y, held.group, held.similarity)
-    promise = promise_of_pairs(rates, asked.aim)
-    pair = choose(promise, asked.rate, DEFAULT_FALSE_ACCEPTS, asked.aim)
+    promise = promise_of_pairs(rates, target.aim)
+    pair = choose(promise, target.rate, DEFAULT_FALSE_ACCEPT_RATE, target.aim)
     step()
     found = nearest_among(z, held.y, held.group, held.similarity)
     step()
-    made = for_neighbours(found, held.similarity, asked, pair, len(held.y), len(held.class_name))
+    made = for_neighbours(found, held.similarity, target, pair, len(held.y), len(held.class_name))
     step()
     curves = curves_of("pair", promise) | {"pair_prevalence": [rates.prevalence]} | made["curves"]
     return Calibration(**made | {"curves": curves, "same_pairs": rates.prevalence})
@@ -58,24 +58,24 @@ def build_calibration(held: Validation, asked: Asked, step: Callable[[], None] =
 def build_for_gallery(
     held: Validation,
     known: Calibration,
-    asked: Asked,
+    target: Target,
     gallery: Float[np.ndarray, "G D"],
     gallery_y: Int[np.ndarray, "G"],
 ) -> Calibration:
     """Return the calibration for another gallery, with the pair threshold of the run. `gallery_y` as in `nearest_in`."""
     z, other = prepare(held.z, held.similarity), prepare(gallery, held.similarity)
     found = nearest_in(z, held.y, held.group, held.similarity, other, gallery_y)
-    made = for_neighbours(found, held.similarity, asked, known.pair, len(gallery_y), len(np.unique(gallery_y)))
+    made = for_neighbours(found, held.similarity, target, known.pair, len(gallery_y), len(np.unique(gallery_y)))
     pairs = {name: values for name, values in known.curves.items() if name.startswith("pair_")}
     return Calibration(
         **made | {"curves": pairs | made["curves"], "same_pairs": known.same_pairs, "about": known.about}
     )
 
 
-def for_neighbours(found: Nearest, similarity: str, asked: Asked, pair: Threshold, rows: int, classes: int) -> dict:
+def for_neighbours(found: Nearest, similarity: str, target: Target, pair: Threshold, rows: int, classes: int) -> dict:
     """Return the fields of a calibration that depend on the gallery, beside the pair threshold."""
-    promise = promise_of_neighbours(found, similarity, asked.aim)
-    unknown = choose(promise, asked.rate, DEFAULT_FALSE_ACCEPTS, asked.aim)
+    promise = promise_of_neighbours(found, similarity, target.aim)
+    unknown = choose(promise, target.rate, DEFAULT_FALSE_ACCEPT_RATE, target.aim)
     has = np.isfinite(found.own)
     if not has.any():
         raise LikewiseError(
@@ -100,3 +100,14 @@ def curves_of(name: str, promise: Promise) -> dict[str, list[float]]:
         "threshold": promise.threshold, "errors": promise.errors, "bound": promise.upper, "true_accepts": promise.true_accepts
     }  # fmt: skip
     return {f"{name}_{what}": np.round(value[every], 7).tolist() for what, value in values.items()}
+
+
+def at_most(rows: Int[np.ndarray, "n"], label: Int[np.ndarray, "N"], most: int) -> Int[np.ndarray, "m"]:
+    """Return the rows, or about `most` of them if there are more: random ones, from all classes as equally as possible."""
+    if len(rows) <= most:
+        return rows
+    shuffled = np.random.default_rng(0).permutation(rows)
+    order = np.argsort(label[shuffled], kind="stable")
+    y = label[shuffled][order]
+    turn = np.arange(len(y)) - np.searchsorted(y, y)  # the how-manieth row of its class
+    return np.sort(shuffled[order][np.argsort(turn, kind="stable")[:most]])

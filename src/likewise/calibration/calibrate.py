@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from likewise.calibration.build import Asked, build_calibration
+from likewise.calibration.build import Target, at_most, build_calibration
 from likewise.calibration.result import Calibrated, parts
 from likewise.config import Calibrate, check
 from likewise.evaluation.scoring import as_compared
@@ -31,7 +31,7 @@ FIGURE_FILE = "calibration.png"
 def calibrate(config: Calibrate, say=print) -> Calibrated:
     """Return the calibration of a run, and write it with its figure and the embeddings it is made from."""
     check(config)
-    asked = what_is_asked(config)
+    target = target_of(config)
     out = check_output_path(config.out, ".png", "calibrate") if config.out else Path(config.run) / FIGURE_FILE
     opened = OpenRun(
         Run(config.run), device=choose_device(config.device), data=config.data, root=config.root,
@@ -45,8 +45,8 @@ def calibrate(config: Calibrate, say=print) -> Calibrated:
     group = None if items.group is None else items.group[rows]
     held = Validation(e.z.float().cpu().numpy(), y, names, opened.similarity, group)
     with bar("calibrate", 3, quiet=config.quiet) as shown:
-        made = build_calibration(held, asked, shown.advance)
-    made = replace(made, about={"checkpoint": "best", "rate": "default" if asked.rate is None else "asked"})
+        made = build_calibration(held, target, shown.advance)
+    made = replace(made, about={"checkpoint": "best", "rate": "default" if target.rate is None else "given"})
     write_validation(opened.run.path, held)
     write_calibration(opened.run.path, made)
     save_figure(draw_calibration(made.curves, {name: one.value for name, one in parts(made).items()}), out)
@@ -54,7 +54,7 @@ def calibrate(config: Calibrate, say=print) -> Calibrated:
     return Calibrated(made, opened.run.path, out, notes)
 
 
-def what_is_asked(config: Calibrate) -> Asked:
+def target_of(config: Calibrate) -> Target:
     """Return the aim and rate of the settings; raises for rates that are none."""
     if config.far is not None and config.precision is not None:
         raise LikewiseError("calibrate: give --far or --precision, not both: each of them chooses the thresholds")
@@ -62,8 +62,8 @@ def what_is_asked(config: Calibrate) -> Asked:
         if value is not None and not 0 < value < 1:
             raise LikewiseError(f"calibrate: --{name} must lie between 0 and 1, got {value}; such as 0.01 or 0.95")
     if config.precision is not None:
-        return Asked("precision", 1 - config.precision)
-    return Asked("false accepts", config.far)
+        return Target("precision", 1 - config.precision)
+    return Target("false accepts", config.far)
 
 
 def validation_rows(opened: OpenRun, items: Items) -> Int[np.ndarray, "n"]:
@@ -81,14 +81,3 @@ def validation_rows(opened: OpenRun, items: Items) -> Int[np.ndarray, "n"]:
             f"{items.class_name[trained[0]]}): a promise about unseen classes needs unseen classes; {advice}"
         )
     return rows
-
-
-def at_most(rows: Int[np.ndarray, "n"], label: Int[np.ndarray, "N"], most: int) -> Int[np.ndarray, "m"]:
-    """Return the rows, or about `most` of them if there are more: random ones, from all classes as equally as possible."""
-    if len(rows) <= most:
-        return rows
-    shuffled = np.random.default_rng(0).permutation(rows)
-    order = np.argsort(label[shuffled], kind="stable")
-    y = label[shuffled][order]
-    turn = np.arange(len(y)) - np.searchsorted(y, y)  # the how-manieth row of its class
-    return np.sort(shuffled[order][np.argsort(turn, kind="stable")[:most]])

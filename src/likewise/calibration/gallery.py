@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from likewise.calibration.build import Asked, build_for_gallery
-from likewise.calibration.calibrate import at_most
+from likewise.calibration.build import Target, at_most, build_for_gallery
 from likewise.runs.calibration import Calibration, Validation, read_calibration, read_validation
 from likewise.types import LikewiseError
 
@@ -21,7 +20,7 @@ def calibrate_gallery(run: Path, z: Float[np.ndarray, "N D"], label_names: Seque
     """Return the calibration of a run for another gallery: the pair threshold stays, `unknown` and the probability change.
 
     More rows give more false accepts, so images of validation classes are searched in this gallery, without their own class if
-    it is there. The asked rate is that of `likewise calibrate`; where that was the default, it is the default here too.
+    it is there. The rate is that of `likewise calibrate`; where that was the default, it is the default here too.
 
     Args:
         run: the run folder, or a folder with its calibration.json and calibration.npz.
@@ -47,10 +46,10 @@ def calibrate_gallery(run: Path, z: Float[np.ndarray, "N D"], label_names: Seque
     place[used] = np.arange(len(used))
     place[len(held.class_name) :] = len(used) + np.arange(len(number) - len(held.class_name))
     part = Validation(held.z[kept], label, names, held.similarity, group)
-    return build_for_gallery(part, known, asked_of(known), z, place[y])
+    return build_for_gallery(part, known, target_of(known), z, place[y])
 
 
-def asked_of(known: Calibration) -> Asked:
-    """Return what was asked for when a run was calibrated."""
+def target_of(known: Calibration) -> Target:
+    """Return what a run was calibrated for."""
     rate = None if known.about.get("rate") == "default" else known.unknown.rate
-    return Asked("precision" if known.unknown.aim == "precision" else "false accepts", rate)
+    return Target("precision" if known.unknown.aim == "precision" else "false accepts", rate)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
-CURVE_KNOTS = 33
+CURVE_KNOT_COUNT = 33
 """Knots of the stored curve; linear between them, it differs from the logistic curve by less than 0.005."""
 
 RELIABILITY_BINS = 10
 """Bins of equal numbers of queries in the reliability figure."""
 
-CLASS_FOLDS = 5
+CLASS_FOLD_COUNT = 5
 """Folds of classes of the reliability: the curve of a class is fitted without it."""
 
-PENALTY_INVERSE = 1e3
+INVERSE_PENALTY_WEIGHT = 1e3
 """Inverse weight of the squared slope, which keeps it finite if no similarity is on the wrong side."""
 
 
@@ -26,15 +25,17 @@ def fit_probability(
     """Return the knots of the curve: similarities that ascend, and probabilities.
 
     Formula: P(right) = 1 / (1 + exp(-(a + b s))), b >= 0, of largest weighted likelihood; no value nearer to 0 or 1 than
-        1 / (N + 2), which N queries cannot tell from 0 or 1
+        1 / (N + 2), which N queries cannot distinguish from 0 or 1
     """
+    from sklearn.linear_model import LogisticRegression  # takes a second, and a search without a calibration needs none
+
     sim = sim.astype(np.float64)
     mean, spread = sim.mean(), max(float(sim.std()), 1e-9)
     scaled = (sim - mean) / spread
-    knots = np.unique(np.linspace(sim.min(), sim.max(), CURVE_KNOTS))
+    knots = np.unique(np.linspace(sim.min(), sim.max(), CURVE_KNOT_COUNT))
     level = np.full(len(knots), np.average(right, weights=weight))
     if right.any() and not right.all():
-        model = LogisticRegression(C=PENALTY_INVERSE, max_iter=1000)
+        model = LogisticRegression(C=INVERSE_PENALTY_WEIGHT, max_iter=1000)
         model.fit(scaled[:, None], right, sample_weight=weight * (len(sim) / weight.sum()))
         slope, at_mean = float(np.ravel(model.coef_)[0]), float(np.ravel(model.intercept_)[0])
         if slope > 0:
@@ -52,8 +53,8 @@ def reliability(
     weight.
     """
     predicted = np.zeros(len(sim))
-    fold = np.random.default_rng(0).permutation(int(y.max()) + 1)[y] % CLASS_FOLDS
-    for part in range(CLASS_FOLDS):
+    fold = np.random.default_rng(0).permutation(int(y.max()) + 1)[y] % CLASS_FOLD_COUNT
+    for part in range(CLASS_FOLD_COUNT):
         here = fold == part
         if here.any() and not here.all():
             predicted[here] = np.interp(sim[here], *fit_probability(sim[~here], right[~here], weight[~here]))

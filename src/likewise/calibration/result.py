@@ -9,7 +9,7 @@ from likewise.numerics.false_accepts import PROMISE_LEVEL
 from likewise.render.tables import Table
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, Threshold
 
-DECISIONS = {
+DECISION_TEXTS = {
     "pair": "two images show the same class",
     "unknown": "the nearest neighbour is of a known class",
 }
@@ -35,13 +35,15 @@ class Calibrated:
             f"{errors}, at most",
         ]
         columns += ["in validation", "true accepts"]
-        lines = [[text, *cells(getattr(made, name))] for name, text in DECISIONS.items()]
+        lines = [[text, *cells(getattr(made, name))] for name, text in DECISION_TEXTS.items()]
         return Table(f"{self.run}: {made.pair.classes} validation classes", columns, lines, self.remarks(), self.run)
 
     def remarks(self) -> list[str]:
         """Return the promise in words, refusals, and where the results are."""
         made, level = self.calibration, 100 * PROMISE_LEVEL
-        said = [f"{DECISIONS[name]}: no threshold; {one.reason}" for name, one in parts(made).items() if one.reason]
+        said = [
+            f"{DECISION_TEXTS[name]}: no threshold; {one.reason}" for name, one in parts(made).items() if one.reason
+        ]
         said += [
             f"promised for {made.pair.classes} new classes, in {level:g} % of choices of classes; every class counts the same; "
             f"the gallery has {made.gallery['classes']} classes and {made.gallery['rows']:,} rows",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-GRID_QUANTILES = 400
+GRID_QUANTILE_COUNT = 400
 """Thresholds at quantiles of the similarities of different classes, denser towards the most similar."""
 
 GRID_STEPS = 64
 """Thresholds with equal steps above these quantiles."""
 
-SAMPLED_PAIRS = 1_000_000
+MAX_SAMPLED_PAIRS = 1_000_000
 """Most random pairs that the quantiles are read from."""
 
 BLOCK_CELLS = 1 << 22
@@ -66,7 +66,7 @@ def compare(a: Float[np.ndarray, "A D"], b: Float[np.ndarray, "B D"], similarity
 
 def make_grid(sim: Float[np.ndarray, "N"], similarity: str) -> Float[np.ndarray, "K"]:
     """Return ascending thresholds for these similarities of different classes; none of them reaches the last."""
-    share = np.geomspace(1.0, 1.0 / max(len(sim), 10), GRID_QUANTILES)
+    share = np.geomspace(1.0, 1.0 / max(len(sim), 10), GRID_QUANTILE_COUNT)
     quantile = np.quantile(sim.astype(np.float64), 1 - share)
     ideal = 1.0 if similarity == "cosine" else 0.0  # the similarity of equal embeddings
     beyond = ideal + 1e-3 * max(ideal - float(quantile[0]), 1e-3)  # above every rounding of it
@@ -121,7 +121,7 @@ def pair_rates(
 def sample_different(z: Float[np.ndarray, "N D"], y: Int[np.ndarray, "N"], similarity: str) -> Float[np.ndarray, "n"]:
     """Return similarities of random pairs of different classes, always the same."""
     rng = np.random.default_rng(0)
-    drawn = min(SAMPLED_PAIRS, 4 * len(y) ** 2)
+    drawn = min(MAX_SAMPLED_PAIRS, 4 * len(y) ** 2)
     a, b = rng.integers(len(y), size=(2, drawn))
     a, b = a[y[a] != y[b]], b[y[a] != y[b]]
     product = np.concatenate([(z[a[p]] * z[b[p]]).sum(1) for p in blocks(np.arange(len(a)), z.shape[1])])

@@ -13,7 +13,7 @@ from likewise.numerics.false_accepts import first_within, smallest_rate, upper_r
 from likewise.runs.calibration import Threshold
 
 LARGEST_RATE = 0.5
-"""Bound of the rates that are chosen without being asked for; a threshold with more errors is of no use."""
+"""Bound of the rates that are chosen by default; a threshold with more errors is of no use."""
 
 
 class Promise(NamedTuple):
@@ -29,19 +29,19 @@ class Promise(NamedTuple):
 
 
 def choose(promise: Promise, rate: float | None, default: float, aim: str) -> Threshold:
-    """Return the lowest threshold that keeps the asked rate, or the refusal of a rate that cannot be promised.
+    """Return the lowest threshold that keeps the requested rate, or the refusal of a rate that cannot be promised.
 
     Args:
-        rate: the asked rate; None: the default, or the smallest rate that can be promised if that is larger.
+        rate: the requested rate; None: the default, or the smallest rate that can be promised if that is larger.
     """
     least = float(max(promise.least, promise.upper.min()))
-    asked = max(default, least) if rate is None else rate
-    at = first_within(promise.upper, asked) if asked <= max(LARGEST_RATE, rate or 0) else None
-    numbers = {"rate": asked, "smallest_rate": least, "classes": promise.classes, "aim": aim}
+    requested = max(default, least) if rate is None else rate
+    at = first_within(promise.upper, requested) if requested <= max(LARGEST_RATE, rate or 0) else None
+    numbers = {"rate": requested, "smallest_rate": least, "classes": promise.classes, "aim": aim}
     if at is None:
         reason = (
             f"{promise.classes} validation classes can promise {words(least, aim)} for {promise.units}, not "
-            f"{words(asked, aim)}; ask for that, or train with more validation classes"
+            f"{words(requested, aim)}; request that, or train with more validation classes"
         )
         return Threshold(None, observed=np.nan, true_accepts=np.nan, reason=reason, **numbers)
     return Threshold(
@@ -77,7 +77,7 @@ def promise_of_pairs(rates: PairRates, aim: str) -> Promise:
         errors = share_of_wrong(far, tar, rates.prevalence)
         without = share_of_wrong(without, tar_without, rates.prevalence)
         rightly = effective_classes(rates.same)
-        least = share_of_wrong(least_rates(rightly * (rightly - 1) // 2), np.ones(len(far)), rates.prevalence)
+        least = share_of_wrong(least_rates(rightly * (rightly - 1) // 2), np.minimum(rightly, 1), rates.prevalence)
     upper = upper_rates(errors, without, least)
     return Promise(
         rates.threshold, errors, upper, tar, float(least.min()), classes, "pairs of images of two new classes"

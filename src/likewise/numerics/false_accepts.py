@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 PROMISE_LEVEL = 0.95
 """Share of choices of classes in which a bound must hold."""
 
-LARGEST_EXPONENT = 50.0
+MAX_EXPONENT = 50.0
 """Bound of the exponent of a bound, which is far above 1 there in any case."""
 
 
@@ -57,11 +57,11 @@ def upper_rates(
         spread = np.maximum(spread - shared, spread / 2)
     some = rate > 0
     relative = np.sqrt(2 * spread) / np.where(some, rate, 1.0)
-    grown = rate * np.exp(np.minimum(stdtrit(classes - 1, level) * relative, LARGEST_EXPONENT))
+    grown = rate * np.exp(np.minimum(stdtrit(classes - 1, level) * relative, MAX_EXPONENT))
     return np.minimum(np.maximum(grown, least), 1.0)
 
 
-def first_within(upper: Float[np.ndarray, "K"], asked: float) -> int | None:
-    """Return the first threshold (they ascend) at which the bound is at most the asked rate; None if there is none."""
-    within = np.flatnonzero(upper <= asked)
+def first_within(upper: Float[np.ndarray, "K"], requested: float) -> int | None:
+    """Return the first threshold (they ascend) at which the bound is at most the requested rate; None if there is none."""
+    within = np.flatnonzero(upper <= requested)
     return int(within[0]) if len(within) else None

@@ -15,7 +15,7 @@ from likewise.render.figures import BETTER_COLOUR, COLOURS, FAINT_COLOUR, INK_CO
 Curves = Mapping[str, Sequence[float]]
 """The field `curves` of calibration.json."""
 
-KINDS = {"pair": ("two images", BETTER_COLOUR), "unknown": ("nearest neighbour", COLOURS[2])}
+CURVE_KINDS = {"pair": ("two images", BETTER_COLOUR), "unknown": ("nearest neighbour", COLOURS[2])}
 """Name of a threshold -> its name in a legend, and its colour."""
 
 DET_TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
@@ -24,14 +24,14 @@ DET_TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 MIN_DET_RATE = 5e-5
 """Lower bound of the rates in a DET curve; 1 minus it is the upper bound."""
 
-PANEL_INCHES = 3.7
+PANEL_SIDE_INCHES = 3.7
 """Width and height of a panel."""
 
 
 def draw_roc(curves: Curves, chosen: Mapping[str, float | None] | None = None, axes: Axes | None = None) -> Figure:
     """Return the share of true accepts against the share of errors, on a logarithmic axis; a dot marks a chosen threshold."""
     axes = axes or new_axes()
-    for name, (label, colour) in KINDS.items():
+    for name, (label, colour) in CURVE_KINDS.items():
         errors, right = (np.asarray(curves[f"{name}_{what}"]) for what in ("errors", "true_accepts"))
         some = errors > 0
         axes.plot(errors[some], 100 * right[some], color=colour, lw=1.8, label=label)
@@ -48,7 +48,7 @@ def draw_roc(curves: Curves, chosen: Mapping[str, float | None] | None = None, a
 def draw_det(curves: Curves, chosen: Mapping[str, float | None] | None = None, axes: Axes | None = None) -> Figure:
     """Return the share of false rejects against the share of errors, both on axes of normal quantiles."""
     axes = axes or new_axes()
-    for name, (label, colour) in KINDS.items():
+    for name, (label, colour) in CURVE_KINDS.items():
         errors = np.asarray(curves[f"{name}_errors"])
         misses = 1 - np.asarray(curves[f"{name}_true_accepts"])
         some = (
@@ -85,7 +85,7 @@ def draw_reliability(curves: Curves, axes: Axes | None = None) -> Figure:
 
 def draw_calibration(curves: Curves, chosen: Mapping[str, float | None] | None = None) -> Figure:
     """Return the three figures beside each other."""
-    figure = Figure(figsize=(3 * PANEL_INCHES, PANEL_INCHES), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(3 * PANEL_SIDE_INCHES, PANEL_SIDE_INCHES), facecolor="white", layout="constrained")
     roc, det, reliability = figure.subplots(1, 3)
     draw_roc(curves, chosen, roc)
     draw_det(curves, chosen, det)
@@ -95,7 +95,7 @@ def draw_calibration(curves: Curves, chosen: Mapping[str, float | None] | None =
 
 def new_axes() -> Axes:
     """Return the axes of a new figure of one panel."""
-    return Figure(figsize=(PANEL_INCHES, PANEL_INCHES), facecolor="white", layout="constrained").add_subplot()
+    return Figure(figsize=(PANEL_SIDE_INCHES, PANEL_SIDE_INCHES), facecolor="white", layout="constrained").add_subplot()
 
 
 def place_of(curves: Curves, name: str, chosen: Mapping[str, float | None] | None) -> int | None:

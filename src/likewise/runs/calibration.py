@@ -17,7 +17,7 @@ from likewise.runs.scores import REWRITE_HINT
 CALIBRATION_FILE = "calibration.json"
 VALIDATION_FILE = "calibration.npz"
 
-AIMS = ("false accepts", "precision")
+ERROR_KINDS = ("false accepts", "precision")
 """What a rate limits: the share of different pairs (or unknown images) that are accepted, or of accepted ones that are wrong."""
 
 
@@ -27,13 +27,13 @@ class Threshold:
 
     Args:
         value: accept from this similarity on; None: refused.
-        rate: the asked rate: largest share of errors. For the aim "precision" it is 1 - precision.
+        rate: the requested rate: largest share of errors. For the aim "precision" it is 1 - precision.
         smallest_rate: the smallest rate that the validation classes can promise.
         observed: the share of errors at the threshold on the validation classes; nan if refused.
         true_accepts: share of pairs of one class (or of queries of known classes) that are accepted; nan if refused.
         classes: validation classes that the promise is made from.
         reason: why there is no threshold; "" if there is one.
-        aim: one of `AIMS`.
+        aim: one of `ERROR_KINDS`.
     """
 
     value: float | None
