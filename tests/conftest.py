@@ -19,7 +19,7 @@ beartype.beartype = beartype.beartype(
 )  # 2 is a float where one is wanted
 install_import_hook("likewise", "beartype.beartype")
 
-pytest_plugins = ["small_runs", "browser"]
+pytest_plugins = ["small_runs", "calibrated_runs", "browser"]
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)  # modules that tests send to another process
 

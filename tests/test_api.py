@@ -89,6 +89,7 @@ CALLS = {
     "evaluate": lambda t: likewise.evaluate(t.run, **HERE),
     "embed": lambda t: likewise.embed(t.run, t.features, **HERE),
     "search": lambda t: likewise.search(t.picture_run, 20, workers=0, **HERE),
+    "calibrate": lambda t: likewise.calibrate(t.run, **HERE),
     "compare": lambda t: likewise.compare(t.run, t.run),
     "bench": lambda t: likewise.bench(t.folder / "grid.toml", out=t.folder / "bench", list=True, **HERE),
     "tune": lambda t: likewise.tune(t.folder / "tune.toml", ranges="lr=1e-4..1e-2 log", trials=1, out=t.folder / "tune", **HERE),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
     from likewise.audit.audit import Audited
     from likewise.audit.label_audit import LabelAudit
+    from likewise.calibration.result import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
     from likewise.experiments.tune import TuneResult
@@ -53,6 +54,7 @@ __all__ = [
     "embed",
     "load",
     "search",
+    "calibrate",
     "compare",
     "bench",
     "tune",
@@ -159,6 +161,17 @@ def search(target: Place, query: Place | int | None = None, **settings) -> Neigh
     from likewise.stages.search import search as stage
 
     return stage(_config(Search, target=target, query=query, **settings), _say(settings))
+
+
+def calibrate(run: Place, **settings) -> Calibrated:
+    """Choose thresholds of a run that keep a false-accept rate or a precision on new classes; as `likewise calibrate`.
+
+    likewise.calibrate("runs/mine", far=0.01).calibration.pair.value
+    """
+    from likewise.config import Calibrate
+    from likewise.stages.calibrate import calibrate as stage
+
+    return stage(_config(Calibrate, run=run, **settings), _say(settings))
 
 
 def compare(run_a: Place, run_b: Place, **settings) -> Compared:

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+from made_calibration import make_calibration, threshold
 from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
 from likewise.render.error_overlap import ErrorOverlap, Named
 from likewise.report import records as f
+from likewise.report.sections.calibration import summarise
 from likewise.report.sections.compared import ComparedRuns
 from likewise.report.sections.confusion import Confused, Confusion
 from likewise.report.sections.curves import Curve
@@ -121,7 +123,7 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Run
     found = {
         "curves": curves, "map": {"PCA": clusters(pool, 10), "t-SNE": clusters(pool, 20 + seed)},
         "galleries": {"worst": tuple(some[:20]), "best": tuple(some[10:]), "each class": tuple(some)},
-        "confusion": confusion_of(pool), "spectrum": Spectrum(value / value.sum(), 0.31 * seed),
+        "confusion": confusion_of(pool), "spectrum": Spectrum(value / value.sum(), 0.31 * seed), "calibration": calibrated(seed),
         "distances": Distances(
             "cosine similarity", np.linspace(-0.5, 1, 61), *(one / one.sum() for one in hill), 0.21, (5000, 90000)
         ),
@@ -152,3 +154,18 @@ def made_facts(samples: int = 600, classes: int = 40, pictures: int = 200, noisy
         ("Something to know.",),
         "likewise 1, likewise report a b",
     )
+
+
+def calibrated(seed):
+    """The decisions of a run; the second run has no threshold for unknown images."""
+    share = np.linspace(0, 1, 30)
+    curves = {
+        f"{name}_{what}": value.tolist()
+        for name in ("pair", "unknown")
+        for what, value in (
+            ("true_accepts", 1 - share**4), ("errors", (1 - share) ** 6), ("bound", np.maximum((1 - share) ** 5, 0.004)),
+        )
+    }  # fmt: skip
+    curves |= {"reliability_predicted": [0.1, 0.5, 0.9], "reliability_observed": [0.15, 0.5, 0.85]}
+    curves |= {"reliability_share": [0.3, 0.3, 0.4], "calibration_error": [0.03]}
+    return summarise(make_calibration(unknown=threshold(None if seed == 2 else 0.7), curves=curves))

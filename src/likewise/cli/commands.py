@@ -89,12 +89,27 @@ def run_search(config) -> None:
     from likewise.render.neighbours import show_neighbours
     from likewise.stages.search import search
 
+    if config.json:
+        return print(search(config, lambda line: print(line, file=sys.stderr)).as_json())
     found = search(config)
     if config.query is None:
         return
     show_neighbours(found)
     if config.out:
         print(f"figure: {config.out}")
+
+
+@command(
+    "calibrate RUN [--far 0.01 | --precision 0.95]",
+    "choose thresholds that keep a false-accept rate or a precision on new classes",
+)
+def run_calibrate(config) -> None:
+    from likewise.render.tables import show_table
+    from likewise.stages.calibrate import calibrate
+
+    result = calibrate(config)
+    if not config.quiet:
+        show_table(result.table())
 
 
 @command("compare RUN_A RUN_B", "compare the metrics of two runs, with intervals and the queries that changed")

@@ -1,4 +1,4 @@
-"""The settings of evaluate, embed, compare, hierarchy, list and recipe."""
+"""The settings of evaluate, embed, calibrate, compare, hierarchy, list and recipe."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from likewise.config.cli_types import Data, File, Folder, Memory, Positional, called
-from likewise.config.shared import Checkpoint, Computation
+from likewise.config.shared import Checkpoint, Computation, MovedData
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,22 @@ class Embed(Computation):
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     skip_bad: bool = False
     """Decode every image first, and leave out and count the images that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Calibrate(MovedData):
+    """Choose thresholds with a promise on new classes: same or different, known or unknown; and probabilities of neighbours."""
+
+    run: Annotated[Positional[str], called("RUN")]
+    """A run folder with validation classes that did not train."""
+    far: float | None = None
+    """False-accept rate to keep: of pairs of different classes, and of images of unknown classes. By default 0.01, or the
+    smallest rate that the validation classes can promise if that is larger."""
+    precision: float | None = None
+    """Precision to keep in place of a false-accept rate: share of accepted pairs, and of accepted neighbours, that are right.
+    By default a false-accept rate."""
+    out: File | None = None
+    """File for the figure (.png). By default calibration.png in the run folder."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Search(Computation):
     """Number of neighbours to return."""
     out: File | None = None
     """File for a figure of the query and its neighbours (.png). By default no figure."""
+    json: bool = False
+    """Print one JSON object with the neighbours, the decision (unknown, label, probability) and the classes of --add."""
     index: Literal["exact", "hnsw", "ivfpq"] | None = None
     """Search method: exact compares with every row; hnsw and ivfpq (`likewise[faiss]`) are for millions of rows and miss some
     neighbours; the measured recall is printed. By default exact, or the method of a saved index."""
@@ -84,6 +86,9 @@ class Export:
     """Folder to write. By default export-onnx or export-safetensors in the run folder."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
+    gallery: Location | None = None
+    """Gallery of known classes to export with the network, for label, probability and unknown: an index folder, embeddings, or
+    the run itself (its test split). The run must be calibrated. By default the export has no gallery."""
     parity_samples: int = 64
     """Number of samples of the run's data for the comparison of both networks; 0 takes random inputs, if the data is not
     available."""

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ from likewise._notebook import table, view
 from likewise._version import __version__
 from likewise.config import Export, Train, check, to_dict
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
-from likewise.deploy.model_card import Card, code, fill, write_card
+from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, Card, code, fill, write_card
 from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.parity import Parity, compare, parity_inputs
 from likewise.io.files import DISK_FULL_ERRNOS, write_json
@@ -54,6 +54,8 @@ class Exported:
 
 def export(config: Export, say=print) -> Exported:
     """Export the network of a run into a folder. If its embeddings differ from the run's, raises and deletes the folder."""
+    from likewise.deploy.identify import write_identification
+
     check(config)
     if config.to == "onnx":
         check_onnx_packages()
@@ -69,13 +71,15 @@ def export(config: Export, say=print) -> Exported:
     model = model_of(opened)
     given, of = parity_inputs(model, opened.protocol, items, config.parity_samples)
     with folder_aside(out) as aside, bar("write and compare", 2, quiet=config.quiet) as progress:
+        calibration = write_identification(aside, run, config.checkpoint, config.gallery, say)
         embed = (write_onnx if config.to == "onnx" else write_safetensors)(aside, model, run, opened.settings)
         progress.advance()
         parity = compare(model, embed, given, of)
-        card = describe(opened, config, items, model, parity, out)
+        card = replace(describe(opened, config, items, model, parity, out), calibration=calibration)
         (aside / "README.md").write_text(write_card(card), "utf-8")
         progress.advance()
-    return Exported(out, EXPORT_FILES[config.to], parity)
+        files = *EXPORT_FILES[config.to], *(name for name in DECISION_FILES if (aside / name).exists())
+    return Exported(out, files, parity)
 
 
 def data_of(opened: OpenRun) -> Items:
@@ -91,7 +95,8 @@ def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Ca
     about = {"identity": run.about["identity"], "likewise": __version__, **settings_to_rebuild(config, model)}
     write_json(folder / "config.json", about)
     Run(folder).save_tensors("model.safetensors", model.embedder.state_dict())
-    (folder / "example.py").write_text(fill("example_load.txt", {"pictures": model.transform is not None}), "utf-8")
+    facts = {"pictures": model.transform is not None, "gallery": (folder / GALLERY_FILE).exists()}
+    (folder / "example.py").write_text(fill("example_load.txt", facts), "utf-8")
     return load(folder, device="cpu", allow_imports=config.allow_imports)
 
 
@@ -110,6 +115,7 @@ def check_output_path(out: Path) -> None:
 
 def is_export(folder: Path, there: set[str]) -> bool:
     """Return whether the folder has the files of an export and no others."""
+    there = there - {*DECISION_FILES}
     if there == set(EXPORT_FILES["onnx"]):
         return True
     try:
@@ -162,9 +168,10 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
         data=data | {"fingerprint": run.about["data"]},
         labels=labels(opened, items),
         scores=run.scores if run.done and checkpoint in ("best", "only") else None,
-        checked=f"Compared with the run's own network, on the CPU_DEVICE in float32, on {parity}.",
+        checked=f"Compared with the run's own network, on the CPU in float32, on {parity}.",
         made=made(run, checkpoint != "untrained"),
         finished=run.done,
+        has_gallery=config.gallery is not None,
     )
 
 

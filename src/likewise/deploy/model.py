@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from likewise.runs.open import OpenRun
 from likewise.runs.tensors import load_into
 from likewise.types import LikewiseError
 
+if TYPE_CHECKING:
+    from likewise.deploy.identify import Gallery, Identified
+
 FORMAT = 1
 """Version of the config.json of an export."""
 
@@ -40,12 +43,20 @@ class Model:
     """A network in evaluation mode, as a function from images to embeddings.
 
     `transform` is the image transform; None for feature vectors. `similarity` is that of its embeddings: "cosine" (they have
-    unit length) or "euclidean".
+    unit length) or "euclidean". `folder`: the run or export, where `identify` looks for the calibration of this network.
     """
 
-    def __init__(self, embedder: Embedder, transform: Plain | None, similarity: str, device: torch.device):
+    def __init__(
+        self,
+        embedder: Embedder,
+        transform: Plain | None,
+        similarity: str,
+        device: torch.device,
+        folder: Path | None = None,
+    ):
         self.embedder, self.transform = to_device(embedder, device).eval(), transform
-        self.similarity, self.device, self.dim = similarity, device, embedder.dim
+        self.similarity, self.device, self.dim, self.folder = similarity, device, embedder.dim, folder
+        self._galleries: dict[str | None, Gallery] = {}
 
     def __repr__(self) -> str:
         sees = f"{self.transform.size} px" if self.transform else f"{self.embedder.feature_dim} features"
@@ -64,6 +75,29 @@ class Model:
             out = self.embedder(x.to(self.device))
             found.append((out.z if self.similarity == "cosine" else out.e).float().cpu().numpy())
         return np.concatenate(found)
+
+    def identify(self, images: Images, index: str | os.PathLike | None = None) -> Identified:
+        """Return for every image its class, or that it is unknown, with a probability and the nearest neighbour.
+
+            for one in likewise.load("runs/mine").identify(["a.jpg", "b.jpg"], index="my-index"):
+                print("unknown" if one.is_unknown else one.label, one.probability, one.neighbour.path)
+
+        Needs `likewise calibrate`. The gallery is read once; load the model again after changes of the index.
+
+        Args:
+            images: as in a call of the model.
+            index: the gallery, a folder that `likewise search --save` wrote. None: the embeddings that evaluation stored.
+        """
+        from likewise.deploy.identify import identify, open_gallery
+
+        if self.folder is None:
+            raise LikewiseError(
+                "identify: the model must be the best network of a calibrated run, or its export; load it without checkpoint"
+            )
+        key = None if index is None else os.fspath(index)
+        if key not in self._galleries:
+            self._galleries[key] = open_gallery(self.folder, index)
+        return identify(self(images), self._galleries[key])
 
     def batches(self, images: Images) -> Iterator[Tensor]:
         """Yield the input of the network in batches."""
@@ -137,7 +171,8 @@ def model_of(opened: OpenRun) -> Model:
     """Return the network of an open run, ready for use."""
     if opened.checkpoint not in ("best", "last", "untrained"):
         raise LikewiseError(f"load: checkpoint must be best, last or untrained, got '{opened.checkpoint}'")
-    return Model(opened.network, opened.transform, opened.similarity, opened.device)
+    folder = opened.run.path if opened.checkpoint == "best" else None
+    return Model(opened.network, opened.transform, opened.similarity, opened.device, folder)
 
 
 def settings_to_rebuild(config: Train, model: Model) -> dict:
@@ -168,4 +203,4 @@ def open_export(folder: Run, about: dict, device: torch.device, allow_imports: b
     check(config)
     embedder = make_embedder(config, about.get("features"), reseed=False, empty=True)
     load_into(embedder, folder.load_tensors("model.safetensors"), folder.path / "model.safetensors")
-    return Model(embedder, transforms(config, embedder)[1], similarity, device)
+    return Model(embedder, transforms(config, embedder)[1], similarity, device, folder.path)

@@ -9,14 +9,23 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
+from likewise.calibration.promise import promise
 from likewise.render.html import TEMPLATES
 from likewise.render.scores import corrected_notes, interval_lines, score_heads, score_lines, tree_lines
+from likewise.runs.calibration import CALIBRATION_FILE, Calibration
 
 SHOWN_SETTINGS = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",
     "weight_decay", "schedule", "precision", "augment", "mixup", "protocol", "seed",
 )  # fmt: skip
 """The settings in a model card, if they are set."""
+
+
+GALLERY_FILE = "gallery.npz"
+"""File of an export: embeddings `z` and class names `label` of the gallery that its calibration is for."""
+
+DECISION_FILES = (CALIBRATION_FILE, GALLERY_FILE)
+"""Files of an export of a calibrated run: its thresholds and probabilities, and the gallery that they are for."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,8 @@ class Card:
     checked: str
     made: Mapping[str, str]
     finished: bool
+    calibration: Calibration | None = None
+    has_gallery: bool = False
 
 
 def write_card(card: Card) -> str:
@@ -62,6 +73,7 @@ def write_card(card: Card) -> str:
         "settings": settings | {"starts from": start(config)},
         "start": start(config),
         "limits": limits(card),
+        "decisions": decisions(card),
     }
     return fill("card.md", facts)
 
@@ -146,6 +158,28 @@ def scored(card: Card) -> list[str]:
     lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in [*tree_lines(scores), *corrected_notes(scores)]]
     leaks = plain(scores.get("leaks") or "")
     return [*lines, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else lines
+
+
+def decisions(card: Card) -> list[str]:
+    """Return sentences about the thresholds of the calibration; [] without one."""
+    calibration = card.calibration
+    if calibration is None:
+        return []
+    lines = []
+    for name, threshold, kind in (
+        ("Same class", calibration.pair, "pair"),
+        ("Known class", calibration.unknown, "unknown"),
+    ):
+        at = "" if threshold.value is None else f" from similarity {threshold.value:.4g} on"
+        lines.append(plain(f"{name}{at}: {promise(threshold, kind)}"))
+    of = calibration.gallery
+    size = f" of {of['rows']} rows of {of['classes']} classes" if {"rows", "classes"} <= of.keys() else ""
+    where = "`gallery.npz`, the gallery" if card.has_gallery else "the validation gallery"
+    return [
+        *lines,
+        f"The second threshold and the probability are for {where}{size}; another gallery needs a calibration of its own.",
+        "The promise holds for new classes that are drawn like the validation classes, not for images of another kind.",
+    ]
 
 
 def limits(card: Card) -> list[str]:

@@ -18,10 +18,11 @@ from likewise._version import __version__
 from likewise.config import Train
 from likewise.data.augment import Plain
 from likewise.deploy.model import Model
-from likewise.deploy.model_card import fill
+from likewise.deploy.model_card import GALLERY_FILE, fill
 from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
 from likewise.pretrained.weights import brief
+from likewise.runs.calibration import read_calibration
 from likewise.runs.folder import Run
 from likewise.types import LikewiseError
 
@@ -61,7 +62,7 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
     shape = (2, model.embedder.feature_dim) if plain is None else (2, 3, plain.size, plain.size)
     write_json(folder / "preprocess.json", {"input": names[0][0], "output": names[1][-1], **preprocessing(plain)})
     template = "example_features.txt" if plain is None else "example_onnx.txt"
-    (folder / "example.py").write_text(fill(template, {}), "utf-8")
+    (folder / "example.py").write_text(fill(template, example_facts(folder, model)), "utf-8")
     try:
         with quietly():
             program = torch.onnx.export(
@@ -84,6 +85,16 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
         raise LikewiseError(
             f"export: {config.backbone} with {config.head} cannot be written as ONNX ({brief(error)}); use --to safetensors"
         ) from error
+
+
+def example_facts(folder: Path, model: Model) -> dict:
+    """Return what example.py depends on: whether the folder has a calibration and a gallery."""
+    calibration = read_calibration(folder)
+    of = {} if calibration is None else calibration.gallery
+    return {
+        "calibrated": calibration is not None, "gallery": (folder / GALLERY_FILE).exists(),
+        "cosine": model.similarity == "cosine", "rows": of.get("rows", "?"), "classes": of.get("classes", "?"),
+    }  # fmt: skip
 
 
 def preprocessing(plain: Plain | None) -> dict:

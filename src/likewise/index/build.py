@@ -132,10 +132,14 @@ class Network:
         weights = zlib.crc32(file.read_bytes()) if self.checkpoint != "untrained" and file.exists() else 0
         return {"run": str(self.run.path.absolute()), "identity": self.run.about["identity"], "weights": weights}
 
+    def is_same(self) -> bool:
+        """Return whether the network is the one that embedded the rows of the index."""
+        now = self.stamp()
+        return all(self.made_by.get(name, now[name]) == now[name] for name in ("identity", "weights"))
+
     def check_same_network(self) -> None:
         """Raise unless the network is the one that embedded the rows of the index."""
-        now = self.stamp()
-        if any(self.made_by.get(name, now[name]) != now[name] for name in ("identity", "weights")):
+        if not self.is_same():
             raise LikewiseError(
                 f"search: the index must be searched with the network that embedded it ({self.made_by['run']}), got another "
                 f"network ('{self.run.path}') or changed weights; give that run with --model, or save a new index from this run"
@@ -154,8 +158,8 @@ class Network:
         return (out.e if self.similarity == "euclidean" else out.z).float().cpu().numpy()
 
 
-def add_data(index: Index, network: Network | None, config: Search, say: Callable[[str], None]) -> np.ndarray:
-    """Embed the data of --add, add it to the index, and return the new row numbers."""
+def embed_added(network: Network | None, config: Search, say: Callable[[str], None]) -> Items:
+    """Return the data of --add with its embeddings, under absolute paths."""
     if network is None:
         raise LikewiseError(
             "search: --add needs the network that embedded the index, but its run was not found; give --model RUN"
@@ -170,10 +174,7 @@ def add_data(index: Index, network: Network | None, config: Search, say: Callabl
             Embed(run=str(network.run.path), data=config.add or "", out=file, checkpoint=network.checkpoint, **shared),
             say,
         )
-        items = dataclasses.replace(read_embeddings(file), root="")  # its paths are absolute
-    assert items.x is not None
-    paths = [""] * len(items) if items.path is None else list(items.path)
-    return index.add(items.x, [items.class_name[label] for label in items.y], paths, items.box)
+        return dataclasses.replace(read_embeddings(file), root="")  # its paths are absolute
 
 
 def path_of(index: Index, place: int) -> str:

@@ -11,13 +11,16 @@ from PIL import Image
 
 from likewise.config import Search
 from likewise.data.images import read_image
-from likewise.index.build import Network, add_data, path_of, row_image
+from likewise.errors import LikewiseError, printable
+from likewise.index.build import Network, embed_added, path_of, row_image
+from likewise.index.decision import IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
+from likewise.index.new_classes import add_with_confusions, sentences
 from likewise.io.files import atomic_write
 from likewise.render.gallery import Tile, draw_gallery
+from likewise.render.neighbours import Neighbours, describe_decision
 from likewise.runs.dataset import data_folders, outside_files_warning
 from likewise.runs.settings import read_config
-from likewise.types import LikewiseError
 
 SAME_IMAGE_TOLERANCE = 1e-4
 """Largest relative difference between two embeddings of the same image."""
@@ -33,8 +36,13 @@ def outside_of(index: Index, network: Network | None, config: Search) -> str:
     return outside_files_warning([os.path.abspath(place) for place in places if place], folders)
 
 
-def change(index: Index, network: Network | None, config: Search, say) -> None:
-    """Apply --save, --add, --remove and --index: save the index, add and remove rows, update the faiss index."""
+def change(index: Index, network: Network | None, config: Search, calibrated: IndexCalibration, say) -> list[dict]:
+    """Apply --save, --add, --remove and --index: save the index, add and remove rows, update the faiss index.
+
+    Returns:
+        For every class that --add brings: the classes that it is confused with (`new_classes.add_with_confusions`).
+    """
+    new_classes = []
     if config.save:
         if network is not None:
             index.about["made_by"] |= network.stamp()
@@ -44,8 +52,12 @@ def change(index: Index, network: Network | None, config: Search, say) -> None:
             "search: --add and --remove must have a saved index as target; save it first: --save FOLDER"
         )
     if config.add:
-        row = add_data(index, network, config, say)
+        row, new_classes = add_rows(network, config, calibrated, say)
+        if calibrated.hint:
+            say(printable(calibrated.hint))
         say(f"added: rows {row[0]} to {row[-1]}")
+        for line in (line for report in new_classes if not calibrated.hint for line in sentences(report)):
+            say(printable(line))
     if config.remove:
         index.remove(config.remove)
     if config.index or config.add or config.remove:
@@ -56,11 +68,26 @@ def change(index: Index, network: Network | None, config: Search, say) -> None:
             f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
         )
     if index.folder is not None and (config.save or config.add or config.remove or config.index):
+        warning = warning_of(calibrated.current())  # stored in the folder
         say(f"index: {index.folder} ({len(index.rows):,} rows, {index.kind})")
+        if warning:
+            say(warning)
+    return new_classes
 
 
-def answer(index: Index, network: Network | None, config: Search, out: Path | None) -> list[dict]:
-    """Return the nearest neighbours of `config.query` as records, and draw them into the file `out` if it is given."""
+def add_rows(network: Network | None, config: Search, calibrated: IndexCalibration, say):
+    """Embed the data of --add and add it to the index; return the new row numbers and the report of every new class."""
+    items = embed_added(network, config, say)
+    assert items.x is not None
+    z, names = items.x, [items.class_name[label] for label in items.y]
+    paths = [""] * len(items) if items.path is None else list(items.path)
+    return add_with_confusions(calibrated, z, names, lambda: calibrated.index.add(z, names, paths, items.box))
+
+
+def answer(
+    index: Index, network: Network | None, config: Search, calibrated: IndexCalibration, out: Path | None
+) -> Neighbours:
+    """Return the nearest neighbours of `config.query` and the decision, and draw them into the file `out` if it is given."""
     assert config.query is not None
     by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
@@ -73,16 +100,19 @@ def answer(index: Index, network: Network | None, config: Search, out: Path | No
     if not hits:
         alone = f"holds row {config.query} alone" if by_row else "is empty"
         raise LikewiseError(f"search: the target {alone}; there are no other rows to find")
+    decision = calibrated.decide(hits)
     if out:
         assert image is not None
         label = None if place is None else index.rows.label(place)
-        save_figure(out, Tile(image, label or Path(config.query).name, "query"), hits, index, label)
+        shown = Tile(image, label or Path(config.query).name, "query")
+        save_figure(out, shown, hits, index, label, describe_decision(decision) if decision else None)
     rows = index.rows
-    return [
+    found = [
         {"row": int(rows.table["row"][hit.place]), "similarity": hit.similarity, "class": rows.label(hit.place),
          "path": path_of(index, hit.place), "same": not by_row and is_same(z, rows.vectors[hit.place])}
         for hit in hits
     ]  # fmt: skip
+    return Neighbours(found, config.query, decision, calibrated.hint or warning_of(calibrated.current()))
 
 
 def is_same(z: Float[np.ndarray, "D"], other: Float[np.ndarray, "D"]) -> bool:
@@ -97,7 +127,9 @@ def embed_image(image: Image.Image, network: Network | None) -> Float[np.ndarray
     return network.embed([network.see(image)])[0]
 
 
-def save_figure(out: Path, query: Tile, hits: list[Hit], index: Index, label: str | None) -> None:
+def save_figure(
+    out: Path, query: Tile, hits: list[Hit], index: Index, label: str | None, decision: str | None = None
+) -> None:
     """Draw the query and its nearest neighbours as a PNG file."""
     rows, neighbours = index.rows, []
     for hit in hits:
@@ -105,6 +137,6 @@ def save_figure(out: Path, query: Tile, hits: list[Hit], index: Index, label: st
         right = None if label is None else name == label
         neighbours.append(Tile(row_image(index, hit.place), name, f"{hit.similarity:.3f}", right))
     note = f"nearest first, {'cosine similarity' if rows.similarity == 'cosine' else 'minus the distance'} below"
-    page = draw_gallery([(query, neighbours)], "Nearest neighbours", note)
+    page = draw_gallery([(query, neighbours)], decision or "Nearest neighbours", note)
     with atomic_write(out) as aside:
         page.save(aside, format="PNG")

@@ -1,7 +1,9 @@
-"""The results of a search: a table for the terminal or a notebook, tab-separated lines for other programs."""
+"""The results of a search: a table for the terminal or a notebook, tab-separated lines or JSON for other programs."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
 
 from rich.console import Console
@@ -16,16 +18,49 @@ COLUMN_HEADS = ("", "similarity", "class", "row", "path")
 
 
 class Neighbours(list):
-    """Nearest rows of a query, nearest first: dicts with row, similarity, class, path and same."""
+    """Nearest rows of a query, nearest first: dicts with row, similarity, class, path and same.
 
-    def __init__(self, found: Iterable[dict] = (), query: str = ""):
+    Attributes:
+        query: the query as text.
+        decision: known or unknown (`index.decision.decide`); None if the run is not calibrated.
+        hint: why there is no decision and how to get one, or a warning about the threshold; "" if there is neither.
+        new_classes: the classes that were added, and the classes that each is confused with.
+    """
+
+    def __init__(
+        self, found: Iterable[dict] = (), query: str = "", decision: dict | None = None, hint: str = "", new_classes=()
+    ):
         super().__init__(found)
-        self.query = query
+        self.query, self.decision, self.hint, self.new_classes = query, decision, hint, list(new_classes)
+
+    def as_json(self) -> str:
+        """Return the neighbours, the decision and the classes that were added as one JSON object."""
+        decision = self.decision or dict.fromkeys(("unknown", "label", "probability"))
+        fields = {"query": self.query, **decision, "found": list(self), "new_classes": self.new_classes}
+        return json.dumps(fields | ({"hint": self.hint} if self.hint else {}), indent=2, ensure_ascii=False)
 
     @view
     def _repr_html_(self) -> str:
         lines = [(place, *line) for place, line in enumerate(lines_of(self), 1)]
-        return table(f"nearest to {self.query}", COLUMN_HEADS, lines, notes_of(self))
+        notes = [describe_decision(self.decision)] if self.decision else []
+        notes += [self.hint] if self.hint else []
+        return table(f"nearest to {self.query}", COLUMN_HEADS, lines, [*notes, *notes_of(self)])
+
+
+def describe_decision(decision: dict) -> str:
+    """Return the decision about a query as a sentence."""
+    probability, nearest = f"probability {percent(decision['probability'])}", decision["nearest"]
+    if decision["unknown"] is None:
+        return f"nearest is {nearest}, {probability}; known or unknown cannot be decided: {decision['reason']}"
+    compared = f"similarity {decision['similarity']:.4f}, threshold {decision['threshold']:.4f}"
+    if decision["unknown"]:
+        return f"unknown: none of the known classes ({compared}); if it is one of them: {nearest}, {probability}"
+    return f"{nearest}, {probability} ({compared})"
+
+
+def percent(share: float) -> str:
+    """Return a probability in percent, never rounded to 0 or 100."""
+    return "below 1 %" if share < 0.01 else "above 99 %" if share > 0.99 else f"{100 * share:.0f} %"
 
 
 def lines_of(found: Iterable[dict]) -> list[tuple[str, str, str, str]]:
@@ -41,7 +76,10 @@ def notes_of(found: Iterable[dict]) -> list[str]:
 def show_neighbours(found: Neighbours) -> None:
     """Print a table on a terminal, otherwise one line per neighbour with its fields separated by tabs."""
     console = Console()
+    decided = describe_decision(found.decision) if found.decision else ""
     if not console.is_terminal:
+        if decided:
+            print(printable(decided), file=sys.stderr)  # stdout has one line per neighbour
         for line in lines_of(found):
             print("\t".join(map(printable, line)))
         return
@@ -49,6 +87,8 @@ def show_neighbours(found: Neighbours) -> None:
     shown.add_column(COLUMN_HEADS[-1], overflow="fold")
     for place, line in enumerate(lines_of(found), 1):
         shown.add_row(str(place), *map(escape, line))
+    if decided:
+        console.print(f"[bold]{escape(decided)}[/]")
     console.print(shown)
-    for note in notes_of(found):
-        print(note)
+    for note in [*notes_of(found), *([found.hint] if found.hint else [])]:
+        print(printable(note))

@@ -9,6 +9,7 @@
     losses.npz           the loss of every training sample in every epoch, with `record_losses`
     sample_weights.npz   final label and weight of every training sample, with a confidence
     scores.json          mean of every metric; per_query.parquet: its values; embeddings.npz: the embeddings
+    calibration.json     thresholds and probabilities that `calibrate` chose; calibration.npz: the validation embeddings
     done                 present when training has finished
 
 Opening a run never executes code from its folder: tensors are safetensors or loaded with weights_only, specs are parsed.
@@ -43,7 +44,7 @@ from likewise.types import LikewiseError
 FORMAT = 1
 RESULT_FILES = (
     "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "report.html", "hierarchy.png", "hierarchy.csv",
-    "hierarchy.json", "detected.json",
+    "hierarchy.json", "detected.json", "calibration.json", "calibration.npz", "calibration.png",
 )  # fmt: skip
 """Files that evaluation and reports write. Training a run again deletes them: they describe its old network."""
 

@@ -16,7 +16,8 @@ def search(config: Search, say=print) -> Neighbours:
 
     Returns:
         The k nearest rows of the query: row, similarity, class and path of each, and whether it is the query image itself
-        (`same`); empty without a query.
+        (`same`); empty without a query. Its `decision` is known or unknown, if the run is calibrated; its `new_classes` are
+        the classes that --add brought, and the classes that each is confused with.
     """
     check(config)
     if not (config.query is not None or config.serve or config.save or config.add or config.remove or config.index):
@@ -26,6 +27,7 @@ def search(config: Search, say=print) -> Neighbours:
     if config.out and config.query is None:
         raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
     from likewise.index.build import open_index
+    from likewise.index.decision import IndexCalibration
     from likewise.index.search import answer, change, outside_of
     from likewise.io.files import check_output_path
     from likewise.render.neighbours import Neighbours
@@ -38,8 +40,10 @@ def search(config: Search, say=print) -> Neighbours:
     index, network = open_index(config, say)
     if (config.serve or out) and (warning := outside_of(index, network, config)):
         say(printable(warning))
-    change(index, network, config, say)
-    found = [] if config.query is None else answer(index, network, config, out)
+    calibrated = IndexCalibration(index, network)
+    new_classes = change(index, network, config, calibrated, say)
+    found = Neighbours() if config.query is None else answer(index, network, config, calibrated, out)
+    found.new_classes = new_classes
     if config.serve:
-        serve(index, network, config, upload, token, say)
-    return Neighbours(found, config.query or "")
+        serve(index, network, config, calibrated, upload, token, say)
+    return found

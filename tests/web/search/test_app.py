@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from made_calibration import make_calibration, threshold
 from make_index import make_index
 from PIL import Image
 
@@ -20,6 +21,7 @@ import httpx
 from fastapi.testclient import TestClient
 
 from likewise.errors import LikewiseError
+from likewise.index.decision import IndexCalibration
 from likewise.index.index import Index
 from likewise.web.search import app as page
 from likewise.web.search.app import SearchContext, make_app
@@ -92,6 +94,44 @@ def test_a_row_finds_others_and_votes_are_counted():
     assert {vote["class"]: vote["count"] for vote in told["votes"]} == {k: v for k, v in count.items() if v}
     only = visit(index).post("/api/search", params={"row": 103, "k": 5, "class": "robin"}).json()["found"]
     assert {one["class"] for one in only} == {"robin"} and len(only) == 5
+
+
+def with_calibration(index, calibration):
+    calibrated = IndexCalibration(index, None)
+    calibrated.current = lambda exact=True: calibration
+    return visit(index, calibrated=calibrated)
+
+
+def test_a_query_is_known_or_unknown_by_its_nearest_row():
+    index = make_index(40, first=100)
+    hit = index.find(index.rows.vectors[3:4], 1, but=[3])[0][0]
+    name, near = index.rows.label(hit.place), hit.similarity
+    for value, unknown in ((near, False), (near + 0.01, True)):
+        told = with_calibration(index, make_calibration(value)).post("/api/search", params={"row": 103, "k": 6}).json()
+        assert (told["unknown"], told["label"]) == (unknown, None if unknown else name)
+        assert told["probability"] == pytest.approx(near) and told["threshold"] == value and told["nearest"] == name
+        assert told["similarity"] == told["found"][0]["similarity"] == near
+    # another class is asked for: the decision is still about all rows
+    other = next(one for one in index.rows.class_name if one != name)
+    told = (
+        with_calibration(index, make_calibration(near)).post("/api/search", params={"row": 103, "class": other}).json()
+    )
+    assert told["label"] == name and {one["class"] for one in told["found"]} == {other}
+
+
+def test_what_the_page_knows_about_the_threshold():
+    index = make_index(40)
+    about = with_calibration(index, make_calibration(0.5)).get("/api/about").json()
+    assert about["calibrated"] is True and about["threshold"] == 0.5 and about["hint"] == ""
+    assert "at most 1 % of images of a class that is not in the gallery" in about["promise"]
+    refused = with_calibration(index, make_calibration(unknown=threshold(None)))
+    about = refused.get("/api/about").json()
+    assert about["calibrated"] is True and about["threshold"] is None and about["hint"] in about["promise"]
+    told = refused.post("/api/search", params={"row": 3}).json()
+    assert told["unknown"] is told["label"] is None and told["reason"] == about["hint"] and told["probability"] > 0
+    plain = visit(index).post("/api/search", params={"row": 3}).json()
+    assert plain["unknown"] is plain["label"] is plain["probability"] is None
+    assert visit(index).get("/api/about").json()["calibrated"] is False
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])

@@ -4,6 +4,7 @@ import base64
 import threading
 
 import pytest
+from made_calibration import make_calibration, threshold
 from make_index import make_index
 
 pytest.importorskip("fastapi", reason="the search page needs FastAPI")
@@ -15,6 +16,7 @@ import uvicorn
 from PIL import Image
 from playwright import sync_api as api
 
+from likewise.index.decision import IndexCalibration
 from likewise.web.http import take_port
 from likewise.web.search.app import SearchContext, make_app
 from likewise.web.search.serve import decode, open_image
@@ -52,12 +54,13 @@ def served(tmp_path):
         lambda image: torch.tensor(index.rows.vectors[5]),
         embed,
         True,
+        IndexCalibration(index, None),
     )
     door = take_port("search", "127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(desk, KEY), log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
     thread.start()
-    yield index, f"http://127.0.0.1:{door.getsockname()[1]}/"
+    yield index, f"http://127.0.0.1:{door.getsockname()[1]}/", desk.calibrated
     server.should_exit = True
     thread.join()
 
@@ -143,3 +146,40 @@ def test_nothing_is_cut_off_on_a_desk_or_a_phone(page, tmp_path):
     for width in (1440, 800, 390):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_known_unknown_and_undecided(page, served, tmp_path):
+    """A row of the index: its nearest other row is nearer than the threshold, or not; then the threshold is refused."""
+    index, calibrated = served[0], served[2]
+    hit = index.find(index.rows.vectors[3:4], 1, but=[3])[0][0]
+    name, near = index.rows.label(hit.place), hit.similarity
+    for value, unknown in ((near, False), (near + 0.01, True)):
+        calibrated.current = lambda exact=True, value=value: make_calibration(value)
+        page.reload()
+        see(page, "Choose an image", "#found")
+        drop(page, "a.png", picture(tmp_path))  # row 105 itself: similarity 1
+        see(page, index.rows.label(5), "#decision.known b")
+        see(page, "> 99 %", "#decision .vote >> nth=1")
+        page.evaluate("search({ row: 103 })")
+        see(
+            page,
+            "none of the 3 known classes" if unknown else name,
+            "#decision.unknown" if unknown else "#decision.known",
+        )
+        see(page, f"Similarity (threshold {value:.3f})", "#decision .vote >> nth=0")
+        see(page, f"{near:.3f}", "#decision .vote >> nth=0")
+        see(page, f"{100 * near:.0f} %", "#decision .vote >> nth=1")
+        mark = page.locator("#decision .mark").evaluate("mark => mark.offsetLeft / mark.parentElement.offsetWidth")
+        assert mark == pytest.approx(value, abs=0.02)  # pixels are whole numbers
+        page.focus("#decision summary")
+        page.keyboard.press("Enter")
+        see(page, "at most 1 % of images of a class that is not in the gallery", "#decision details[open]")
+        assert page.locator("#found.strangers").count() == unknown
+    for width in (1440, 800, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    calibrated.current = lambda exact=True: make_calibration(unknown=threshold(None))
+    page.reload()
+    see(page, "30 classes promise 0.2 at best", "#found .notice")
+    page.click(".card > button >> nth=0")
+    see(page, "Known or unknown cannot be decided: 30 classes promise 0.2 at best.", "#decision")

@@ -9,6 +9,7 @@ NAMES = (
     "confusion",
     "distances",
     "spectrum",
+    "calibration",
     "noise",
     "overlap",
     "tree",

@@ -30,7 +30,9 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from likewise.calibration.promise import promise
 from likewise.errors import LikewiseError
+from likewise.index.decision import NO_DECISION, IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
 from likewise.io.files import atomic_write
 from likewise.web.http import as_jpeg, new_app, send_image
@@ -85,6 +87,7 @@ class SearchContext:
     see: Callable[[Image.Image], Tensor] | None = None
     embed: Embed | None = None
     changes: bool = False  # rows may be added and removed
+    calibrated: IndexCalibration | None = None
 
 
 def make_app(context: SearchContext, token: str) -> FastAPI:
@@ -177,7 +180,7 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
             "title": context.title, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
             "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": context.upload,
             "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
-            "some": [describe(index, Hit(int(place), 1.0)) for place in some],
+            "some": [describe(index, Hit(int(place), 1.0)) for place in some], **describe_calibration(context.calibrated),
         }  # fmt: skip
 
     @app.get("/picture/{row}")
@@ -202,8 +205,11 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
         label: str | None = Query(None, alias="class"),
         preview: bool = False,
     ) -> dict:
-        """Return the nearest rows of an image (the body) or of a row. `preview`: also return a small copy of the image for
-        the page."""
+        """Return the nearest rows of an image (the body) or of a row, and the decision: known or unknown.
+
+        The decision compares with all rows, also where `class` limits the rows that are returned. `preview`: also return a
+        small copy of the image for the page.
+        """
         if row is not None:
             place = int(context.index.rows.places([row])[0])
             z, own, query = context.index.rows.vectors[place], place, describe(context.index, Hit(place, 1.0))
@@ -218,8 +224,13 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
                 z, own, query = await uploads.embed(x), None, {"preview": small} if preview else {}
         hits = await asyncio.to_thread(context.index.find, z[None], k, but=[own], label=label or None)
         found = [describe(context.index, hit) for hit in hits[0]]
-        votes = Counter(one["class"] for one in found).most_common()
-        return {"query": query, "found": found, "votes": [{"class": name, "count": count} for name, count in votes]}
+        votes = [
+            {"class": name, "count": count} for name, count in Counter(one["class"] for one in found).most_common()
+        ]
+        if label:
+            hits = await asyncio.to_thread(context.index.find, z[None], 1, but=[own])
+        decision = context.calibrated and await asyncio.to_thread(context.calibrated.decide, hits[0])
+        return {"query": query, **(decision or NO_DECISION), "found": found, "votes": votes}
 
 
 def add_change_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
@@ -272,6 +283,16 @@ def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], labe
     except BaseException:
         file.unlink(missing_ok=True)
         raise
+
+
+def describe_calibration(calibrated: IndexCalibration | None) -> dict:
+    """Return whether queries get a decision, the threshold for these rows and its promise, or a hint how to get one."""
+    calibration = calibrated and calibrated.current(exact=False)
+    if calibrated is None or calibration is None:
+        return {"calibrated": False, "hint": "" if calibrated is None else calibrated.hint}
+    unknown = calibration.unknown
+    hint = unknown.reason or warning_of(calibration)
+    return {"calibrated": True, "threshold": unknown.value, "promise": promise(unknown), "hint": hint}
 
 
 def describe(index: Index, hit: Hit) -> dict:

@@ -14,6 +14,7 @@ from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
 from likewise.index.build import Network, row_image
+from likewise.index.decision import IndexCalibration
 from likewise.index.index import Index
 from likewise.runs.devices import bytes_of
 from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
@@ -39,16 +40,25 @@ def check_serving(config: Search) -> tuple[int, str]:
     return upload, choose_token("search", config.token_file)
 
 
-def serve(index: Index, network: Network | None, config: Search, upload: int, token: str, say=print) -> None:
+def serve(
+    index: Index,
+    network: Network | None,
+    config: Search,
+    calibrated: IndexCalibration,
+    upload: int,
+    token: str,
+    say=print,
+) -> None:
     """Serve the page for an index until Ctrl-C. `say` gets its address."""
     if network is not None and network.run.about["features"] is None:
         _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
     else:
         network = None
+    calibrated.current()  # now: the first client does not wait
     desk = SearchContext(
         index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
         picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
-        changes=index.folder is not None and config.host in LOOPBACK_HOSTS,
+        changes=index.folder is not None and config.host in LOOPBACK_HOSTS, calibrated=calibrated,
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # the normal end
         run_app(make_app(desk, token), "search", config.host, config.port, token, say)

@@ -80,6 +80,43 @@ function showQuery(query) {
   unsure();
 }
 
+// Probability in percent, never rounded to 0 or 100.
+const chance = (share) => share < 0.01 ? "< 1 %" : share > 0.99 ? "> 99 %" : `${Math.round(100 * share)} %`;
+
+const measure = (words, value, ...bars) => make("div", "vote", make("span", "", ...words), make("span", "", value), ...bars);
+
+// The similarity of the nearest row as a bar, with a mark at the threshold.
+function similarityBar(told) {
+  const cosine = state.about.similarity === "cosine", [at, least] = [Math.abs(told.similarity), Math.abs(told.threshold)];
+  const mark = make("i", "mark"), holder = make("div", "scale", bar(cosine ? told.similarity : least / (at + least || 1)), mark);
+  mark.style.left = `${100 * (cosine ? Math.max(0, Math.min(1, told.threshold)) : 0.5)}%`;
+  const value = (hit) => near(hit).replace("distance ", "");
+  return measure([`${cosine ? "Similarity" : "Distance"} (threshold ${value({ similarity: told.threshold })})`], value(told), holder);
+}
+
+// Known or unknown: the class or "Unknown", similarity and probability as bars, and the promise of the threshold.
+function showDecision(told) {
+  const decided = typeof told.probability === "number", undecided = told.unknown === null;
+  byId("decision").hidden = !decided;
+  byId("decision").className = !decided || undecided ? "" : told.unknown ? "unknown" : "known";
+  byId("found").classList.toggle("strangers", Boolean(decided && told.unknown));
+  if (!decided) return;
+  const chanceBar = measure(told.unknown ? ["If it is a known class: ", ...broken(told.nearest)] : ["Probability of this class"],
+    chance(told.probability), bar(told.probability));
+  if (undecided) {
+    const reason = make("p", "quiet", `Known or unknown cannot be decided: ${told.reason}.`);
+    byId("decision").replaceChildren(make("b", "", ...broken(told.nearest)), chanceBar, reason);
+    return;
+  }
+  const classes = number(state.about.classes.length), sign = make("span", "sign", told.unknown ? "?" : "✓");
+  sign.setAttribute("aria-hidden", "true");
+  const head = make("div", "head", sign, make("div", "", make("b", "", ...(told.unknown ? ["Unknown"] : broken(told.label))),
+    make("span", "", told.unknown ? `none of the ${classes} known classes` : `one of the ${classes} known classes`)));
+  const promise = make("details", "", make("summary", "", "What the threshold promises"), make("p", "", state.about.promise),
+    ...(state.about.hint ? [make("p", "", `But ${state.about.hint}.`)] : []));
+  byId("decision").replaceChildren(head, similarityBar(told), chanceBar, promise);
+}
+
 function showVotes(votes, whole) {
   byId("votes").hidden = !whole;
   byId("votes").replaceChildren(...votes.slice(0, 5).map((vote) =>
@@ -123,6 +160,7 @@ async function search(asked) {
     say("");
     showQuery(told.query);
     window.scrollTo({ top: 0 });
+    showDecision(told);
     showVotes(told.votes, told.found.length);
     showFound(told.found);
     remember(told.query);
@@ -179,13 +217,15 @@ function openAdding() {
 function reset() {
   state.asked = null;
   state.turn += 1;
-  for (const id of ["query", "actions", "votes"]) byId(id).hidden = true;
+  for (const id of ["query", "actions", "decision", "votes"]) byId(id).hidden = true;
   byId("drop").hidden = !state.about.network;
   byId("file").value = "";
   const words = state.about.network ? "Choose an image, or start with one of these random rows of the index."
     : "This index has no network, so queries must be rows. Start with one of these random rows.";
   const none = make("p", "empty", make("b", "", "The index is empty"), "Add images with `likewise search INDEX --add FOLDER`.");
-  byId("found").replaceChildren(...(state.about.some.length ? [make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
+  byId("found").classList.remove("strangers");
+  const hint = state.about.hint ? [make("p", "begin notice", state.about.hint)] : [];
+  byId("found").replaceChildren(...(state.about.some.length ? [...hint, make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
 }
 
 async function learn() {
