@@ -75,7 +75,9 @@ def show_cameras(scores: Mapping) -> None:
         cells = [as_text(name, found["metrics"][name]) if found["metrics"] else "" for name in names]
         table.add_row(escape(title), *cells, str(found["queries"]))
     Console().print(table)
-    print("camera: the queries of one camera; other cameras only: all queries, without gallery rows of the query's camera")
+    print(
+        "camera: the queries of one camera; other cameras only: all queries, without gallery rows of the query's camera"
+    )
 
 
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
