@@ -92,7 +92,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     asked = parser.parse_args(words)
     if asked.quick:
         asked.splits, asked.features = min(asked.splits, 5), asked.features or [Path("simulated")]
-        asked.worlds, asked.world_classes = min(asked.worlds, 2), [20]
+        asked.worlds, asked.world_classes = min(asked.worlds, 2), [12]
     if not asked.features and not asked.worlds:
         raise LikewiseError("thresholds: give files of features, --worlds or --quick")
     return asked

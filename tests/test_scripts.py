@@ -576,12 +576,12 @@ def test_label_speed(capsys):
 def test_thresholds_are_counted_on_new_classes(start):
     out, lines = start("thresholds", "--quick", "--splits", "2", "--worlds", "2")
     chance, *lines = lines
-    made = {(line["what"], line["aim"], line["classes"], line["rate"]): line for line in lines}
+    made = {tuple(line[name] for name in ("data", "what", "aim", "classes", "rate")): line for line in lines}
     assert out.startswith("| data | what | aim |") and len(made) == len(lines) == 55
     assert 0 < chance["error"] < 0.2 and 0 < chance["log_loss"] < 2
-    line = made["pair", "false accepts", 30, 0.05]
+    line = made["simulated", "pair", "false accepts", 30, 0.05]
     assert line["refused"] == 0 and 0 <= line["held"] <= 1 and 0.9 < line["true_accepts"] <= 1
-    assert made["pair", "false accepts", 30, 0.001]["refused"] == 1  # 435 pairs of classes promise 4 / 435
+    assert made["simulated", "pair", "false accepts", 30, 0.001]["refused"] == 1  # 435 pairs of classes promise 4 / 435
 
 
 @starts("tools/walk.py")
