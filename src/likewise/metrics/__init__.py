@@ -76,7 +76,7 @@ Metrics that are not `in_tree` are also metrics of a level of the class tree, as
 """
 
 LEVEL_NAMES = {
-    "NAME:levelN": "metric per query NAME with the groups of level N of the class tree as labels; level 1 is the coarsest"
+    "R@k:level1": "R@k with the groups of level 1 of the class tree, the coarsest, as labels; so with every metric per query"
 }
 """The line of `likewise list metrics` about levels."""
 
