@@ -148,7 +148,8 @@ def paired_jackknife(
             f"paired_jackknife: there must be wrong and right labels, got {int(wrong.sum())} wrong labels of {len(wrong)}"
         )
     wrong = wrong.cpu()
-    return jackknife_interval(*(count_without_groups(score.double().cpu(), wrong, seed) for score in (a, b)), metric)
+    of_a, of_b = (count_without_groups(score.double().cpu(), wrong, seed) for score in (a, b))
+    return jackknife_interval(of_a, of_b, metric)
 
 
 def count_without_groups(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"], seed: int) -> list[TieCounts]:

@@ -35,8 +35,8 @@ class Agreement(NamedTuple):
 class Differences(NamedTuple):
     """Differences b - a between all pairs of methods, in the order of `itertools.combinations`.
 
-    Each has its interval (95 % or more), and the two-sided p of "equally good over other classes and other trainings", not corrected for
-    the number of pairs. NaN: not tested, because the pair has fewer than two seeds in common, or nothing varies.
+    Each has its interval (95 % or more), and the two-sided p of "equally good over other classes and other trainings", not
+    corrected for the number of pairs. NaN: not tested, because the pair has fewer than two seeds in common, or nothing varies.
     """
 
     mean: Float[np.ndarray, "*B P"]
