@@ -119,11 +119,9 @@ def score_rates(scores: Scores, runs: int = 5000, seed: int = 0) -> dict[str, fl
     rng, count = np.random.default_rng(seed), dict.fromkeys(("AP", "AUROC", "recall"), 0)
     for run in range(runs):
         a, b, wrong = map(torch.as_tensor, simulate_scores(rng, scores))
-        counts = [
-            count_without_groups(score, wrong, run) for score in (a, b)
-        ]  # as in `paired_jackknife`, for all metrics
+        of_a, of_b = (count_without_groups(score, wrong, run) for score in (a, b))  # as in `paired_jackknife`
         for metric in count:
-            found = jackknife_interval(*counts, metric)
+            found = jackknife_interval(of_a, of_b, metric)
             count[metric] += found.low > 0 or found.high < 0
     return {metric: many / runs for metric, many in count.items()}
 
@@ -176,7 +174,7 @@ def contest_table(records: list[dict]) -> str:
         own = [one for one in records if (one["training"], one["spread"], one["seeds"]) == key]
         by = [[one for one in own if one["methods"] == m] for m in many]
         cells = [
-            f"{percent(np.mean([one['family'] for one in each]))} ({percent(max(one['family'] for one in each))})"
+            f"{percent(sum(one['family'] for one in each) / len(each))} ({percent(max(one['family'] for one in each))})"
             for each in by if each
         ]  # fmt: skip
         covers = percent(min(one["coverage"] for one in own))

@@ -17,7 +17,7 @@ from torch import Tensor
 from likewise.errors import LikewiseError
 from likewise.numerics.intervals import Interval
 
-JACKKNIFE_GROUPS = 20
+MAX_JACKKNIFE_GROUPS = 20
 """Maximum number of groups of wrong labels, and of right labels, that are left out in turn."""
 
 MIN_JACKKNIFE_LABELS = 10
@@ -148,7 +148,8 @@ def paired_jackknife(
             f"paired_jackknife: there must be wrong and right labels, got {int(wrong.sum())} wrong labels of {len(wrong)}"
         )
     wrong = wrong.cpu()
-    return jackknife_interval(*(count_without_groups(score.double().cpu(), wrong, seed) for score in (a, b)), metric)
+    of_a, of_b = (count_without_groups(score.double().cpu(), wrong, seed) for score in (a, b))
+    return jackknife_interval(of_a, of_b, metric)
 
 
 def count_without_groups(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"], seed: int) -> list[TieCounts]:
@@ -238,6 +239,6 @@ def _leave_out(wrong: Bool[np.ndarray, "N"], seed: int) -> Iterator[Int[Tensor, 
     rng = np.random.default_rng(seed)
     for kind in (False, True):
         members = np.flatnonzero(wrong == kind)
-        times = np.ones((min(JACKKNIFE_GROUPS, len(members)), len(wrong)), np.int64)
+        times = np.ones((min(MAX_JACKKNIFE_GROUPS, len(members)), len(wrong)), np.int64)
         times[rng.permutation(len(members)) % len(times), members] = 0
         yield torch.as_tensor(times)

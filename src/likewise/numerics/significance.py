@@ -35,8 +35,8 @@ class Agreement(NamedTuple):
 class Differences(NamedTuple):
     """Differences b - a between all pairs of methods, in the order of `itertools.combinations`.
 
-    Each has its interval (95 % or more), and the two-sided p of "equally good over other classes and other trainings", not corrected for
-    the number of pairs. NaN: not tested, because the pair has fewer than two seeds in common, or nothing varies.
+    Each has its interval (95 % or more), and the two-sided p of "equally good over other classes and other trainings", not
+    corrected for the number of pairs. NaN: not tested, because the pair has fewer than two seeds in common, or nothing varies.
     """
 
     mean: Float[np.ndarray, "*B P"]
@@ -101,9 +101,9 @@ def compare_pairs(total: Float[np.ndarray, "*B C S M"], size: Int[np.ndarray, "*
     """Test all pairs of methods over classes and seeds at once: both are samples, of other classes and of other trainings.
 
     A test over classes alone takes the luck of these trainings for a property of the methods, and one over seeds alone that of
-    these classes. Here both variances are in the standard error, as in studies of several readers who all judge the same cases.
+    these classes. Here both variances are in the standard error, as in studies in which several readers see the same cases.
     Variance over seeds: that of the pair's own differences, or that of all methods, if it is larger: three seeds of a pair alone
-    say little, and other methods may vary less. Its degrees of freedom are fewer if the methods vary unequally.
+    are a poor estimate, and other methods may vary less. Its degrees of freedom are fewer if the methods vary unequally.
 
     Formula: t = d / sqrt(V), V = max(V_s, V_cs) + max(V_c - V_cs, 0), d = mean over queries and seeds of b - a;
         V_s = max(s^2, 2 r^2) / S: s^2 the variance of the seeds' differences, r^2 the mean square left by

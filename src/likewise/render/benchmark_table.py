@@ -188,7 +188,8 @@ def leaders(sheet: BenchmarkTable, columns: Sequence[tuple[str, ...]]) -> dict[t
         found |= {(row, column): "best" for row in best}
         if sheet.contest and column[-1] == sheet.contest.metric:
             names, tested, apart = {label(row) for row in best}, set(), set()
-            for v in (v for v in sheet.contest.pairs if v.column == label(column[:-1]) and names & {v.a, v.b}):
+            pairs = [v for v in sheet.contest.pairs if v.column == label(column[:-1]) and v.outcome != "not tested"]
+            for v in (v for v in pairs if names & {v.a, v.b}):
                 tested |= {v.a, v.b}
                 apart |= {v.a, v.b} if v.is_significant else set()
             alike = (row for row in means if row not in best and label(row) in tested - apart)

@@ -83,7 +83,7 @@ def _draw_pairs(axes: Axes, table: Int[np.ndarray, "M M"]) -> None:
         row, column = np.nonzero(table == sign)
         axes.scatter(column, row, s=110, marker="s", c=colour)
     axes.set(xlim=(-0.5, lines - 0.5), ylim=(lines - 0.5, -0.5), yticks=[])
-    axes.set_xticks(range(lines), range(1, lines + 1), fontsize=8, color=INK_COLOUR)
+    axes.set_xticks(range(lines), [str(line) for line in range(1, lines + 1)], fontsize=8, color=INK_COLOUR)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     for side in axes.spines.values():
