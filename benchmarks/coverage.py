@@ -234,7 +234,7 @@ def grid(cells: list[dict], rows: Sequence[str], column: str, value: str = "cove
 
 TITLES = {
     "means": "Means over classes: the 95 % interval holds the mean of other classes",
-    "ranking": "The same with embeddings that are ranked, queries and gallery drawn anew; B - A: two equal networks",
+    "ranking": "The same with embeddings that are ranked, other queries and another gallery each time; B - A: two equal networks",
     "features": "The same with classes of real features, at most a tenth of them; A and B: two halves of the dimensions",
     "pairs": "Differences over classes: the 95 % interval holds the difference on other classes",
     "queries": "Over the queries of five classes that stay the same: the interval holds the mean of other such queries",

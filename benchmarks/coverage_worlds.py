@@ -117,8 +117,8 @@ PAIR_WORLDS: dict[str, Callable] = {
 """Name -> world, as `SHARE_WORLDS`, of differences."""
 
 RANKING_WORLDS: dict[str, dict] = {
-    "classes in 8 groups": {"dim": 24, "groups": 8, "noise": 0.9, "tails": False},
-    "long tails": {"dim": 16, "groups": 0, "noise": 0.6, "tails": True},
+    "classes in 12 groups": {"dim": 32, "groups": 12, "noise": 1.0, "tails": False},
+    "long tails": {"dim": 12, "groups": 0, "noise": 0.5, "tails": True},
 }
 """Name -> shape of embeddings."""
 

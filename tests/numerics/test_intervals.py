@@ -156,6 +156,13 @@ def test_a_gallery_never_narrows_the_interval():
     assert min(widths) >= plain.high - plain.low - 1e-12 and max(widths) > 1.01 * (plain.high - plain.low)
 
 
+def test_the_gallery_of_a_difference_adds_some_variance_at_least():
+    """Rivals that confuse nobody back: classes 12 to 23 have no queries, each is the rival of one class."""
+    value = some_values() - 0.4
+    plain, found = mean_interval(value, LABEL, share=False), mean_interval(value, LABEL, LABEL + 12, share=False)
+    assert (found.high - found.low) / (plain.high - plain.low) >= math.sqrt(1.15) - 1e-12
+
+
 def test_a_change_is_due_to_the_rival_of_the_worse_side():
     rng = np.random.default_rng(2)
     a, b = rng.random((2, len(LABEL)))

@@ -22,6 +22,9 @@ MIN_EXTREME_UNITS = 1.0
 MIN_CHANGED_UNITS = 5.0
 """Minimum number of units whose value is not zero, for the interval of a mean that is not a share."""
 
+MIN_GALLERY_SHARE = 0.15
+"""Minimum variance of a difference that the gallery adds, as a share of that of the classes: only the nearest rival is known."""
+
 ZERO_TOLERANCE = 1e-12
 """Sums of a unit up to this value are zero, and spreads up to this share of the values are rounding."""
 
@@ -124,13 +127,13 @@ def mean_interval(
     if share is None:
         share = bool((known >= 0).all() and (known <= 1).all())
     if unit is None:
-        total, count, gallery = known, np.ones(len(known)), 0.0
+        total, count, gallery = known, np.ones(len(known)), None
     else:
         _, place, times = np.unique(unit[kept], return_inverse=True, return_counts=True)
         total, count = np.bincount(place, known), times.astype(np.float64)
         blame = known - 1 if share else known
-        gallery = 0.0 if rival is None else gallery_variance(blame, unit[kept], rival[kept])
-    found = ratio_intervals(total[None], count[None], share=share, gallery=np.array([gallery]), level=level)
+        gallery = None if rival is None else np.array([gallery_variance(blame, unit[kept], rival[kept])])
+    found = ratio_intervals(total[None], count[None], share=share, gallery=gallery, level=level)
     reason = _reason(found, total, "queries" if unit is None else "classes")
     mean, low, high, p, freedom = (float(part[0]) for part in found[:5])
     return MeanInterval(mean, low, high, p, len(count), freedom, reason)
@@ -162,21 +165,21 @@ def ratio_intervals(
     count: Float[np.ndarray, "*S C"],
     *,
     share: bool,
-    gallery: Float[np.ndarray, "*S"] | float = 0.0,
+    gallery: Float[np.ndarray, "*S"] | None = None,
     level: float = 0.95,
 ) -> RatioIntervals:
     """Return intervals of sum(total) / sum(count) over units (classes) that vary, along the last axis.
 
     Paper: Bell and McCaffrey, Bias reduction in standard errors for linear regression with multi-stage samples, 2002 (CR2).
-    Formula: w_c = n_c / N, r_c = T_c - m n_c; V = sum_c r_c^2 / (1 - w_c) / N^2 + max(0, gallery); m +- t_f sqrt(V), or for
-        shares logit(m) +- t_f sqrt(V) / (m (1 - m)); f = (sum_c a_c M_cc)^2 / sum_cd a_c a_d M_cd^2, with
-        a_c = w_c^2 / (1 - w_c) and M_cd = [c = d] - w_c - w_d + sum w^2
+    Formula: w_c = n_c / N, r_c = T_c - m n_c; V_0 = sum_c r_c^2 / (1 - w_c) / N^2; V = V_0 + max(gallery, k V_0), with k = 0 for
+        shares and MIN_GALLERY_SHARE for differences; m +- t_f sqrt(V), or for shares logit(m) +- t_f sqrt(V) / (m (1 - m));
+        f = (sum_c a_c M_cc)^2 / sum_cd a_c a_d M_cd^2, with a_c = w_c^2 / (1 - w_c) and M_cd = [c = d] - w_c - w_d + sum w^2
     Differs: the degrees of freedom f are those of classes whose means vary equally whatever their size.
 
     Args:
         total: sum of the values of each unit.
         count: number of values of each unit.
-        gallery: variance that the classes of the gallery add (`gallery_variance`).
+        gallery: variance that the classes of the gallery add (`gallery_variance`); None: the gallery stays the same.
     """
     level, units = _checked_level(level), total.shape[-1]
     size = count.sum(-1, keepdims=True)
@@ -185,7 +188,8 @@ def ratio_intervals(
     rest = np.where(np.abs(rest := total - mean * count) > ZERO_TOLERANCE * (count + np.abs(total)), rest, 0.0)
     own = (rest**2 / left).sum(-1) / size[..., 0] ** 2
     freedom = _freedom(weight, left) if units > 1 else np.zeros(own.shape)
-    spread, mean = np.sqrt(own + np.maximum(gallery, 0)), mean[..., 0]
+    least = 0.0 if share else MIN_GALLERY_SHARE * own
+    spread, mean = np.sqrt(own + (0.0 if gallery is None else np.maximum(gallery, least))), mean[..., 0]
     worth = freedom + 1
     extreme = worth * np.minimum(mean, 1 - mean)
     changed = worth * (weight * (np.abs(total) > ZERO_TOLERANCE)).sum(-1)
