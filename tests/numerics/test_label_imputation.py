@@ -1,4 +1,4 @@
-"""Imputed scores: draws follow the posterior, labels with injected noise the fitted shares, and the interval has the true score."""
+"""Imputed scores: draws follow the posterior, injected noise has the fitted shares, and uniform noise is corrected."""
 
 import numpy as np
 import pytest
