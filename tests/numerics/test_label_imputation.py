@@ -1,4 +1,4 @@
-"""Imputed scores: draws follow the posterior, spoiled labels the fitted noise, and the interval has the true score."""
+"""Imputed scores: draws follow the posterior, injected noise has the fitted shares, and uniform noise is corrected."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from likewise.evaluation.fixed_ranking import FixedRanking
-from likewise.numerics.label_imputation import Imputation, draw_labels, impute_scores, spoil
+from likewise.numerics.label_imputation import Imputation, draw_labels, impute_scores, inject
 from likewise.numerics.label_noise import Noise, StoredScores
 from likewise.retrieval.ranking import nearest
 
@@ -17,9 +17,9 @@ def noise(any_share=0.1, similar=0.2, table=TABLE):
     return Noise((1.0,), any_share, similar, table, torch.full((3,), 1 / 3, dtype=torch.float64).log(), 1.0, 100)
 
 
-def test_spoiled_labels_have_the_probabilities_of_the_noise():
+def test_injected_noise_has_the_probabilities_of_the_noise():
     true = torch.arange(3).repeat_interleave(20000)
-    given = spoil(true, noise(), torch.Generator().manual_seed(0))
+    given = inject(true, noise(), torch.Generator().manual_seed(0))
     expected = [
         [0.7, 0.05 + 0.15, 0.05 + 0.05],
         [0.05 + 0.2, 0.7, 0.05],

@@ -114,7 +114,11 @@ def ranked(pairs=(), metric="R@1"):
 
 
 def test_the_best_and_those_not_told_apart_from_it():
-    pairs = (versus("a", "b", "better"), versus("b", "c", "no difference shown"), versus("a", "c", "no difference shown"))
+    pairs = (
+        versus("a", "b", "better"),
+        versus("b", "c", "no difference shown"),
+        versus("a", "c", "no difference shown"),
+    )
     assert ranked(pairs) == {"a": "", "b": "best", "c": "alike", "d": "", "q": ""}
     assert ranked()["b"] == "best" and ranked()["c"] == ""
     assert ranked((versus("b", "c", "no difference shown", "other column"),))["c"] == ""

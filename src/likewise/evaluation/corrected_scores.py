@@ -23,7 +23,7 @@ from likewise.numerics.noise_inversion import inverse_transition, invert_scores,
 from likewise.numerics.prediction_powered import prediction_powered_mean
 
 MAX_STANDARD_ERROR = 0.15
-"""Largest standard error of an estimate that is shown: a wider interval says next to nothing."""
+"""Largest standard error of an estimate that is shown: a wider interval has no use."""
 
 MIN_CLASS_SAMPLES = 15
 """Smallest median class size for which labels are imputed; noise between similar classes is not modelled in smaller ones."""
@@ -34,10 +34,10 @@ MIN_SMALL_CLASS_SHARE = 0.025
 MIN_REVIEWED_QUERIES = 30
 """Smallest number of reviewed queries that an interval is computed from."""
 
-ADDED_SQUARED_ERRORS = 2.0
+ADDED_SQUARES_COUNT = 2.0
 """Squares that are added to those of the reviewed queries: if no reviewed value differs from the prediction, another may."""
 
-NORMAL_QUANTILE = 1.96
+INTERVAL_ERRORS_COUNT = 1.96
 """Standard errors on each side of a 95 % interval."""
 
 SET_METRIC_REASON = "it is no mean over queries"
@@ -47,7 +47,7 @@ UNNOTICED_REASON = "in these data, labels that are exchanged between similar cla
 TOO_UNCERTAIN_REASON = f"the standard error of the corrected score is above {MAX_STANDARD_ERROR:.0%}"
 NOT_INVERTIBLE_REASON = "only R@k, P@k, RP and MAP@R are corrected for known noise"
 EXCLUDED_ROWS_REASON = "with groups or excluded pairs, the number of relevant rows under known noise is unknown"
-COUNT_REASON = "it needs the number of relevant rows, which reviewed neighbours do not tell"
+COUNT_REASON = "it needs the number of relevant rows, which reviewed neighbours do not give"
 
 
 class Estimate(NamedTuple):
@@ -62,7 +62,7 @@ Corrected = tuple[dict[str, Estimate], dict[str, str]]
 """Estimates by metric, and the reason for every metric that cannot be corrected."""
 
 
-def as_estimate(value: float, error: float, quantile: float = NORMAL_QUANTILE) -> Estimate:
+def as_estimate(value: float, error: float, quantile: float = INTERVAL_ERRORS_COUNT) -> Estimate:
     """Return a score and its interval, both within 0 and 1."""
     low, high = (min(1.0, max(0.0, value + side * quantile * error)) for side in (-1, 1))
     return Estimate(min(1.0, max(0.0, value)), low, high)
@@ -103,7 +103,7 @@ def by_audit(
 
 
 def why_not_imputed(size: Int[Tensor, "C"]) -> str:
-    """Return why wrong labels of classes of these sizes cannot be told from classes that overlap; "" if they can."""
+    """Return why wrong labels of classes of these sizes cannot be distinguished from classes that overlap; "" if they can."""
     if size.median() < MIN_CLASS_SAMPLES:
         return (
             f"half of the classes have fewer than {MIN_CLASS_SAMPLES} samples: wrong labels look like unusual samples"
@@ -166,5 +166,5 @@ def _powered(true: np.ndarray, plain: np.ndarray, drawn: Tensor) -> Estimate:
     found = prediction_powered_mean(true[drawn.numpy()], plain[drawn.numpy()], others)
     left = 1 - n / len(plain)  # share of the queries that was not drawn
     squares = (n - 1) * n * found.variance / left if left > 0 else 0.0
-    variance = left * (squares + ADDED_SQUARED_ERRORS) / (n + 1) / n
+    variance = left * (squares + ADDED_SQUARES_COUNT) / (n + 1) / n
     return as_estimate(found.mean, math.sqrt(variance), float(stdtrit(n - 1, 0.975)))

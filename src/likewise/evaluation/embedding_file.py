@@ -12,9 +12,8 @@ from likewise.config import Evaluate, check
 from likewise.data.features import from_arrays, read_embeddings
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
-from likewise.evaluation.excluded_pairs import read_pairs
-from likewise.evaluation.label_correction import correct_scores, ranking_depth, stored_results
-from likewise.evaluation.scoring import score_with_galleries, with_tree
+from likewise.evaluation.label_correction import score_and_correct
+from likewise.evaluation.scoring import with_tree
 from likewise.io.files import check_output_path
 from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import protocol_for
@@ -74,19 +73,11 @@ def score_items(
     x = items.x if len(rows) == len(items) else items.x[rows]  # no copy of all rows: they may not fit into memory
     x = x if x.flags.writeable else x.copy()  # torch needs a writeable array
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
-    how: dict = {"budget": bytes_of(config.memory), "exclude": read_pairs(config.exclude, items)}
     length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
-    correct = config.correct_test_labels
-    if correct:
-        how["stored"] = ranking_depth(e, items, protocol, config.metrics)
-    result, scores, found = score_with_galleries(
-        e, items, protocol, config.metrics, similarity, device, config.quiet, **how
+    how = {"budget": bytes_of(config.memory), "exclude": config.exclude, "correct": config.correct_test_labels}
+    result, scores, found = score_and_correct(
+        e, items, protocol, config.metrics, similarity, device, config.quiet, **how, allow_imports=config.allow_imports
     )
-    if correct:
-        result["corrected"] = correct_scores(
-            correct, e, items, protocol, config.metrics, found, how["exclude"], allow_imports=config.allow_imports
-        )
-        found = None if found is None else stored_results(found)
     if out and world()[0] == 0:
         assert found is not None
         write_per_query(out, scores, found, e, items)

@@ -12,10 +12,9 @@ from likewise.contracts import Split
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import find_leaks, rows_of
-from likewise.evaluation.excluded_pairs import read_pairs
-from likewise.evaluation.label_correction import correct_scores, ranking_depth, stored_results
+from likewise.evaluation.label_correction import score_and_correct
 from likewise.evaluation.results import best_test_epoch, write_results
-from likewise.evaluation.scoring import as_compared, score_with_galleries, with_tree
+from likewise.evaluation.scoring import as_compared, with_tree
 from likewise.metrics import import_metrics
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
 from likewise.runs.devices import bytes_of, choose_device
@@ -111,25 +110,24 @@ def evaluate_open(
     """
     import_metrics(metrics, opened.settings.allow_imports)
     run, items, protocol, finished = opened.run, with_tree(opened.items, taxonomy), opened.protocol, opened.run.done
-    rows, pairs = rows_of(protocol, items, split), read_pairs(exclude, items)
+    rows = rows_of(protocol, items, split)
     similarity = similarity or opened.similarity
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
-    how: dict = {"budget": budget, "exclude": pairs}
-    if correct:
-        how["stored"] = ranking_depth(e, items, protocol, metrics)
-    result, scores, found = score_with_galleries(
+    how = {
+        "budget": budget,
+        "exclude": exclude,
+        "correct": correct,
+        "allow_imports": opened.settings.allow_imports,
+        "say": say,
+    }
+    result, scores, found = score_and_correct(
         e, items, protocol, metrics, similarity, opened.device, opened.quiet, **how
     )
-    if correct:
-        result["corrected"] = correct_scores(
-            correct, e, items, protocol, metrics, found, pairs, allow_imports=opened.settings.allow_imports, say=say
-        )
-        found = None if found is None else stored_results(found)
     result |= {"checkpoint": opened.checkpoint, "split": split}
     if split == "test":
         best = best_test_epoch(run) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
-    own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and pairs is None
+    own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and exclude is None
     if (
         own and found is not None and run.done == finished and world()[0] == 0
     ):  # unless training has ended in the meantime

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,12 +14,15 @@ from jaxtyping import Int
 from likewise.config.spec import build
 from likewise.contracts import NoiseModel, Protocol
 from likewise.evaluation.answers import max_results
-from likewise.evaluation.corrected_scores import Corrected, by_audit, by_noise, by_review
+from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.fixed_ranking import FixedRanking
-from likewise.evaluation.reviewed_queries import read_review, write_form
-from likewise.evaluation.scoring import MAX_STORED_RESULTS
+from likewise.evaluation.scoring import MAX_STORED_RESULTS, score_with_galleries
 from likewise.metrics import is_set_metric, reach
-from likewise.types import Embedded, Items, LikewiseError, Retrieval
+from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
+
+if TYPE_CHECKING:
+    from likewise.evaluation.corrected_scores import Corrected
 
 MAX_RANKED_CELLS = 2**26
 """Largest number of neighbours of all queries together that are kept for a correction: about 1 GB."""
@@ -27,6 +31,27 @@ LARGEST_CLASS_FACTOR = 2
 """Depth of the ranking in sizes of the largest class: under the true labels a class may be larger than under the given ones."""
 
 TOO_DEEP_REASON = "its classes are too large: the neighbours of all queries would not fit in memory"
+
+
+def score_and_correct(
+    e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str], similarity: str, device: torch.device, quiet: bool,
+    *, budget: int = WORKING_MEMORY_BYTES, exclude: str | None = None, correct: str | None = None,
+    allow_imports: bool = False, say=print,
+) -> tuple[dict, Scores, Retrieval | None]:  # fmt: skip
+    """Return the content of scores.json, with corrected scores if `correct` names a source; see `score_with_galleries`.
+
+    Args:
+        exclude: .csv file with pairs of rows that are not results of each other.
+        correct: source of corrected scores, as in `likewise evaluate --correct-test-labels`.
+    """
+    how: dict = {"budget": budget, "exclude": read_pairs(exclude, items)}
+    if not correct:
+        return score_with_galleries(e, items, protocol, metrics, similarity, device, quiet, **how)
+    how["stored"] = ranking_depth(e, items, protocol, metrics)
+    result, scores, found = score_with_galleries(e, items, protocol, metrics, similarity, device, quiet, **how)
+    source = {"allow_imports": allow_imports, "say": say}
+    result["corrected"] = correct_scores(correct, e, items, protocol, metrics, found, how["exclude"], **source)
+    return result, scores, None if found is None else stored_results(found)
 
 
 def ranking_depth(e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str]) -> int:
@@ -52,6 +77,9 @@ def correct_scores(
 
     None if the source is a file that does not exist: it is then written as a form for reviewers.
     """
+    from likewise.evaluation.corrected_scores import by_audit, by_noise, by_review
+    from likewise.evaluation.reviewed_queries import read_review, write_form
+
     if found is None:
         raise LikewiseError(
             "evaluate: --correct-test-labels needs a metric per query, got only metrics of the whole set; add R@1 to --metrics"

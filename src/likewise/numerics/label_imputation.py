@@ -2,7 +2,7 @@
 
 Draws are independent given the features, and the fitted noise is uncertain, so the mean over draws is biased (usually low: near
 neighbours agree more often than independent draws). The bias is measured on labels that are known: the most probable labels are
-taken as true, spoiled with the fitted noise, and imputed again.
+taken as true, the fitted noise is injected into them, and they are imputed again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LABEL_DRAWS_COUNT = 20
 """Number of draws of all labels."""
 
 REPLICATES_COUNT = 3
-"""Number of times that the bias is measured on spoiled labels."""
+"""Number of times that the bias is measured on labels with injected noise."""
 
 BIAS_ERROR_SHARE = 0.4
 """Standard error of the measured bias, as a share of it: the most probable labels are cleaner than the true ones."""
@@ -78,8 +78,8 @@ def impute_scores(
 ) -> Imputation | None:  # fmt: skip
     """Return the scores under the true labels; None if the features explain the labels no better than class frequencies do.
 
-    Formula: value = mean over draws - bias; bias = mean over replicates of (mean over draws - score of the labels that were
-        spoiled); error^2 = max(variance over draws, variance of the bias over replicates) + (share x bias)^2
+    Formula: value = mean over draws - bias; bias = mean over replicates of (mean over draws - score of the labels before noise
+        was injected); error^2 = max(variance over draws, variance of the bias over replicates) + (share x bias)^2
         + (share x value)^2 + (share x (value - plain))^2, with the shares above. The last one is at least |1 - recovered|, from a
         probe: noise between similar classes may look like classes that overlap, and then it stays unnoticed.
 
@@ -89,7 +89,7 @@ def impute_scores(
         score: returns M scores of labels.
         group: samples with the same number, 0 or more, belong together; -1: none.
         draws: number of draws; replicates use half as many.
-        replicates: number of spoiled copies of the labels, 2 or more.
+        replicates: number of copies of the labels with injected noise, 2 or more.
     """
     random = torch.Generator().manual_seed(seed)
     with full_precision_matmul(x):
@@ -104,10 +104,10 @@ def impute_scores(
             again = draw_labels(*discriminate(x, given, classes, **how), given, max(1, draws // 2), random)[0]
             return np.mean([score(labels) for labels in again], 0)
 
-        gap = [impute_again(spoil(top, noise, random), number) - known for number in range(replicates)]
+        gap = [impute_again(inject(top, noise, random), number) - known for number in range(replicates)]
         recovered = np.zeros_like(known)
         if classes <= MAX_SIMILARITY_CLASSES:
-            probe = spoil(top, as_probe(each, noise, len(y), random), random)
+            probe = inject(top, as_probe(each, noise, len(y), random), random)
             effect = known - score(probe)
             recovered = 1 - (known - impute_again(probe, replicates)) / np.where(effect == 0, np.nan, effect)
     spread = np.maximum(value.var(0, ddof=1) * (1 + 1 / draws), np.var(gap, 0, ddof=1) * (1 + 1 / replicates))
@@ -134,7 +134,7 @@ def draw_labels(
     return drawn, top
 
 
-def spoil(true: Int[Tensor, "N"], noise: Noise, random: torch.Generator) -> Int[Tensor, "N"]:
+def inject(true: Int[Tensor, "N"], noise: Noise, random: torch.Generator) -> Int[Tensor, "N"]:
     """Return labels with the fitted noise, given true labels."""
     classes, given = len(noise.prior), true.clone()
     kind = torch.rand(len(true), generator=random)

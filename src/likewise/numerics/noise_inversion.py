@@ -1,7 +1,7 @@
 """Scores under the true labels when the noise is known: every label is replaced by signed weights of the true classes.
 
-If T[c, g] = P(given g | true c) and labels are spoiled independently of each other and of the features, row g of the inverse of T
-has the expected value "1 for the true class, 0 for the others". A metric is a sum of products of such weights of different
+If T[c, g] = P(given g | true c) and labels become wrong independently of each other and of the features, row g of the inverse of
+T has the expected value "1 for the true class, 0 for the others". A metric is a sum of products of such weights of different
 samples, so its expected value is the metric under the true labels: query and gallery labels are corrected together, without any
 features.
 """
@@ -23,7 +23,7 @@ INVERTED_BLOCK_SIZE = 2**22
 """Maximum number of weights of neighbours that are held at a time."""
 
 MAX_INVERSE_WEIGHT = 20.0
-"""Largest weight of an inverse that is used: above it, the given labels say next to nothing about the true ones."""
+"""Largest weight of an inverse that is used: above it, the given labels have next to no information about the true ones."""
 
 
 class Inverted(NamedTuple):
