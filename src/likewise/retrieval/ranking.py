@@ -235,7 +235,7 @@ def _count_equal(keys: Sequence[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]]) -> I
     for of_query, of_row in keys:
         own = torch.cat([of_query, of_row])
         values, number = own.unique(return_inverse=True)
-        joint = (joint * len(values) + number).unique(return_inverse=True)[1]  # numbered anew: no overflow
+        joint = (joint * len(values) + number).unique(return_inverse=True)[1]  # small numbers again: no overflow
         valid &= own >= 0
     queries = len(keys[0][0])
     count = torch.bincount(joint[queries:][valid[queries:]], minlength=int(joint.max()) + 1)
