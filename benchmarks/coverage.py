@@ -1,6 +1,6 @@
 """How often every interval and test that the project prints holds, in simulated worlds and on features of your own.
 
-    python benchmarks/coverage.py --write docs/evaluation.md        # 5,000 simulations a cell: about 20 minutes on one core
+    python benchmarks/coverage.py --write docs/evaluation.md        # 5,000 simulations a cell: some ten minutes of one core
     python benchmarks/coverage.py --only means                      # means, ranking, pairs, queries, seeds, contests or scores
     python benchmarks/coverage.py --only features --features cub200.npz omniglot.npz     # arrays x and y; few classes at a time
 
