@@ -26,7 +26,7 @@ def test_scores_are_written_as_the_terminal_writes_them():
         "galleries": {"b": {"metrics": {"R@1": None}}},
     }  # fmt: skip
     found = scores_of(scores)
-    assert found["R@1"] == (0.496, 0.469, 0.522, "49.6 % (46.9 to 52.2)") and found["rho"].text == "0.2500"
+    assert found["R@1"] == (0.496, 0.469, 0.522, "49.6 % (46.9 to 52.2)", "") and found["rho"].text == "0.2500"
     assert found["rho"].low is None and np.isnan(found["R@1, b"].mean) and scores_of({}) == {}
 
 
