@@ -121,6 +121,13 @@ def test_known_noise_with_groups_has_no_class_sizes(spoiled, tmp_path):
     assert found["metrics"].keys() == {"R@1"} and "groups" in found["unknown"]["RP"]
 
 
+def test_a_gallery_that_depends_on_labels_is_an_error(spoiled, tmp_path):
+    with np.load(spoiled[0]) as data:
+        np.savez(tmp_path / "z.npz", **data, camera=(np.arange(300) % 3).astype(str))
+    with pytest.raises(LikewiseError, match="does not depend on labels"):
+        score(tmp_path / "z.npz", "Uniform(share=0.2)", ("R@1",))
+
+
 def test_embeddings_without_information_are_unknown(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "z.npz", x=rng.normal(size=(200, 4)).astype(np.float32), label=np.arange(200) % 5)

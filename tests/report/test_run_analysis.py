@@ -29,10 +29,10 @@ def test_scores_are_written_as_the_terminal_writes_them():
         "other_cameras": {"metrics": {"R@1": 0.5}},
     }  # fmt: skip
     found = scores_of(scores)
-    assert found["R@1"] == (0.496, 0.469, 0.522, "49.6 % (46.9 to 52.2)", "") and found["rho"].text == "0.2500"
+    assert found["R@1"] == (0.496, 0.469, 0.522, "49.6 % (46.9 to 52.2)", "", "") and found["rho"].text == "0.2500"
     assert found["R@1, camera c1"].text == "25.0 % (20.0 to 30.0)" and found["R@1, other cameras only"].text == "50.0 %"
     assert found["rho"].low is None and np.isnan(found["R@1, b"].mean) and scores_of({}) == {}
-    assert found["RP"] == (0.5, None, None, "50.0 %", "too few")
+    assert found["RP"] == (0.5, None, None, "50.0 %", "too few", "")
 
 
 def test_settings_are_those_that_matter(one):
