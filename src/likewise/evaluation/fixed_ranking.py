@@ -60,5 +60,5 @@ class FixedRanking:
             pairs = torch.stack([number[both[:, 0]], place[both[:, 1]]], 1)
             pairs = pairs[(pairs >= 0).all(1) & (both[:, 0] != both[:, 1])]
             pairs = pairs[pairs[:, 0].argsort(stable=True)]
-        groups = None if self.group is None else (self.group[self.query], self.group[gallery])
+        groups = [] if self.group is None else [(self.group[self.query], self.group[gallery])]
         return count_relevant(y[self.query], y[gallery], Exclusions(len(self.query), own, pairs, groups))
