@@ -49,8 +49,8 @@ def score_and_correct(
         return score_with_galleries(e, items, protocol, metrics, similarity, device, quiet, **how)
     if items.camera is not None:
         raise LikewiseError(
-            "evaluate: --correct-test-labels needs a gallery that does not depend on labels, but with the column `camera` a query "
-            "has no gallery rows of its own class and camera; drop the column, or the flag"
+            "evaluate: --correct-test-labels needs a gallery that does not depend on labels, but with the column `camera` a "
+            "query has no gallery rows of its own class and camera; drop the column, or the flag"
         )
     how["stored"] = ranking_depth(e, items, protocol, metrics)
     result, scores, found = score_with_galleries(e, items, protocol, metrics, similarity, device, quiet, **how)
