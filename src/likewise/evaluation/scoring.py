@@ -207,7 +207,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     lonely = np.isnan(each).all(1)
     if scores.each and lonely.all():
         raise LikewiseError(
-            f"evaluate: none of the {len(lonely)} queries has a relevant gallery row: every class has one image, the others are "
+            f"evaluate: none of the {len(each)} queries has a relevant gallery row: every class has one image, the others are "
             "excluded (same `group`, or same class and `camera`), or the gallery has none of the queries' classes; add at least "
             "two images of a class"
         )
