@@ -27,7 +27,7 @@ from coverage_worlds import (
 )
 from measure import parse_with_quick
 
-from likewise.numerics.intervals import RatioIntervals, gallery_variance, ratio_intervals, t_interval
+from likewise.numerics.intervals import RatioIntervals, blame, gallery_variance, ratio_intervals, t_interval
 
 CLASSES = (10, 20, 50, 100)
 SIGNIFICANCE_LEVEL = 0.05
@@ -94,8 +94,7 @@ def rank_cells(draw: Callable, runs: int, equal: bool) -> list[dict]:
             sums.append(value @ own)
             sizes.append(np.broadcast_to(own.sum(0), sums[-1].shape))
             rival = np.where(value > 0, block.rival[0], block.rival[1]) if pair else block.rival[0]
-            blame = value if pair else value - 1
-            extra += [gallery_variance(blame[i], label, rival[i]) for i in range(len(value))]
+            extra += [gallery_variance(blame(one, not pair), label, rival[i]) for i, one in enumerate(value)]
         total[side], count[side], gallery[side] = np.concatenate(sums), np.concatenate(sizes), np.array(extra)
     cells = []
     for side in total:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from likewise.numerics.intervals import (
+    blame,
     gallery_variance,
     mean_interval,
     paired_interval,
@@ -134,17 +135,38 @@ def test_the_gallery_by_hand():
     rng = np.random.default_rng(1)
     label, rival = rng.integers(0, 6, 80), rng.integers(-1, 8, 80)
     rival = np.where(rival == label, -1, rival)
-    blame = rng.normal(size=80)
+    taken = rng.normal(size=80)
     names, there = range(8), rival >= 0
-    x, n = blame[there].sum() / 80, [int((label == c).sum()) for c in names]
-    e = {(c, d): blame[(label == c) & (rival == d)].sum() - x * n[c] / 7 for c in names for d in names if c != d}
-    o = [blame[label == c].sum() - blame.mean() * n[c] for c in names]
+    x, n = taken[there].sum() / 80, [int((label == c).sum()) for c in names]
+    e = {(c, d): taken[(label == c) & (rival == d)].sum() - x * n[c] / 7 for c in names for d in names if c != d}
+    o = [taken[label == c].sum() - taken.mean() * n[c] for c in names]
     b = [sum(e[c, d] for c in names if c != d) for d in names]
     total = sum(2 * o[c] * b[c] + b[c] ** 2 for c in names) - sum(
         (e[c, d] + e[d, c]) ** 2 for c, d in combinations(names, 2)
     )
-    assert gallery_variance(blame, label, rival) == pytest.approx(total / 80**2)
-    assert gallery_variance(blame, np.zeros(80, int), np.full(80, -1)) == 0
+    assert gallery_variance(taken, label, rival) == pytest.approx(total / 80**2)
+    assert gallery_variance(taken, np.zeros(80, int), np.full(80, -1)) == 0
+
+
+def test_a_rival_is_blamed_for_as_much_as_its_absence_could_mend():
+    assert blame(np.array([1.0, 0.5, 0.0]), True).tolist() == [0.0, -0.5, -1.0]
+    low = np.array([0.2, 0.0, 0.0, 0.0])
+    assert blame(low, True) == pytest.approx((low - 1) * (0.05 * 3) ** 2)
+    assert blame(low - 0.1, False).tolist() == (low - 0.1).tolist()
+
+
+def test_one_rival_of_all_queries_does_not_widen_the_interval_of_a_network_without_skill():
+    """One hit in 40, and class 0 is the nearest wrong result of nearly all: without it another wrong class would come first."""
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(60), 20)
+    value, rival = (rng.random(len(label)) < 1 / 40).astype(float), np.where(label == 0, 1, 0)
+    plain, found = mean_interval(value, label), mean_interval(value, label, rival)
+    assert 1 <= (found.high - found.low) / (plain.high - plain.low) < 3
+    full = ratio_intervals(
+        np.bincount(label, value)[None], np.bincount(label)[None] * 1.0, share=True,
+        gallery=np.array([gallery_variance(value - 1, label, rival)]),
+    )  # fmt: skip
+    assert (full.high[0] - full.low[0]) > 10 * (found.high - found.low)
 
 
 def test_a_gallery_never_narrows_the_interval():

@@ -25,6 +25,9 @@ MIN_CHANGED_UNITS = 5.0
 MIN_GALLERY_SHARE = 0.15
 """Minimum variance of a difference that the gallery adds, as a share of that of the classes: only the nearest rival is known."""
 
+MIN_BLAMED_SHARE = 1 / 3
+"""Minimum mean share from which wrong results are blamed in full; below, few queries would be right without them."""
+
 ZERO_TOLERANCE = 1e-12
 """Sums of a unit up to this value are zero, and spreads up to this share of the values are rounding."""
 
@@ -206,7 +209,15 @@ def ratio_intervals(
     return RatioIntervals(mean, low, high, p, freedom, why)
 
 
-def gallery_variance(blame: Float[np.ndarray, "Q"], unit: Int[np.ndarray, "Q"], rival: Int[np.ndarray, "Q"]) -> float:
+def blame(value: Float[np.ndarray, "Q"], share: bool) -> Float[np.ndarray, "Q"]:
+    """Return what the nearest wrong result takes from the value of each query.
+
+    Formula: shares: (value - 1) min(1, mean / MIN_BLAMED_SHARE)^2; differences: the value. The square is empirical.
+    """
+    return (value - 1) * min(1.0, float(value.mean()) / MIN_BLAMED_SHARE) ** 2 if share else value
+
+
+def gallery_variance(taken: Float[np.ndarray, "Q"], unit: Int[np.ndarray, "Q"], rival: Int[np.ndarray, "Q"]) -> float:
     """Return the variance of a mean due to the classes as wrong results: those that are drawn are in the gallery as well.
 
     Two classes that confuse each other lose or gain together, so their queries are not independent. It may be negative.
@@ -215,14 +226,14 @@ def gallery_variance(blame: Float[np.ndarray, "Q"], unit: Int[np.ndarray, "Q"], 
     Formula: e_cd = E_cd - x n_c / (K - 1), E_cd the blame of the queries of class c with rival d, x the mean blame, K classes;
         o_c = own blame - x n_c, b_d = sum_c e_cd; V = (sum_c (2 o_c b_c + b_c^2) - sum_{c < d} (e_cd + e_dc)^2) / N^2
     """
-    size, there = len(blame), rival >= 0
+    size, there = len(taken), rival >= 0
     names = np.unique(np.concatenate([unit, rival[there]]))
     classes = len(names)
     if classes < 2:
         return 0.0
     own, other = np.searchsorted(names, unit), np.searchsorted(names, rival[there])
-    count, given, x = np.bincount(own, minlength=classes), blame[there], blame[there].sum() / size
-    o = np.bincount(own, blame, classes) - blame.mean() * count
+    count, given, x = np.bincount(own, minlength=classes), taken[there], taken[there].sum() / size
+    o = np.bincount(own, taken, classes) - taken.mean() * count
     b = np.bincount(other, given, classes) - x * (size - count) / (classes - 1)
     low, high = np.minimum(own[there], other), np.maximum(own[there], other)
     pair, at = np.unique(low * classes + high, return_inverse=True)
