@@ -134,8 +134,8 @@ def mean_interval(
     else:
         _, place, times = np.unique(unit[kept], return_inverse=True, return_counts=True)
         total, count = np.bincount(place, known), times.astype(np.float64)
-        blame = known - 1 if share else known
-        gallery = None if rival is None else np.array([gallery_variance(blame, unit[kept], rival[kept])])
+        taken = blame(known, share)
+        gallery = None if rival is None else np.array([gallery_variance(taken, unit[kept], rival[kept])])
     found = ratio_intervals(total[None], count[None], share=share, gallery=gallery, level=level)
     reason = _reason(found, total, "queries" if unit is None else "classes")
     mean, low, high, p, freedom = (float(part[0]) for part in found[:5])
