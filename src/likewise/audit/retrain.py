@@ -94,7 +94,7 @@ def metric_rows(result: dict) -> list[dict]:
     """Return one row per metric of `compare`, with the interval over classes, or over queries if there are few classes."""
     return [
         {"metric": name, "before": about["a"], "after": about["b"], "difference": about["difference"]}
-        | {"low": (ends := about[f"over_{result['over']}"])["low"], "high": ends["high"], "p": ends["p"]}
+        | {part: about[f"over_{result['over']}"][part] for part in ("low", "high", "p", "reason")}
         for name, about in result["metrics"].items()
     ]
 
