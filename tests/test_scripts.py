@@ -38,8 +38,14 @@ def starts(*files: str):
 
 @pytest.fixture(autouse=True)
 def on_the_path(monkeypatch):
+    """Scripts can be imported during a test, and not after it: a library may import a module of the same name (coverage)."""
+    before = set(sys.modules)
     for folder in FOLDERS:
         monkeypatch.syspath_prepend(ROOT / folder)
+    yield
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or ROOT).parent in [ROOT / folder for folder in FOLDERS]:
+            del sys.modules[name]
 
 
 @pytest.fixture
