@@ -22,6 +22,16 @@ def shown(capsys, *words):
     return out
 
 
+@pytest.mark.parametrize("command", KINDS)
+def test_arguments_without_dashes_are_positional(command):
+    hints = get_type_hints(KINDS[command], include_extras=True)
+    for flag in help_module.flags_of(KINDS[command]):
+        if not flag.usage.startswith("-"):
+            assert "POSITIONAL" in repr(hints[flag.field]).upper(), (
+                f"{flag.field} is a flag, but help shows {flag.usage}"
+            )
+
+
 def test_every_setting_of_train_belongs_to_one_group():
     grouped = [name for names in FLAG_GROUPS.values() for name in names]
     assert sorted(grouped) == sorted([*(field.name for field in dataclasses.fields(Train)), "robust"])

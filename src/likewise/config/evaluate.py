@@ -32,7 +32,7 @@ class Evaluate(Checkpoint):
     exclude: File | None = None
     """Pairs of samples that must not be results of each other, such as near duplicates: a .csv with row_a,row_b (from 0) or
     path_a,path_b, or the duplicates.csv of an audit. By default none."""
-    correct_test_labels: Annotated[str | None, called("SOURCE")] = None
+    correct_test_labels: str | None = None
     """Also estimate the scores under the true labels, if some given labels are wrong. The source is "audit" (the posterior of
     every label, from the embeddings), a known noise such as "Uniform(share=0.1)", or a .csv file of reviewed labels, which is
     written as a form if it does not exist. By default only plain scores."""
