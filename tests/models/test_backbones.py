@@ -83,6 +83,24 @@ def test_googlenet_takes_torchvisions_file_with_its_side_classifiers(tmp_path):
     assert torch.equal(net.inception5b.branch1.conv.weight, whole.inception5b.branch1.conv.weight)
 
 
+@torch.no_grad()
+def test_inception_v3_takes_torchvisions_file_with_its_side_classifier(tmp_path):
+    from torchvision.models import inception_v3
+
+    torch.manual_seed(0)
+    whole = inception_v3(weights=None, aux_logits=True, transform_input=True, init_weights=False).eval()
+    torch.save(whole.state_dict(), tmp_path / "inception_v3.pth")
+    backbone = build_backbone("inception_v3", weights=tmp_path / "inception_v3.pth").eval()
+    assert (backbone.channels, backbone.size) == (2048, 299)
+    assert not any("AuxLogits" in name or name.startswith("fc.") for name, _ in backbone.net.named_parameters())
+    whole.fc = torch.nn.Identity()
+    x = torch.rand(2, 3, 107, 107)
+    # torchvision normalises by ImageNet's mean and deviation, and converts the result inside the network.
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    ours = (x - torch.tensor(backbone.mean).view(1, 3, 1, 1)) / torch.tensor(backbone.std).view(1, 3, 1, 1)
+    torch.testing.assert_close(backbone(ours).mean(2), whole((x - mean) / std), rtol=1e-4, atol=1e-5)
+
+
 def test_weights_made_for_the_networks_own_size_serve_another(tmp_path):
     import timm
 

