@@ -111,7 +111,8 @@ def at_proxies(part: Loss, s: Tensor, moved: str, spread: bool) -> Tensor:
             if key.startswith("coarse"):  # two groups, each in the middle of its four classes
                 values.copy_(torch.stack([basis[:4].sum(0), basis[4:8].sum(0)]) / 2)
             else:
-                values.copy_(basis[:CLASSES].repeat(len(values) // CLASSES, 1))
+                rows = basis[:CLASSES].repeat(len(values) // CLASSES, 1)
+                values.copy_(torch.nn.functional.pad(rows, (0, values.shape[1] - DIM)))  # biases of 0
     target = {"mate": 0, "stranger": CLASSES - 1, "cousin": 1}[moved]
     return part((s * basis[target] + (1 - s * s).sqrt() * basis[DIM - 1])[None], torch.tensor([0]))
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.losses import AdaptiveHierarchical, CrossBatchMemory, MultiSimilarity
+from likewise.losses import AdaptiveHierarchical, CrossBatchMemory, MultiSimilarity, Triplet
+from likewise.miners import HardPairs
 from likewise.types import LikewiseError, Ref
 
 CLASSES, MOMENTUM = 6, 0.9
@@ -41,8 +42,8 @@ def brought(value, among, width):
     return width * (value - least) / max(most - least, 1e-4)
 
 
-def by_hand(z, y, known=(), views=1, space="cosine", alpha=2.0, beta=40.0, rho=2.0, gamma=0.5, width=0.2):
-    """Numbers of every sample, and the means after this batch."""
+def pairs_by_hand(z, y, known=(), views=1, space="cosine", gamma=0.5, width=0.2):
+    """The images, negatives and views of every sample, each with its similarity minus its margin; the means after this batch."""
     y, size = y.tolist(), len(y)
     picture = [i % (size // views) for i in range(size)]
     sim = [[near(z[i], z[j], space) for j in range(size)] for i in range(size)]
@@ -51,20 +52,49 @@ def by_hand(z, y, known=(), views=1, space="cosine", alpha=2.0, beta=40.0, rho=2
     others = [[j for j in range(size) if y[j] != y[i]] for i in range(size)]
     within = [means[y[i], y[i]] for i in range(size) if mates[i]]
     between = [means[y[i], y[j]] for i in range(size) for j in others[i]]
-    each = []
+    found = []
     for i in range(size):
-        total = 1.0
-        for j in mates[i]:
-            total += math.exp(-alpha * (sim[i][j] - gamma - brought(means[y[i], y[i]], within, width)))
-        value = math.log(total) / alpha
-        total = 1.0
-        for j in others[i]:
-            total += math.exp(beta * (sim[i][j] - gamma + brought(means[y[i], y[j]], between, width)))
-        value += math.log(total) / beta
         least = min([sim[k][j] for k in range(size) if y[k] == y[i] for j in mates[k]], default=gamma)
         twins = [j for j in range(size) if j != i and picture[j] == picture[i]]
-        each.append(value + math.log(1 + sum(math.exp(-rho * (sim[i][j] - least)) for j in twins)) / rho)
+        found.append((
+            {j: sim[i][j] - gamma - brought(means[y[i], y[i]], within, width) for j in mates[i]},
+            {j: sim[i][j] - gamma + brought(means[y[i], y[j]], between, width) for j in others[i]},
+            {j: sim[i][j] - least for j in twins},
+        ))  # fmt: skip
+    return found, means
+
+
+def by_hand(z, y, known=(), views=1, space="cosine", alpha=2.0, beta=40.0, rho=2.0, gamma=0.5, width=0.2):
+    """Numbers of every sample, and the means after this batch."""
+    found, means = pairs_by_hand(z, y, known, views, space, gamma, width)
+    each = []
+    for images, negatives, twins in found:
+        value = math.log(1 + sum(math.exp(-alpha * s) for s in images.values())) / alpha
+        value += math.log(1 + sum(math.exp(beta * s) for s in negatives.values())) / beta
+        each.append(value + math.log(1 + sum(math.exp(-rho * s) for s in twins.values())) / rho)
     return torch.tensor(each, dtype=torch.float64), means
+
+
+def triplets_by_hand(z, y, triplets, **settings):
+    found, _ = pairs_by_hand(z, y, **settings)
+    images, views = [0.0] * len(y), [0.0] * len(y)
+    for a, p, n in triplets:
+        negative, twins = found[a][1][n], found[a][2].values()
+        images[a] += max(0.0, negative - found[a][0][p])
+        views[a] += sum(max(0.0, negative - s) for s in twins) / max(len(twins), 1)
+    scale = len(y) / len(triplets)
+    return torch.tensor([scale * (i + v) for i, v in zip(images, views)], dtype=torch.float64)
+
+
+def lifted_by_hand(z, y, beta, **settings):
+    found, _ = pairs_by_hand(z, y, **settings)
+    each, count = [0.0] * len(y), 0
+    for i in range(len(y)):
+        for j, s in (found[i][0] | found[i][2]).items():
+            both = [math.exp(beta * far) for k in (i, j) for far in found[k][1].values()]
+            each[i] += max(0.0, math.log(sum(both)) / beta - s) ** 2 / 2
+            count += 1
+    return torch.tensor([len(y) * value / count for value in each], dtype=torch.float64)
 
 
 def batch(seed, y=(0, 0, 1, 1, 1, 4, 4, 5), dim=4):
@@ -98,6 +128,53 @@ def test_other_settings_by_hand():
 def test_without_width_it_is_multi_similarity_without_a_miner(golden):
     found = AdaptiveHierarchical(classes=6, width=0.0).double()(golden.z, golden.y)
     torch.testing.assert_close(found, MultiSimilarity(miner=None)(golden.z, golden.y))
+
+
+FORMS = [("cosine", 0.5, 1), ("cosine", 0.5, 2), ("hyperbolic", -2.7, 2)]
+
+
+@pytest.mark.parametrize(("space", "gamma", "views"), FORMS)
+def test_triplets_by_hand(space, gamma, views, golden):
+    z, y = batch(5, (0, 1, 1, 0) * 2)
+    triplets = [(0, 3, 1), (1, 2, 4), (2, 1, 3), (2, 1, 0), (7, 4, 5)]  # not every sample, and one of them twice
+    miner = type(golden.miner)(triplets)
+    loss = AdaptiveHierarchical(classes=CLASSES, views=views, space=space, form="triplet", miner=miner).double()
+    found = loss(z, y)
+    expected = triplets_by_hand(z, y, triplets, views=views, space=space, gamma=gamma)
+    torch.testing.assert_close(found, expected)
+    assert found.sum() > 0
+
+
+def test_the_base_of_the_margins_cancels_in_a_triplet(golden):
+    settings = {"classes": 6, "form": "triplet", "miner": golden.miner}
+    a, b = (AdaptiveHierarchical(gamma=g, **settings).double()(golden.z, golden.y) for g in (0.5, -0.2))
+    torch.testing.assert_close(a, b)
+
+
+def test_triplets_without_width_are_a_hinge_on_cosines(golden):
+    """Which on squared distances is half a triplet loss without a margin."""
+    found = AdaptiveHierarchical(classes=6, width=0.0, form="triplet", miner=golden.miner).double()(golden.z, golden.y)
+    plain = Triplet(margin=0.0, squared=True, miner=golden.miner)(golden.z, golden.y)
+    torch.testing.assert_close(found, plain / 2)
+
+
+@pytest.mark.parametrize(("space", "gamma", "views"), FORMS)
+@pytest.mark.parametrize("beta", [1.0, 40.0])
+def test_lifted_by_hand(space, gamma, views, beta):
+    z, y = batch(6, (0, 1, 1, 2) * 2)
+    loss = AdaptiveHierarchical(classes=CLASSES, views=views, space=space, form="lifted", beta=beta).double()
+    expected = lifted_by_hand(z, y, beta, views=views, space=space, gamma=gamma)
+    torch.testing.assert_close(loss(z, y), expected)
+    assert expected.sum() > 0
+
+
+@pytest.mark.parametrize("form", ["triplet", "lifted"])
+def test_other_forms_learn_the_class_means_too(form):
+    loss = AdaptiveHierarchical(classes=CLASSES, form=form).double()
+    z, y = batch(1)
+    loss(z, y)
+    loss.after_step(1)
+    assert float(loss.means[0, 5]) == pytest.approx(by_hand(z, y)[1][0, 5])
 
 
 def test_views_hold_together_whatever_else_is_there():
@@ -176,6 +253,10 @@ def test_bad_arguments(unchecked):
         AdaptiveHierarchical(classes=3, momentum=1.0)
     with pytest.raises(LikewiseError, match="space must be 'cosine' or 'hyperbolic', got 'flat'"):
         AdaptiveHierarchical(classes=3, space="flat")
+    with pytest.raises(LikewiseError, match="form must be 'multi-similarity', 'triplet' or 'lifted', got 'pair'"):
+        AdaptiveHierarchical(classes=3, form="pair")
+    with pytest.raises(LikewiseError, match="miner must yield triplets, got HardPairs"):
+        AdaptiveHierarchical(classes=3, miner=HardPairs())
     z, y = batch(1, (0, 0, 1))
     with pytest.raises(LikewiseError, match="with views=2 a batch must have every image 2 times, got 3 samples"):
         AdaptiveHierarchical(classes=3, views=2)(z, y)

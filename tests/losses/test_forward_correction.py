@@ -59,6 +59,17 @@ def test_any_noise_by_hand(golden, matrix, temperature):
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)  # the matrix is kept in float32
 
 
+@pytest.mark.parity
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_the_papers_classifier_agrees_with_torchs_nll_on_the_mixed_prediction(golden, share):
+    """Without a temperature: a linear layer with bias on raw embeddings."""
+    loss = ForwardCorrection(classes=6, dim=8, share=share, temperature=None).double()
+    weight, bias = loss.proxies.detach().split([8, 1], dim=1)
+    mixed = F.linear(golden.raw, weight, bias[:, 0]).softmax(1) @ torch.tensor(uniform(6, share), dtype=torch.float64)
+    expected = F.nll_loss(mixed.log(), golden.y, reduction="none")
+    torch.testing.assert_close(loss(golden.raw, golden.y).detach(), expected)
+
+
 def test_the_closed_form_is_the_matrix_it_stands_for(golden, tmp_path):
     np.save(tmp_path / "t.npy", np.array(uniform(6, 0.3)))
     short, long = made(golden, share=0.3), made(golden, transition=str(tmp_path / "t.npy"))
@@ -135,7 +146,7 @@ def test_estimate_finds_the_noise_that_was_put_in():
 def test_bad_arguments(tmp_path):
     with pytest.raises(LikewiseError, match=r"share must be 0 or more and below 0.75 for 4 classes.*got 0.75"):
         ForwardCorrection(classes=4, dim=2, share=0.75)
-    with pytest.raises(LikewiseError, match="temperature must be above 0, got 0"):
+    with pytest.raises(LikewiseError, match="temperature must be above 0, or None for a linear classifier, got 0"):
         ForwardCorrection(classes=4, dim=2, temperature=0.0)
     file = str(tmp_path / "t.npy")
     with pytest.raises(LikewiseError, match=r"transition must be a .npy file, got '.*t.npy' \(.*No such file"):

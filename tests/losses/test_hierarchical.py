@@ -301,7 +301,11 @@ def test_divergence_is_left_to_the_loop(families):
     assert loss.after_step(1) == [] and loss.begun == 0
 
 
-@pytest.mark.parametrize("text", [n for n in LOSSES if "(" not in n and "proxies" in dict(made(n).named_parameters())])
+WITH_PROXIES = [n for n in LOSSES if "(" not in n and "proxies" in dict(made(n).named_parameters())]
+WITH_PROXIES.remove("Softmax")  # its vectors have a bias
+
+
+@pytest.mark.parametrize("text", WITH_PROXIES)
 def test_around_every_loss_with_proxies(text, batch):
     z, y = batch
     loss = made(f"Hierarchical(loss={text}(), coarse=4)")
@@ -361,7 +365,7 @@ def test_the_tree_must_know_the_classes_and_have_groups(tmp_path):
     with pytest.raises(LikewiseError, match="got 1 at depth=1 of the tree for 12 below; choose another depth"):
         made("Hierarchical(depth=1)", class_names=NAMES, taxonomy=dict.fromkeys(TREE, ("all",)))
     with pytest.raises(LikewiseError, match="got 2 at depth=3 of the tree for 2 below"):  # nothing lies between
-        made("Hierarchical(depth=(4, 3))", class_names=NAMES, taxonomy={k: (v[0],) for k, v in TREE.items()})
+        made("Hierarchical(depth=(4, 3))", class_names=NAMES, taxonomy={k: (v[0], *"xyz") for k, v in TREE.items()})
     (tmp_path / "tree.csv").write_text("\n".join(f"c{n},side {n % 2}" for n in range(CLASSES)))
     loss = made(f"Hierarchical(depth=1, tree='{tmp_path / 'tree.csv'}')", class_names=NAMES, taxonomy=TREE)
     assert loss.groups()[0].tolist() == [n % 2 for n in range(CLASSES)]

@@ -24,6 +24,8 @@ def test_groups_of_a_tree():
     assert plan_by_tree(6, 1, None, None, None) == [(6, 2)]
     with pytest.raises(LikewiseError, match="class_names must name each of the 7 classes, got 6 names"):
         plan_by_tree(7, 1, tuple("abcdef"), None, TREE)
+    with pytest.raises(LikewiseError, match=r"depth must be at most 3, .* got \(4, 1\)"):
+        plan_by_tree(6, (4, 1), tuple("abcdef"), None, TREE)
 
 
 def test_weights():

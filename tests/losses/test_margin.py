@@ -21,7 +21,7 @@ def by_hand(z, y, triplets, beta, margin, nu=0.0, count="terms", pull=None):
         pos = max(0.0, near - b + margin)
         neg = max(0.0, b - math.dist(z[a].tolist(), z[n].tolist()) + margin)
         total[a] += pos + neg
-        active += (pos > 0) + (neg > 0) if count == "terms" else (pos > 0 or neg > 0)
+        active += {"terms": (pos > 0) + (neg > 0), "triplets": pos > 0 or neg > 0, "all": 1}[count]
     each = [v * len(y) / max(active, 1) + nu * sum(beta) for v in total]
     return torch.tensor(each, dtype=torch.float64)
 
@@ -30,7 +30,7 @@ def made(golden, **settings):
     return Margin(classes=6, miner=golden.miner, **settings).double()
 
 
-@pytest.mark.parametrize("count", ["terms", "triplets"])
+@pytest.mark.parametrize("count", ["terms", "triplets", "all"])
 @pytest.mark.parametrize(("beta", "margin", "nu"), [(1.2, 0.2, 0.0), (0.6, 0.2, 0.1), (1.0, 0.05, 0.0)])
 def test_by_hand(golden, beta, margin, nu, count):
     loss = made(golden, beta=beta, margin=margin, nu=nu, count=count)
@@ -134,5 +134,5 @@ def test_bad_settings(wrong, says):
 
 
 def test_bad_count(unchecked):
-    with pytest.raises(LikewiseError, match="count must be 'terms' or 'triplets', got 'all'"):
-        Margin(classes=3, count="all")
+    with pytest.raises(LikewiseError, match="count must be 'terms', 'triplets' or 'all', got 'pairs'"):
+        Margin(classes=3, count="pairs")

@@ -13,13 +13,13 @@ from likewise.types import LikewiseError
 
 
 def pair_losses(z, y, margin=1.0, pull_margin=0.0):
-    """(anchor, loss) of all pairs with any loss: the positives, and the negatives."""
+    """(anchor, loss) of all pairs: the positives, and the negatives."""
     found = ([], [])
     for i in range(len(y)):
         for j in range(len(y)):
             d = math.dist(z[i].tolist(), z[j].tolist())
             value = max(0, d - pull_margin) if y[i] == y[j] else max(0, margin - d)
-            if i != j and value > 0:
+            if i != j:
                 found[int(y[i] != y[j])].append((i, value))
     return found
 
@@ -33,8 +33,9 @@ def by_hand(z, y, lam, usual=None, **margins):
     each = [0.0] * len(y)
     for side, pairs in enumerate(pair_losses(z, y, **margins)):
         mean = sum(v for _, v in pairs) / max(1, len(pairs)) if usual is None else usual[side]
+        active = sum(v > 0 for _, v in pairs)
         for i, value in pairs:
-            each[i] += len(y) * weight(value, mean, lam) * value / len(pairs)
+            each[i] += len(y) * weight(value, mean, lam) * value / max(1, active)
     return torch.tensor(each, dtype=torch.float64)
 
 
@@ -62,6 +63,19 @@ def test_later_batches_by_hand():
     assert set(loss.observe_state()) == {"usual_pull", "usual_push"}
 
 
+def test_the_usual_loss_is_the_mean_over_all_pairs_also_those_without_loss():
+    """Samples on a circle: two of one class, and two of another, of which one is within the margin of the first two."""
+    turn = torch.tensor([0.0, 0.1, 1.6, 0.7], dtype=torch.float64)
+    z, y = torch.stack([turn.cos(), turn.sin()], 1), torch.tensor([0, 0, 1, 1])
+    loss = PairSuperLoss().double()
+    loss(z, y)
+    loss.after_step(1)
+    pull = (2 * math.sin(0.1 / 2) + 2 * math.sin(0.9 / 2)) / 2
+    push = (1 - 2 * math.sin(0.7 / 2) + 1 - 2 * math.sin(0.6 / 2) + 0 + 0) / 4  # the two at 1.6 and 1.5 have no loss
+    assert loss.count.tolist() == [4, 8]
+    assert loss.mean.tolist() == pytest.approx([pull, push], abs=1e-7)
+
+
 @pytest.mark.parity
 def test_equal_weights_are_pytorch_metric_learnings_contrastive_loss(golden):
     other = ContrastiveLoss(pos_margin=0, neg_margin=1)(golden.z, golden.y)
@@ -77,12 +91,13 @@ def test_weights_are_constants(golden):
     total = 0.0
     for side, pairs in enumerate(pair_losses(golden.z, golden.y)):
         mean, same = sum(v for _, v in pairs) / len(pairs), side == 0
+        active = sum(v > 0 for _, v in pairs)
         for i in range(len(golden.y)):
             for j in range(len(golden.y)):
                 if i != j and bool(golden.y[i] == golden.y[j]) == same:
                     d = (again[i] - again[j]).norm()
                     value = d if same else (1 - d).relu()
-                    total = total + weight(value.item(), mean, 0.2) * value / len(pairs)
+                    total = total + weight(value.item(), mean, 0.2) * value / active
     total.backward()
 
     def along_the_sphere(grad):

@@ -20,7 +20,7 @@ def made(name):
     return build(name, Loss, classes=CLASSES, dim=DIM)
 
 
-NAMES = [n for n in LOSSES if any(p.dim() == 2 and p.shape[1] == DIM for p in made(n).parameters())]
+NAMES = [n for n in LOSSES if any(p.dim() == 2 and p.shape[1] in (DIM, DIM + 1) for p in made(n).parameters())]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def batch():
 
 
 def test_the_proxy_losses_are_among_them():
-    assert {"ArcFace", "CosFace", "NormSoftmax", "ProxyAnchor", "ProxyNCA", "SoftTriple"} <= set(NAMES)
+    assert {"ArcFace", "CosFace", "NormSoftmax", "ProxyAnchor", "ProxyNCA", "SoftTriple", "Softmax"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,8 +2,11 @@ import math
 
 import pytest
 import torch
+from pytorch_metric_learning.distances import LpDistance
+from pytorch_metric_learning.losses import ProxyNCALoss
 from torch.nn import functional as F
 
+from likewise.distributed.sharded_proxies import shard
 from likewise.losses import NormSoftmax, ProxyNCA
 from likewise.types import LikewiseError
 
@@ -31,6 +34,36 @@ def made(golden, **settings):
 def test_by_hand(golden, scale, with_own):
     each = made(golden, scale=scale, positive_in_denominator=with_own)(golden.z, golden.y).detach()
     torch.testing.assert_close(each, by_hand(golden.z, golden.y, golden.proxies, scale, with_own))
+
+
+@pytest.mark.parametrize("with_own", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_plain_distances_as_the_study_prints_them_by_hand(golden, scale, with_own):
+    """Eq. 13 of Roth et al. 2020, with unit proxies and (scale=1) without a scale."""
+    each = made(golden, scale=scale, positive_in_denominator=with_own, squared=False)(golden.z, golden.y).detach()
+    want = []
+    for row, own in zip(golden.z.tolist(), golden.y.tolist()):
+        unit = [[v / math.hypot(*p) for v in p] for p in golden.proxies.tolist()]
+        q = [scale * math.dist(row, p) for p in unit]
+        total = sum(math.exp(-far) for c, far in enumerate(q) if with_own or c != own)
+        want.append(-math.log(math.exp(-q[own]) / total))
+    torch.testing.assert_close(each, torch.tensor(want, dtype=torch.float64), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parity
+def test_plain_distances_agree_with_pytorch_metric_learning(golden):
+    """Whose sum includes the sample's own class."""
+    far = LpDistance(normalize_embeddings=True, p=2, power=1)
+    other = ProxyNCALoss(num_classes=6, embedding_size=8, softmax_scale=1, distance=far).double()
+    other.proxies.data = golden.proxies.clone()
+    mine = made(golden, scale=1.0, positive_in_denominator=True, squared=False)(golden.z, golden.y).mean()
+    assert math.isclose(mine.item(), other(golden.z, golden.y).item(), rel_tol=1e-6)
+
+
+def test_plain_distances_are_refused_by_sharding():
+    with pytest.raises(LikewiseError, match="the loss must support sharded proxies, got ProxyNCA"):
+        shard(ProxyNCA(classes=4, dim=2, squared=False))
+    shard(ProxyNCA(classes=4, dim=2))
 
 
 @pytest.mark.parametrize("scale", [1, 3])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from pytorch_metric_learning.distances import SNRDistance
 from pytorch_metric_learning.losses import TripletMarginLoss
-from pytorch_metric_learning.reducers import AvgNonZeroReducer
+from pytorch_metric_learning.reducers import AvgNonZeroReducer, MeanReducer
 
 from likewise.contracts import Miner
 from likewise.losses import SNR
@@ -17,22 +17,23 @@ def ratio(a, b):
     return statistics.pvariance([p - q for p, q in zip(a, b)]) / statistics.pvariance(a)
 
 
-def by_hand(z, triplets, margin, penalty, pull=None):
+def by_hand(z, triplets, margin, penalty, pull=None, count="active"):
     rows, each = z.tolist(), []
     for k, (a, p, n) in enumerate(triplets):
         near = ratio(rows[a], rows[p]) if pull is None or pull[k] else 0.0
         each.append(max(0.0, near - ratio(rows[a], rows[n]) + margin))
-    active = max(1, sum(v > 0 for v in each))
+    active = max(1, sum(v > 0 or count == "all" for v in each))
     return torch.tensor(
         [v * len(each) / active + penalty * abs(sum(rows[a])) for v, (a, _, _) in zip(each, triplets)],
         dtype=torch.float64,
     )
 
 
+@pytest.mark.parametrize("count", ["active", "all"])
 @pytest.mark.parametrize(("margin", "penalty"), [(0.2, 0.005), (0.7, 0.0)])
-def test_by_hand(golden, margin, penalty):
-    each = SNR(margin=margin, penalty=penalty, miner=golden.miner)(golden.z, golden.y)
-    torch.testing.assert_close(each, by_hand(golden.z, golden.miner.triplets, margin, penalty))
+def test_by_hand(golden, margin, penalty, count):
+    each = SNR(margin=margin, penalty=penalty, miner=golden.miner, count=count)(golden.z, golden.y)
+    torch.testing.assert_close(each, by_hand(golden.z, golden.miner.triplets, margin, penalty, count=count))
 
 
 def test_golden(golden):
@@ -44,10 +45,11 @@ def test_golden(golden):
 
 
 @pytest.mark.parity
-def test_agrees_with_pytorch_metric_learning_on_the_same_triplets(golden):
-    other = TripletMarginLoss(margin=0.2, distance=SNRDistance(normalize_embeddings=False), reducer=AvgNonZeroReducer())
+@pytest.mark.parametrize(("count", "reducer"), [("active", AvgNonZeroReducer()), ("all", MeanReducer())])
+def test_agrees_with_pytorch_metric_learning_on_the_same_triplets(golden, count, reducer):
+    other = TripletMarginLoss(margin=0.2, distance=SNRDistance(normalize_embeddings=False), reducer=reducer)
     value = other(golden.z, golden.y, tuple(torch.tensor(golden.miner.triplets).T))
-    mine = SNR(penalty=0.0, miner=golden.miner)(golden.z, golden.y).mean()
+    mine = SNR(penalty=0.0, miner=golden.miner, count=count)(golden.z, golden.y).mean()
     assert math.isclose(mine.item(), value.item(), abs_tol=1e-6)
 
 

@@ -29,6 +29,19 @@ def test_draws_are_semi_hard_and_cover_all_that_are():
     assert 0 < fell_back < len(seen)  # both branches were met
 
 
+def test_without_the_upper_bound_every_negative_beyond_the_positive_is_drawn():
+    """Eq. 20 of Roth et al. 2020 as printed: squared distances have the same order."""
+    angle = torch.tensor([0.0, 0.5, 0.3, 0.7, 2.0, 3.0])
+    z, y = torch.stack([angle.cos(), angle.sin()], 1), torch.tensor([0, 0, 1, 2, 3, 4])
+    torch.manual_seed(0)
+    drawn = [SemiHard(upper=False)(*compare(z, y), 2, margin=0.2) for _ in range(60)]
+    assert {int(t.p[0]) for t in drawn} == {1}
+    assert {int(t.n[0]) for t in drawn} == {3, 4, 5}, "not sample 2, which is nearer than the positive"
+    assert {int(t.n[1]) for t in drawn} == {4, 5}, "from the positive, samples 2 and 3 are nearer than the anchor"
+    assert {int(SemiHard()(*compare(z, y), 2, margin=0.2).n[0]) for _ in range(20)} == {3}
+    assert drawn[0].valid.tolist() == [True, True, False, False, False, False]
+
+
 def test_a_batch_of_one_class_has_no_triplet():
     z = torch.nn.functional.normalize(torch.randn(4, 3), dim=1)
     t = SemiHard()(*compare(z, torch.zeros(4, dtype=torch.int64)), 3, 0.2)

@@ -11,6 +11,7 @@ from likewise.losses.fast_ap import FastAP as FastAP
 from likewise.losses.forward_correction import ForwardCorrection as ForwardCorrection
 from likewise.losses.generalized_lifted import GeneralizedLifted as GeneralizedLifted
 from likewise.losses.hierarchical import Hierarchical as Hierarchical
+from likewise.losses.hierarchical_triplet import HierarchicalTriplet as HierarchicalTriplet
 from likewise.losses.histogram import Histogram as Histogram
 from likewise.losses.lifted_structure import LiftedStructure as LiftedStructure
 from likewise.losses.margin import Margin as Margin
@@ -23,8 +24,11 @@ from likewise.losses.proxy_nca import ProxyNCA as ProxyNCA
 from likewise.losses.quadruplet import Quadruplet as Quadruplet
 from likewise.losses.smooth_ap import SmoothAP as SmoothAP
 from likewise.losses.snr import SNR as SNR
+from likewise.losses.snr_contrastive import SNRContrastive as SNRContrastive
 from likewise.losses.soft_triple import SoftTriple as SoftTriple
+from likewise.losses.softmax import Softmax as Softmax
 from likewise.losses.sup_con import SupCon as SupCon
 from likewise.losses.triplet import Triplet as Triplet
+from likewise.losses.triplet_nca import TripletNCA as TripletNCA
 
 __all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

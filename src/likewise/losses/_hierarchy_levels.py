@@ -88,6 +88,11 @@ def plan_by_tree(
             f"Hierarchical: class_names must name each of the {classes} classes, got {len(names)} names"
         )
     below, plans = ancestors("Hierarchical", names, tree, taxonomy), []
+    if depths[0] > (deepest := max(map(len, below))):
+        raise LikewiseError(
+            f"Hierarchical: depth must be at most {deepest}, the levels of this tree above the classes, got {depth}; choose a "
+            "smaller depth, or a tree with more levels"
+        )
     for level in depths:
         nodes = sorted({path[:level] for path in below})
         if not 2 <= len(nodes) < len(below):

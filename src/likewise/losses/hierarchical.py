@@ -39,18 +39,19 @@ class Hierarchical(Loss):
     Paper: Yang et al., Hierarchical Proxy-based Loss for Deep Metric Learning, WACV 2022.
     Formula: l_i = L(z_i, y_i; P_0) + sum_k w_k L(z_i, g_k(y_i); P_k), P_0 the proxies of the classes, g_k(y) the group of class y
         on level k, P_k the centres of a spherical k-means of P_(k-1), recomputed at intervals
-    Differs: implemented from the supplement of the paper, which does not specify the following. k-means starts from its last
-        result, so that groups keep their numbers, and runs one iteration (ten at first); an empty group takes a class that is
-        far from its centre, if there is one. Proxies of groups have the length of those of classes, so that one learning rate
-        suits both. They are trained between two clusterings, and each clustering resets their optimiser state. For a class
-        with several centres, the mean of the centres is clustered; a group has one centre.
+    Differs: implemented from the supplement of the paper, which does not specify the following; all of it is assumed. k-means
+        is spherical, starts from its last result, so that groups keep their numbers, and runs one iteration (ten at first); an
+        empty group takes a class that is far from its centre, if there is one. Proxies of groups have the length of those of
+        classes, so that one learning rate suits both. They are trained between two clusterings, and each clustering resets
+        their optimiser state. For a class with several centres, the mean of the centres is clustered; a group has one centre.
     Needs: an inner loss whose only parameters are class vectors.
 
     Args:
         loss: the loss of every level, such as ProxyAnchor() or ProxyNCA(positive_in_denominator=True).
         coarse: number of groups; several decreasing numbers for several levels. Paper: 10 for 98 classes,
             12 to 500 for 11,318. None: a tenth of the classes, 2 at least.
-        every: steps between two clusterings, or epochs ("1e"). Paper: 20; 10 to 80 work as well.
+        every: steps between two clusterings, or epochs ("1e"). Paper: 20; 10 to 80 work as well. That these are steps is
+            assumed.
         levels: number of levels; without `coarse`, each has a tenth of the groups of the level below. Paper: 1.
         coarse_proxies: proxies of groups between two clusterings: "learnable" parameters, "frozen", or "centroid", the mean of
             the proxies of their classes at every step, with a gradient to these.
@@ -58,9 +59,10 @@ class Hierarchical(Loss):
             Ours: after one epoch.
         by: what is clustered: the "proxies" (paper), or the "means", moving averages of the embeddings of every class, which
             reflect similarity much earlier than proxies (ours).
-        weight: w, one for all levels or one for each. Paper: 1, apparently. With a hundred classes 0.1 works better
-            (docs/structure.md).
-        coarse_loss: loss of the levels of groups in place of `loss`, for other scales and margins.
+        weight: w, one for all levels or one for each. 1 is assumed: the paper has no weight among its settings. With a
+            hundred classes 0.1 works better (docs/structure.md).
+        coarse_loss: loss of the levels of groups in place of `loss`, for other scales and margins. Paper: the same for all
+            levels in its first protocol; in the second, scale and margin of each level are searched.
         depth: take groups from the taxonomy of the data in place of clusters: the ancestors at this depth, 1 the coarsest.
             Several numbers, the deepest first, for several levels. Learnable proxies of such groups are trained from the first
             step and never reset.

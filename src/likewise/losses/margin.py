@@ -22,8 +22,9 @@ class Margin(Loss):
     Formula: L = 1/active sum_a ( [d_ap - b_a + margin]+ + [b_a - d_an + margin]+ ) + nu sum_c b_c,
         b_a: boundary of the anchor's class
     Differs: nothing. `active` counts the brackets above 0 over the whole batch, so the values of all anchors have one common
-        factor; `count="triplets"` counts triplets with any bracket above 0, as the study's code does. The last term is added to
-        every value. There is no offset per image.
+        factor; `count="triplets"` counts triplets with any bracket above 0, as the study's code does; `count="all"` counts all
+        triplets, which is the study's printed sum as a mean. The last term is added to every value. There is no offset per
+        image.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
@@ -34,7 +35,7 @@ class Margin(Loss):
         learn: whether boundaries are trained.
         nu: weight of the sum of the boundaries. 0 in Roth et al. 2020.
         miner: miner of the triplets. Paper: DistanceWeighted().
-        count: what the sum is divided by, "terms" (paper) or "triplets" (the study's code).
+        count: what the sum is divided by: "terms" (paper), "triplets" (the study's code) or "all" (the study's print).
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
             `likewise.losses._hyperbolic`.
@@ -44,7 +45,7 @@ class Margin(Loss):
 
     def __init__(
         self, classes: int | None = None, margin: float = 0.2, beta: float = 1.2, per_class: bool = True, learn: bool = True,
-        nu: float = 0.0, miner: Miner = DistanceWeighted(), count: Literal["terms", "triplets"] = "terms",
+        nu: float = 0.0, miner: Miner = DistanceWeighted(), count: Literal["terms", "triplets", "all"] = "terms",
         space: Literal["cosine", "hyperbolic"] = "cosine",
     ):  # fmt: skip
         super().__init__()
@@ -61,8 +62,8 @@ class Margin(Loss):
             raise LikewiseError(
                 "Margin: a boundary per class needs classes, got None; give classes, or set per_class=False"
             )
-        if count not in ("terms", "triplets"):
-            raise LikewiseError(f"Margin: count must be 'terms' or 'triplets', got '{count}'")
+        if count not in ("terms", "triplets", "all"):
+            raise LikewiseError(f"Margin: count must be 'terms', 'triplets' or 'all', got '{count}'")
         self.classes = classes
         self.margin = margin
         self.beta = beta
@@ -83,7 +84,9 @@ class Margin(Loss):
         boundary = boundaries.index_select(0, y if t.one_each else y[t.a]) if self.per_class else boundaries
         pull = (measure(near).where(t.pull, 0.0) - boundary + self.margin).relu()
         push = (boundary - measure(far) + self.margin).relu()
-        total, _ = sum_by_anchor(pull + push, t, len(z))
-        active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()
-        each = normalise_by_count(total, sum_by_anchor(active.detach(), t, len(z))[0])
+        total, count = sum_by_anchor(pull + push, t, len(z))
+        if self.count != "all":
+            active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()
+            count, _ = sum_by_anchor(active.detach(), t, len(z))
+        each = normalise_by_count(total, count)
         return each + self.nu * boundaries.sum() if self.nu else each

@@ -21,10 +21,11 @@ class PairSuperLoss(Loss):
         as reproduced by Barbany et al., ProcSim, WACV 2024.
     Formula: L = mean over positives of w_ij l_ij + mean over negatives of w_ij l_ij, over pairs with l_ij > 0;
         l_ij = [d_ij - pull_margin]+ or [margin - d_ij]+; w_ij = e^-W(max(-2/e, (l_ij - t) / lam) / 2), a constant,
-        t the mean of all such l_ij before, one for positives and one for negatives
-    Differs: the paper's lam log^2 w has no gradient and is left out, and -t w with it. The sources do not specify the pairs
-        of t: here they are the pairs of the mean (l_ij > 0). In the first step t is the mean of the batch itself. The value of an
-        anchor is the contribution of its pairs to the two means.
+        t the mean of l_ij over all pairs of all earlier steps, one for positives and one for negatives
+    Differs: the paper's lam log^2 w has no gradient and is left out, and -t w with it. The mean of t includes pairs of loss 0,
+        the outer means do not: ProcSim averages all pair losses, and weights the terms of PML's contrastive loss before PML
+        reduces them. In the first step t is the mean of the batch itself. The value of an anchor is the contribution of its
+        pairs to the two means.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
@@ -66,12 +67,14 @@ class PairSuperLoss(Loss):
         d = SPACES_BY_NAME[self.space].distance(sim)
         each = torch.where(pairs.pos, d - self.pull_margin, self.margin - d).relu() * (pairs.pos | pairs.neg)
         still = each.detach()
-        count = torch.stack([((still > 0) & kind).sum() for kind in (pairs.pos, pairs.neg)])
-        mean = torch.stack([(still * kind).sum() for kind in (pairs.pos, pairs.neg)]) / count.clamp_min(1)
+        kinds = (pairs.pos, pairs.neg)
+        count = torch.stack([kind.sum() for kind in kinds])
+        active = torch.stack([((still > 0) & kind).sum() for kind in kinds])
+        mean = torch.stack([(still * kind).sum() for kind in kinds]) / count.clamp_min(1)
         if self.training and (torch.compiler.is_compiling() or not is_traced()):
             self.pending = mean, count
         usual = torch.where(self.count > 0, self.mean.to(mean), mean)
-        usual, share = (torch.where(pairs.pos, *of_kind) for of_kind in (usual, len(y) / count.clamp_min(1)))
+        usual, share = (torch.where(pairs.pos, *of_kind) for of_kind in (usual, len(y) / active.clamp_min(1)))
         w = exp_minus_w(((still - usual) / self.lam).clamp_min(-2 / math.e) / 2)
         return (w * share * each).sum(1)
 

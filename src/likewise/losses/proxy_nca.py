@@ -5,7 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss
+from likewise.distributed.sharded_proxies import logit_cross_entropy
 from likewise.losses._margin_softmax import check_scale, margin_softmax
+from likewise.similarity import at_least_float32, distance, full_precision, unit_rows
 from likewise.types import LikewiseError, Ref
 
 
@@ -15,8 +17,9 @@ class ProxyNCA(Loss):
     Paper: Movshovitz-Attias et al., No Fuss Distance Metric Learning using Proxies, ICCV 2017;
         with `positive_in_denominator`: Teh et al., ProxyNCA++, ECCV 2020.
     Formula: l_i = -log( e^(-q_iy) / sum_{c != y} e^(-q_ic) ), q_ic = |k z_i - k p_c|^2 = 2 k^2 (1 - s_ic)
-    Differs: nothing. Without the proxy of the own class in the denominator, values may be negative. Distances are squared
-        (Roth et al. 2020 print them without the square). `ref` is not used: samples are compared with proxies.
+    Differs: nothing. Without the proxy of the own class in the denominator, values may be negative. Roth et al. 2020, eq. 13,
+        print distances without the square and without k: `squared=False, scale=1`, then q_ic = |k z_i - k p_c|. `ref` is not
+        used: samples are compared with proxies.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -24,12 +27,15 @@ class ProxyNCA(Loss):
         scale: k, radius of the sphere on which samples and proxies lie. Paper: 1; 3 in ProxyNCA++ (its temperature 1/9) and
             in Roth et al. 2020, taken here.
         positive_in_denominator: whether the sum includes the sample's own class, as in ProxyNCA++.
+        squared: whether distances are squared. Paper: True; print of Roth et al. 2020: False, which --shard-proxies refuses.
     """
 
     lr_factor = 50.0
     can_shard = True
 
-    def __init__(self, classes: int, dim: int, scale: float = 3.0, positive_in_denominator: bool = False):
+    def __init__(
+        self, classes: int, dim: int, scale: float = 3.0, positive_in_denominator: bool = False, squared: bool = True
+    ):
         super().__init__()
         check_scale("ProxyNCA", scale)
         if classes < 2 and not positive_in_denominator:
@@ -40,8 +46,15 @@ class ProxyNCA(Loss):
         self.dim = dim
         self.scale = scale
         self.positive_in_denominator = positive_in_denominator
+        self.squared = squared
+        self.can_shard = squared
         self.proxies = nn.Parameter(torch.randn(classes, dim) / 8)
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         scale, with_own = 2 * self.scale**2, self.positive_in_denominator
-        return margin_softmax(z, y, self.proxies, self.classes, scale, with_own=with_own)
+        if self.squared:
+            return margin_softmax(z, y, self.proxies, self.classes, scale, with_own=with_own)
+        with full_precision(z):
+            z = at_least_float32(z)
+            apart = distance(z @ unit_rows(self.proxies).to(z).T)
+            return logit_cross_entropy(-self.scale * apart, y, with_own=with_own)
