@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from likewise.data.inaturalist import inaturalist
+from likewise.losses._hierarchy_levels import plan_by_tree
 from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.filterwarnings("ignore:inaturalist. found")
@@ -58,3 +61,71 @@ def test_what_is_missing_is_named(tmp_path, write, draw):
         LikewiseError, match=r"Inaturalist_test_set1\.txt must list <kind>/<class>/<image>, got 'c\.jpg'"
     ):
         inaturalist(str(tmp_path))
+
+
+RANKS = {
+    3026: ("Chordata", "Aves", "Piciformes", "Picidae", "Picus"),
+    999: ("Chordata", "Aves", "Strigiformes", "Strigidae", "Bubo"),
+    10: ("Tracheophyta", "Magnoliopsida", "Fagales", "Fagaceae", "Quercus"),
+}
+
+
+def categories(*numbers):
+    """Records of categories.json of the competition."""
+    names = ("phylum", "class", "order", "family", "genus")
+    return [{"id": n, "name": f"species {n}", "kingdom": "any", **dict(zip(names, RANKS[n]))} for n in numbers]
+
+
+@pytest.fixture
+def published(draw, write):
+    """The published lists and their images."""
+    for name in TRAIN + TEST:
+        draw(name)
+    write("Inaturalist_train_set1.txt", "\n".join(TRAIN))
+    write("Inaturalist_test_set1.txt", "\n".join(TEST))
+
+
+@pytest.mark.parametrize("name", ["categories.json", "val2018.json", "train2018.json"])
+@pytest.mark.usefixtures("published")
+def test_ranks_of_the_taxonomy(tmp_path, write, name):
+    listed = categories(10, 999, 3026)
+    write(name, json.dumps(listed if name == "categories.json" else {"images": [], "categories": listed}))
+    items = inaturalist(str(tmp_path))
+    assert items.class_words == {
+        "Aves/999": "species 999", "Aves/3026": "species 3026", "Plantae/10": "species 10",
+    }  # fmt: skip
+    tree = items.taxonomy
+    assert tree == {
+        "Aves/999": ("Aves", *RANKS[999]), "Aves/3026": ("Aves", *RANKS[3026]), "Plantae/10": ("Plantae", *RANKS[10]),
+    }  # fmt: skip
+    names = sorted(tree)
+    for depth, groups in ((1, [0, 0, 1]), (3, [0, 0, 1])):
+        (plan,) = plan_by_tree(3, depth, names, None, tree)
+        assert plan.tolist() == groups
+
+
+@pytest.mark.usefixtures("published")
+def test_a_list_of_categories_without_ranks_is_passed_over(tmp_path, write):
+    """The first release of the competition hid names and ranks."""
+    write("categories.json", json.dumps([{"id": n, "name": "hidden", "supercategory": "Aves"} for n in RANKS]))
+    tree = inaturalist(str(tmp_path)).taxonomy
+    assert tree == {"Aves/999": ("Aves",), "Aves/3026": ("Aves",), "Plantae/10": ("Plantae",)}
+    with pytest.raises(
+        LikewiseError, match="depth must be at most 1, the levels of this tree above the classes, got 3"
+    ):
+        plan_by_tree(3, 3, sorted(tree), None, tree)
+    write("val2018.json", json.dumps({"categories": categories(10, 999, 3026)}))
+    assert inaturalist(str(tmp_path)).taxonomy["Plantae/10"] == ("Plantae", *RANKS[10])
+
+
+@pytest.mark.usefixtures("published")
+def test_a_wrong_list_of_categories_is_named(tmp_path, write):
+    write("categories.json", json.dumps(categories(10, 999)))
+    with pytest.raises(LikewiseError, match="list of categories must have every class, but Aves/3026 is missing"):
+        inaturalist(str(tmp_path))
+    for wrong in ("{", "{}", "3", '[{"phylum": 1, "class": 2, "order": 3, "family": 4, "genus": 5}]'):
+        write("categories.json", wrong)
+        with pytest.raises(
+            LikewiseError, match=r"inaturalist: categories\.json must be JSON with a list of categories"
+        ):
+            inaturalist(str(tmp_path))

@@ -27,6 +27,7 @@ def test_the_original_layout(original):
     assert items.y.tolist() == [0, 0, 1, 2, 2]
     assert items.split.tolist() == ["train"] * 3 + ["test"] * 2
     assert items.taxonomy == {"1": ("bicycle",), "2": ("coffee_maker",), "11319": ("bicycle",)}
+    assert items.class_words == {"1": "bicycle", "2": "coffee maker", "11319": "bicycle"}
 
 
 def test_lists_in_info_files_and_pictures_in_images(tmp_path, draw, write):

@@ -212,7 +212,8 @@ def test_spec_and_bad_arguments():
     assert spec(term) == "Ensemble(weight=2.0, reconstruction=0.5)" and term.syncs
     plain = Embedder("features", 12, features=7)
     with pytest.raises(
-        LikewiseError, match=r"Ensemble: .*head with parts, got Linear; train with --head 'Relational\(\)'"
+        LikewiseError,
+        match=r"Ensemble: .*head whose parts reconstruct their input, got Linear; train with --head 'Relational\(\)'",
     ):
         Ensemble(make_loss, plain)
     with pytest.raises(LikewiseError, match="reconstruction must be 0 or more, got -1"):

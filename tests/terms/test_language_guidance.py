@@ -148,7 +148,7 @@ def test_no_value_is_looked_at(given, stand_ins, out, batch):
     term = LanguageGuidance(delay=1)
     term.prepare(given)
     term.to("meta")  # there are no values there: whoever looks fails
-    found = term(Output(*(t.to("meta") for t in out[:3])), Batch(*(t.to("meta") for t in batch)))
+    found = term(Output(*(t.to("meta") for t in out[:3])), Batch(*(t.to("meta") for t in batch[:3])))
     term.after_step(1)
     assert found.shape == (5,)
 

@@ -70,6 +70,26 @@ def test_class_names_lose_their_numbers_and_underscores(given, stand_ins):
     torch.testing.assert_close(found.table[found.index[1, 0]], want)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("n01440764", "tench"), ("n02086240", "Shih-Tzu"), ("11319", "coffee maker"), ("Aves/1234", "Turdus merula"),
+        ("Aves/Turdus_merula", "Aves/Turdus merula"), ("A320", "A320"), ("747-400", "747-400"), ("U+0049 I", "U+0049 I"),
+        ("Peugeot 208", "Peugeot 208"), ("003.Sooty_Albatross", "Sooty Albatross"),
+    ],
+)  # fmt: skip
+def test_codes_become_the_words_that_the_data_has(name, words):
+    assert guidance.class_words(name, {"11319": "coffee_maker", "Aves/1234": "Turdus merula"}) == words
+
+
+@pytest.mark.parametrize(
+    "name", ["11319", "Aves/1234", "n99999999", "id_00000080", "class 3", "0002", "001.", "_", "7.8"]
+)
+def test_names_that_are_no_words_are_refused(name, given):
+    with pytest.raises(LikewiseError, match=rf"by='names' needs class names that are words, got '{name}'; rename"):
+        guidance.from_names(dataclasses.replace(given, class_names=("Crow", name, "Gull")), "a photo of a {}", "enc")
+
+
 def test_images_stand_for_themselves(given, stand_ins):
     pictures = given.pictures
     backwards = dataclasses.replace(given, pictures=lambda transform: reversed(list(pictures(transform))))

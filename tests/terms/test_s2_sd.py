@@ -112,7 +112,7 @@ def test_a_feature_of_zeros_does_no_harm(net, batch):
 def test_no_value_is_looked_at(net, batch):
     term = S2SD(proxies, net, dims=(6,)).to("meta")  # there are no values there: whoever looks fails
     out = net.to("meta")(batch.x.to("meta"))
-    found = term(out, Batch(*(t.to("meta") for t in batch)))
+    found = term(out, Batch(*(t.to("meta") for t in batch[:3])))
     term.after_step(1)
     assert found.shape == (6,)
 

@@ -18,7 +18,7 @@ class CoTeaching(Confidence):
     Differs: the loss is the mean over the chosen samples (the authors' code divides by their number twice), and at least one
         sample is chosen. R follows the code; in the paper the exponent applies to e. With a pair loss, dropped samples still
         appear as partners.
-    Needs: two networks in training (`peers` = 2). The paper trains a classifier: `NormSoftmax` is the closest loss.
+    Needs: two networks in training (`peers` = 2). The paper trains a classifier: `Softmax`.
 
     Args:
         share: the noise rate, known or estimated.

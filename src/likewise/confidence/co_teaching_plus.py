@@ -18,7 +18,7 @@ class CoTeachingPlus(Confidence):
         network, else 0; R = share min(e / (T - 1), 1) in epoch e, T = ramp
     Differs: if the networks agree on all samples, D is the whole batch, and its samples of high loss are dropped as usual (the
         authors' code uses all samples, and none from step 5000 on). The second softmax of the code is omitted.
-    Needs: two networks in training (`peers` = 2), and a loss that predicts classes, such as `NormSoftmax`.
+    Needs: two networks in training (`peers` = 2), and a loss that predicts classes: `Softmax` in the paper.
 
     Args:
         share: the noise rate, known or estimated.

@@ -42,7 +42,8 @@ def sop(root: str) -> Items:
     PUBLISHED_SET.check_listed(base, path, "Ebay_train.txt with Ebay_test.txt")
     names = {one: str(one) for one in label}
     taxonomy = {names[one]: (above,) for one, above in kind.items()}
-    return PUBLISHED_SET.items(base, path, label, names, split, taxonomy=taxonomy)
+    words = {name: above.replace("_", " ") for name, (above,) in taxonomy.items()}
+    return PUBLISHED_SET.items(base, path, label, names, split, taxonomy=taxonomy, class_words=words)
 
 
 def rows(file: str) -> list[tuple[int, str]]:

@@ -23,7 +23,8 @@ class Semantic(NoiseModel):
     Formula: P(new = c) = share / (|leaves(node)| - 1) for c below node(y), c not y
     Differs: "all children" in the paper may mean the classes below the node ("leaf"), or its child nodes, of which one is drawn
         and then a class below it ("child"). By default exactly round(share * N) labels change. The authors' trees are not
-        published: in `cub200` missing names are placed by hand, and `cars196-type` groups by body type.
+        published: in `cub200` missing names are placed by hand, and `cars196-type` groups by body type,
+        with vans and pickups, which WordNet does not place below car, as two of the types.
 
     Args:
         share: share of the labels that become wrong, in [0, 1].

@@ -1,5 +1,7 @@
 """Batch samplers: choose the rows of every batch. The classes imported here are the registry."""
 
+from likewise.samplers.anchor_neighbours import AnchorNeighbours as AnchorNeighbours
+from likewise.samplers.clustered import Clustered as Clustered
 from likewise.samplers.distance_matching import DistanceMatching as DistanceMatching
 from likewise.samplers.frechet_matching import FrechetMatching as FrechetMatching
 from likewise.samplers.greedy_coreset import GreedyCoreset as GreedyCoreset

@@ -99,17 +99,22 @@ class EmbeddingSampler(BatchSampler):
     _bank: EmbeddingBank
     _choose: Callable[[np.ndarray, int], list[list[int]]]
 
-    def _checked_members(self) -> tuple[ClassIndex, EmbeddingBank]:
-        """Check the arguments that a constructor stored; return the class index and an empty bank. Its last call."""
+    def _checked_members(self, pool: int | None = None) -> tuple[ClassIndex, EmbeddingBank]:
+        """Check the arguments that a constructor stored; return the class index and an empty bank.
+
+        Args:
+            pool: rows that the batches of a step are chosen from; None: all rows.
+        """
         owner = type(self).__name__
         check_batch(owner, self.batch, self.per_class)
         why = f"per_class={self.per_class}" if self.per_class > 1 else None
         members = usable_classes(owner, self.labels, why, self.lonely, self.class_names)
-        check_pool(owner, self.pool, self.batch, members)
+        if pool is not None:
+            check_pool(owner, pool, self.batch, members)
         return members, EmbeddingBank(owner, len(self.labels))
 
     def __len__(self) -> int:
-        return len(self._members.every) // self.batch
+        return max(1, len(self._members.every) // self.batch)
 
     def start(self, embed: Callable[[], Embedded]) -> None:
         self._bank.start(embed)

@@ -61,7 +61,7 @@ class DistanceMatching(EmbeddingSampler, BatchSampler):
         self.class_names = class_names
         self.published_cost = published_cost
         self.seed = seed
-        self._members, self._bank = self._checked_members()
+        self._members, self._bank = self._checked_members(pool)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, self._cost)

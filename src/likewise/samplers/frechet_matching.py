@@ -51,7 +51,7 @@ class FrechetMatching(EmbeddingSampler, BatchSampler):
         self.lonely = lonely
         self.class_names = class_names
         self.seed = seed
-        self._members, self._bank = self._checked_members()
+        self._members, self._bank = self._checked_members(pool)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, frechet)

@@ -50,7 +50,7 @@ class GreedyCoreset(EmbeddingSampler, BatchSampler):
         self.class_names = class_names
         self.published_indices = published_indices
         self.seed = seed
-        self._members, self._bank = self._checked_members()
+        self._members, self._bank = self._checked_members(pool)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))

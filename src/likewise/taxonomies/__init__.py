@@ -14,8 +14,8 @@ __all__ = ["NAMES", "ancestors", "known", "require_tree", "taxonomy"]
 
 NAMES: dict[str, str] = {
     "cub200": "the 200 birds of CUB-200-2011 in WordNet 3.0; names missing there are placed below their family",
-    "cars196-type": "the 196 models of Stanford Cars by body type",
-    "cars196-deep": "the 196 models of Stanford Cars by body type, make and model",
+    "cars196-type": "the 196 models of Stanford Cars by body type; vans and pickups, no cars in WordNet, are two of the types",
+    "cars196-deep": "the 196 models of Stanford Cars by body type, as above, make and model",
 }
 """Shipped trees. The data sets glyphs, sop and inaturalist have their own trees, which their readers return."""
 

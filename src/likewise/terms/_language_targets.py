@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -16,8 +16,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.io.progress import bar
-from likewise.pretrained.encoders import PretrainedNetwork, load_classifier, load_image_encoder, text_encoder
+from likewise.pretrained.encoders import (
+    PretrainedNetwork,
+    load_classifier,
+    load_image_encoder,
+    text_encoder,
+    words_of_synset,
+)
 from likewise.types import LikewiseError, TrainingSetInfo
+
+CODE_NAME = re.compile(r"(?:.*/)?(?:(?:class|cls|id|item|label|n|no|person|pid|product)[\s#.-]*)?\d*", re.IGNORECASE)
+"""Names that are no words: nothing, a number, or a number after such a word or below a folder: 11319, id 80, Aves/1234."""
 
 
 class Guidance(NamedTuple):
@@ -58,9 +67,27 @@ def from_classifier(
 
 
 def from_names(given: TrainingSetInfo, prompt: str, encoder: str) -> Guidance:
-    """Return embeddings of the data set's class names; "001.Black_footed_Albatross" is read as "Black footed Albatross"."""
-    names = tuple(re.sub(r"^\d+\.", "", name).replace("_", " ").strip() for name in given.class_names)
+    """Return embeddings of the words of the data set's class names."""
+    names = tuple(class_words(name, given.class_words or {}) for name in given.class_names)
     return encode_names(names, torch.arange(len(names))[:, None], prompt, text_encoder(encoder, given.device))
+
+
+def class_words(name: str, known: Mapping[str, str]) -> str:
+    """Return a class name as words: "001.Black_footed_Albatross" as "Black footed Albatross", "n01440764" as "tench".
+
+    Raises for a number or a code, which a text encoder cannot read.
+
+    Args:
+        known: class name -> its words, for data whose names are numbers.
+    """
+    words = known.get(name) or (words_of_synset(name) if re.fullmatch(r"n\d{8}", name) else None) or name
+    words = re.sub(r"^\d+\.", "", words).replace("_", " ").strip()
+    if CODE_NAME.fullmatch(words):
+        raise LikewiseError(
+            f"LanguageGuidance: by='names' needs class names that are words, got {name!r}; rename the classes, or use "
+            "by='classifier' (iNaturalist has the names of its species in categories.json: put it beside the images)"
+        )
+    return words
 
 
 def from_images(given: TrainingSetInfo, image_encoder: str, weights: str | None) -> Guidance:

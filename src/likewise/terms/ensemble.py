@@ -52,9 +52,9 @@ class Ensemble(Term):
     ):
         super().__init__()
         head: Any = embedder.head
-        if not hasattr(head, "k"):
+        if not hasattr(head, "decoder"):
             raise LikewiseError(
-                f"Ensemble: the network must have a head with parts, got {type(head).__name__}; "
+                f"Ensemble: the network must have a head whose parts reconstruct their input, got {type(head).__name__}; "
                 "train with --head 'Relational()'"
             )
         if reconstruction < 0:

@@ -35,7 +35,9 @@ class LanguageGuidance(Term):
     Differs: images are resized to 256/224 of the classifier's input size and centre-cropped; the published code pads them. Which
         level ProcSim used is not published; it calls the term label-free, which is level="sample" with mask_same_label=False:
         then only the diagonal is set, to 1 and 1 + g, and g has no effect. Resolution and network for "images" are ours.
-    Needs: for names, a text encoder (see `likewise.pretrained.encoders` for its source). Class names and means use the training
+    Needs: for names, a text encoder (see `likewise.pretrained.encoders` for its source), and class names that are words: SOP has
+        the names of its 12 kinds of product, as published, ImageNet the names of its synsets, iNaturalist those of its species
+        if categories.json is beside the images; other numbers and codes are refused. Class names and means use the training
         labels, wrong ones included.
 
     Args:
@@ -133,7 +135,7 @@ class LanguageGuidance(Term):
         settings = [self.by, self.level, self.k, self.encoder, self.classifier, self.image_encoder, self.prompt]
         files = [content_of(name) for name in (self.encoder, self.weights)]
         labels = hashlib.sha256(given.labels.astype("int64").tobytes()).hexdigest()
-        text = json.dumps([settings, files, labels, given.class_names])
+        text = json.dumps([settings, files, labels, given.class_names, given.class_words])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:

@@ -6,6 +6,7 @@ import copy
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_lowercase
 
 import numpy as np
 import torch
@@ -34,13 +35,13 @@ def check_term(make: Callable[[nn.Module], Term]) -> None:
 
 
 class Network(nn.Module):
-    """Images of 4 by 4 pixels -> a feature of width 6 -> an embedding of two parts."""
+    """Images of 4 by 4 pixels -> a feature of width 6 -> an embedding of four parts."""
 
     feature_dim = 6
 
     def __init__(self):
         super().__init__()
-        self.body, self.head = nn.Linear(48, 6), Relational(6, CHECK_DIM, k=2)
+        self.body, self.head = nn.Linear(48, 6), Relational(6, CHECK_DIM, k=4)
 
     def forward(self, x: Tensor) -> Output:
         f = self.body(x.float().flatten(1) / 255).tanh().float()
@@ -51,7 +52,7 @@ class Network(nn.Module):
 def _images() -> Batch:
     g = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (12, 3, 4, 4), dtype=torch.uint8, generator=g)
-    return Batch(x, torch.as_tensor(CHECK_LABELS), torch.arange(12))
+    return Batch(x, torch.as_tensor(CHECK_LABELS), torch.arange(12), torch.zeros(12, dtype=torch.int64))
 
 
 def _training_set(folder: Path) -> TrainingSetInfo:
@@ -60,7 +61,7 @@ def _training_set(folder: Path) -> TrainingSetInfo:
         for place in torch.arange(12).split(5):
             yield x[place], place
 
-    names = tuple(f"class {number}" for number in range(CHECK_CLASSES))
+    names = tuple(f"word {letter}" for letter in ascii_lowercase[:CHECK_CLASSES])
     return TrainingSetInfo(np.array(CHECK_LABELS), names, pictures, folder, torch.device("cpu"), quiet=True)
 
 
@@ -84,7 +85,12 @@ def _move(network: Network) -> None:
 
 
 def _subset(all_of: Batch, rows: Tensor) -> Batch:
-    return Batch(*(t[rows] for t in all_of))
+    return Batch(*(t[rows] for t in all_of if t is not None))
+
+
+def _value(term: Term, network: Network, batch: Batch, seed: int = 7) -> Tensor:
+    torch.manual_seed(seed)  # some terms draw from torch's generator
+    return term(network(batch.x), batch)
 
 
 def _one_number_each(make, folder) -> None:
@@ -118,7 +124,7 @@ def _leaves_inputs_alone(make, folder) -> None:
     kept, state = copy.deepcopy(out), copy.deepcopy(network.state_dict())
     term(out, given)
     term.after_step(2)
-    same = [torch.equal(a, b) for a, b in zip(given, _images(), strict=True)]
+    same = [torch.equal(a, b) for a, b in zip(given, _images(), strict=True) if a is not None and b is not None]
     same += [torch.equal(a, b) for a, b in zip(out[:3], kept[:3], strict=True)]
     assert all(same), "inputs were changed"
     assert all(torch.equal(v, state[k]) for k, v in network.state_dict().items()), "the network was changed"
@@ -135,16 +141,18 @@ def _order_does_not_matter(make, folder) -> None:
     term, network = _ready(make, folder)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
     other = _subset(_images(), order)
-    first, second = term(network(_images().x), _images()), term(network(other.x), other)
+    first, second = _value(term, network, _images()), _value(term, network, other)
+    if not torch.equal(first, _value(term, network, _images(), seed=8)):
+        return  # a random choice: it depends on the order of the samples
     assert torch.allclose(first[order], second, rtol=1e-4, atol=1e-6), "the order of samples matters"
 
 
 def _prepared_again(make, folder) -> None:
     """Check a second `prepare` in the same folder, as in a resumed training before its state is loaded."""
     term, network = _ready(make, folder)
-    first = term(network(_images().x), _images())
+    first = _value(term, network, _images())
     term.prepare(_training_set(folder))
-    assert torch.equal(first, term(network(_images().x), _images())), "prepared again, it gives other values"
+    assert torch.equal(first, _value(term, network, _images())), "prepared again, it gives other values"
 
 
 def _spec_and_state(make, folder) -> None:
@@ -154,7 +162,7 @@ def _spec_and_state(make, folder) -> None:
     again.prepare(_training_set(folder))
     again.load_state_dict(stored(term))
     for step in (2, 3, 4):
-        one, two = (t(network(_images().x), _images()) for t in (term, again))
+        one, two = (_value(t, network, _images()) for t in (term, again))
         assert torch.equal(one, two), "restored from its state, it returns other values"
         for t in (term, again):
             t.after_step(step)
@@ -165,7 +173,7 @@ def _never_syncs(make, folder) -> None:
     term, network = _ready(make, folder)
     if term.syncs:
         return
-    away = Batch(*(t.to("meta") for t in _images()))
+    away = Batch(*(t.to("meta") for t in _images() if t is not None))
     try:
         term.to("meta")(copy.deepcopy(network).to("meta")(away.x), away)
     except (NotImplementedError, RuntimeError) as error:
