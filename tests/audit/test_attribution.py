@@ -5,9 +5,18 @@ import pytest
 import torch
 
 from likewise.audit import attribution as causes
-from likewise.audit.attribution import INFLUENCE_METHODS, Errors, choose_errors, explain, influences, one_thread
+from likewise.audit.attribution import (
+    INFLUENCE_METHODS,
+    Errors,
+    choose_errors,
+    describe_lissa,
+    explain,
+    influences,
+    one_thread,
+)
 from likewise.audit.source import open_subject
 from likewise.config import Audit, Train
+from likewise.losses import Triplet
 from likewise.training.fit import train
 
 PLANTED = range(44, 48)
@@ -54,7 +63,10 @@ def test_samples_that_were_planted_are_found(run, subject, way):
 def test_a_pass_of_lissa_over_few_samples_is_noted(run):
     alone = open_subject(settings(run), print)
     explain(alone, settings(run, influence="lissa"))
-    assert [note for note in alone.notes if note.startswith("lissa: one pass over 2 batches")]
+    assert [note for note in alone.notes if note.startswith("lissa: one pass of 72 steps")]
+    pairs = describe_lissa(Triplet(), alone.splits["train"].e)
+    assert pairs[0].startswith("lissa: Triplet compares samples, so one step takes a batch of about 32 samples")
+    assert pairs[1].startswith("lissa: one pass of 2 steps")
     plain = open_subject(settings(run), print)
     explain(plain, settings(run, influence="first"))
     assert not any("lissa" in note for note in plain.notes)

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from likewise import losses
 from likewise.audit import hessian as cur
 from likewise.audit import influence as inf
+from likewise.config.spec import build
 from likewise.contracts import Loss
 from likewise.types import Embedded, LikewiseError
 
@@ -83,7 +84,7 @@ def test_products_with_the_hessian_of_a_loss_on_pairs(case):
     torch.testing.assert_close(cur.hessian_product(loss, train, v, UNSPLIT_NAME), want, rtol=0, atol=1e-10)
 
 
-def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
+def test_the_damped_solution_solves_and_lissa_runs_to_it(case, monkeypatch):
     weight, bias, loss, train, test = case
     v = cur.gradients(inf.repairs(test, PAIR, SIGN))
     hessian = true_hessian(loss, train, weight, bias)
@@ -94,7 +95,10 @@ def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
     for n in range(N):  # one pass by hand, with the Hessian of one sample after another
         one = Embedded(*(t[n : n + 1] for t in (train.z, train.y, train.row, train.e, train.f)))
         h = v + 0.9 * h - (h.flatten(1) @ true_hessian(loss, one, weight, bias)).view_as(h) / 50
-    torch.testing.assert_close(cur.lissa(loss, train, v, damping=0.1, scale=50), h / 50, rtol=0, atol=1e-12)
+    monkeypatch.setattr(cur, "LISSA_BLOCK_SIZE", 4)  # blocks of 4, 4, 4 and 3 samples
+    for batches in (None, torch.arange(N).split(1)):
+        found = cur.lissa(loss, train, v, damping=0.1, scale=50, batches=batches)
+        torch.testing.assert_close(found, h / 50, rtol=0, atol=1e-12)
     far = v
     for _ in range(400):  # the whole set again and again
         far = v + 0.9 * far - cur.hessian_product(loss, train, far, UNSPLIT_NAME) / 50
@@ -104,8 +108,30 @@ def test_the_damped_solution_solves_and_lissa_runs_to_it(case):
 def test_a_short_pass_of_lissa_is_noted():
     """0.99^229 = 0.1001 and 0.99^230 = 0.0991."""
     (note,) = cur.lissa_note(31)
-    assert "one pass over 31 batches" in note and "about 73% of the way" in note
+    assert "one pass of 31 steps" in note and "about 73% of the way" in note
     assert len(cur.lissa_note(229)) == 1 and cur.lissa_note(230) == []
+
+
+def test_lissa_one_by_one_is_the_same_for_a_loss_whose_batches_matter(case):
+    """ProxyAnchor sums over the samples of a batch; one sample per step is a batch of one, as in the authors' code."""
+    _, _, _, train, test = case
+    torch.manual_seed(0)
+    loss, v = losses.ProxyAnchor(CLASSES, DIM).double(), cur.gradients(inf.repairs(test, PAIR, SIGN))
+    one_by_one = cur.lissa(loss, train, v, batches=torch.arange(N).split(1))
+    torch.testing.assert_close(cur.lissa(loss, train, v), one_by_one, rtol=0, atol=1e-12)
+    assert not torch.allclose(cur.lissa(loss, train, v, batches=torch.arange(N).split(5)), one_by_one, rtol=1e-3)
+
+
+def test_losses_with_proxies_are_told_from_losses_that_compare_samples(case):
+    train, alone = case[3], set()
+    tree = {f"c{i}": (f"kind {i % 2}",) for i in range(CLASSES)}
+    facts = {"classes": CLASSES, "dim": DIM, "per_pass": 2, "class_names": tuple(tree), "taxonomy": tree, "samples": N}
+    for name in {*losses.__all__, "Hierarchical(loss=ProxyNCA(), coarse=2)"} - {"Hierarchical"}:
+        loss = build(name, Loss, **facts).double()
+        alone |= set() if inf.compares_samples(loss, train) else {name.split("(")[0]}
+    assert alone >= {"ArcFace", "CosFace", "NormSoftmax", "ProxyAnchor", "ProxyNCA", "SoftTriple", "Hierarchical"}
+    assert not alone & {"AdaptiveHierarchical", "Contrastive", "CrossBatchMemory", "Margin", "MultiSimilarity", "NPair"}
+    assert not alone & {"Angular", "FastAP", "Histogram", "LiftedStructure", "SmoothAP", "SNR", "SupCon", "Triplet"}
 
 
 def test_what_lissa_leaves_shrinks_with_every_batch(case):

@@ -12,19 +12,39 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.audit.deep_influence import deep_influence, deep_repairs
-from likewise.audit.hessian import along, empirical, fisher_factor, gradients, kronecker, lissa, lissa_note
-from likewise.audit.influence import balanced_batches, embedding_gradients, influence, repairs, strongest
+from likewise.audit.hessian import (
+    LissaDiverged,
+    along,
+    empirical,
+    fisher_factor,
+    gradients,
+    kronecker,
+    lissa,
+    lissa_note,
+)
+from likewise.audit.influence import (
+    balanced_batches,
+    compares_samples,
+    embedding_gradients,
+    influence,
+    repairs,
+    strongest,
+)
 from likewise.audit.intervention import summary, verify
 from likewise.audit.records import Causes, Errors, ExplainedErrors, RetrievalErrors, Subject, to_device
 from likewise.audit.retrieval_errors import find_pairs, group_by_class
 from likewise.config import Audit
+from likewise.contracts import Loss
 from likewise.data.loader import batches, in_order
 from likewise.evaluation.answers import hidden_groups
 from likewise.io.progress import bar
 from likewise.types import Embedded
 
 LISSA_BATCH_SIZE = 32
-"""Samples in a batch of the recursion of LiSSA."""
+"""Samples in a step of LiSSA for a loss that compares samples."""
+
+MAX_DENSE_ERRORS = 32
+"""Errors at a time for methods that hold a matrix, or all parameters, for every error."""
 
 INFLUENCE_BLOCK_SIZE = 2**25
 """Maximum number of influence values (errors x training samples) that are held in memory at a time."""
@@ -51,7 +71,7 @@ def explain(subject: Subject, config: Audit) -> ExplainedErrors:
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
     errors = choose_errors(found, subject, config)
     if config.influence == "lissa" and subject.loss is not None and errors.name:
-        subject.notes.extend(lissa_note(len(balanced_batches(subject.splits["train"].e.y, LISSA_BATCH_SIZE))))
+        subject.notes.extend(describe_lissa(subject.loss, subject.splits["train"].e))
     if subject.loss is None or not (subject.linear or config.influence == "deep"):
         return ExplainedErrors(found, errors)
     g = embedding_gradients(subject.loss, to_device(subject.splits["train"].e, subject.device))
@@ -99,8 +119,8 @@ def influences(
 ) -> Iterator[tuple[int, Float[Tensor, "q N"]]]:
     """Yield the number of the first error of a block, and the influence of every training sample on its errors."""
     train, test = (to_device(split.e, subject.device) for split in (subject.splits["train"], subject.test))
-    few = 8 if method == "lissa" else 32  # these methods hold a matrix, or all parameters, for every error
-    step = min(few if method in ("lissa", "deep") else len(errors.name), max(1, INFLUENCE_BLOCK_SIZE // len(train.y)))
+    few = method in ("lissa", "deep")  # these hold a matrix, or all parameters, for every error
+    step = min(MAX_DENSE_ERRORS if few else len(errors.name), max(1, INFLUENCE_BLOCK_SIZE // len(train.y)))
     with bar("find causes", len(errors.name), quiet=config.quiet) as progress:
         for low in range(0, len(errors.name), step):
             some = errors.some(low, low + step)
@@ -128,13 +148,30 @@ def compute_influences(
         if method == "kronecker":
             aim = kronecker(aim, train.f, fisher_factor(g))
         if method == "lissa":
-            rows = balanced_batches(train.y, LISSA_BATCH_SIZE, seed=config.seed)
+            rows = lissa_batches(subject.loss, train, config.seed)
             with one_thread():
                 found = along(lissa(subject.loss, train, gradients(aim), batches=rows), g, train.f)
         else:
             found = influence(aim, g, train.f)
     advance(len(errors.name))
     return found
+
+
+def lissa_batches(loss: Loss, train: Embedded, seed: int = 0) -> list[Int[Tensor, "_"]] | None:
+    """Return the batches of the steps of LiSSA for a loss that compares samples; None: one sample per step."""
+    return balanced_batches(train.y, LISSA_BATCH_SIZE, seed=seed) if compares_samples(loss, train) else None
+
+
+def describe_lissa(loss: Loss, train: Embedded) -> list[str]:
+    """Return notes on a pass of LiSSA: that it runs over batches, and that it ends far from its limit, if it does."""
+    batches = lissa_batches(loss, train)
+    if batches is None:
+        return lissa_note(len(train.y))
+    return [
+        f"lissa: {type(loss).__name__} compares samples, so one step takes a batch of about {LISSA_BATCH_SIZE} samples; the "
+        "method takes one sample per step, which only a loss with proxies permits",
+        *lissa_note(len(batches)),
+    ]
 
 
 @contextmanager
@@ -188,7 +225,10 @@ def verify_causes(
         scores = {config.influence: ours[low:high]}
         for method in ("finite", "lissa", "first"):
             if method != config.influence:
-                scores[method] = torch.cat([block for _, block in influences(subject, some, method, g, quiet)])
+                try:
+                    scores[method] = torch.cat([block for _, block in influences(subject, some, method, g, quiet)])
+                except LissaDiverged as problem:
+                    sentences.append(f"lissa is left out ({problem})")
         pair, sign, error = (t.to(subject.device) for t in (some.pair, some.sign, some.error))
         assert subject.loss is not None
         changes = verify(subject.loss, train, test, pair, sign, scores, error, seed=config.seed)

@@ -8,11 +8,13 @@ Hessian-vector products, damped because H is not positive on the sphere. `empiri
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from likewise.audit.influence import (
     NORM_EPSILON,
@@ -30,8 +32,15 @@ from likewise.contracts import Loss
 from likewise.similarity import full_precision_matmul
 from likewise.types import Embedded, LikewiseError
 
+LISSA_BLOCK_SIZE = 64
+"""Samples after which `lissa`, one sample at a time, updates the whole matrix; between, it stores one vector per sample."""
+
 MAX_LISSA_REMAINDER = 0.1
 """Share of the way to the limit of `lissa` that may remain after its pass without a note."""
+
+
+class LissaDiverged(LikewiseError):
+    """The recursion of `lissa` ended in values that are not finite."""
 
 
 def fisher_factor(g: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
@@ -119,8 +128,7 @@ def _hessian_times(
     (slope,) = torch.autograd.grad(number.sum(), own, create_graph=True)
     if not slope.requires_grad:  # the loss of this batch is constant
         return torch.zeros_like(moved)
-    ways = [torch.autograd.grad(slope, own, one, retain_graph=True, materialize_grads=True)[0] for one in moved]
-    return torch.stack(ways)
+    return torch.autograd.grad(slope, own, moved, is_grads_batched=True, materialize_grads=True)[0]
 
 
 @torch.enable_grad()
@@ -134,37 +142,79 @@ def lissa(
 ) -> Float[Tensor, "Q D F"]:
     """Return H^-1 v by one pass of a recursion over the training set, as in the code of the empirical-influence paper.
 
-    Formula: h <- v + (1 - damping) h - H_k h / scale for batch k = 1, 2, ...; the result is h / scale
-    Differs: nothing. Its limit is `damped_solution` with damping * scale, here 5. One pass over K batches leaves about
-        (1 - damping)^K of the way to it: 73 % with 1,000 samples in batches of 32, 8 % with 8,000 (see `lissa_note`).
+    Formula: h <- v + (1 - damping) h - H_k h / scale for step k = 1, 2, ...; the result is h / scale
+    Differs: nothing for `batches=None`, one sample per step in the order of the data. A loss that compares samples
+        (`compares_samples`) has no Hessian for one sample and needs `batches`. The limit is `damped_solution` with
+        damping * scale, here 5. One pass of K steps leaves about (1 - damping)^K of the way to it: 0 % with 1,000 samples one
+        by one, 73 % in batches of 32 (see `lissa_note`); the last 1 / damping = 100 steps decide how H enters.
 
     Args:
-        batches: rows over which H_k is taken; None: one sample at a time, which is slow and not possible for a loss that
-            compares samples.
+        batches: rows over which H_k is taken; None: one sample at a time.
     """
     if not 0 < damping < 1 or scale <= 0:
         raise LikewiseError(f"lissa: damping must be between 0 and 1 and scale above 0, got {damping} and {scale}")
-    batches = torch.arange(len(train.y), device=train.y.device).split(1) if batches is None else batches
     assert train.e is not None and train.f is not None
     h = v.clone()
-    for rows, own, number in evaluate(loss, train.e, train.y, batches):
-        f = train.f[rows]
-        h = v + (1 - damping) * h - _hessian_times(own, number, f @ h.mT).mT @ f / (scale * len(rows))
+    if batches is None:
+        loss = copy.deepcopy(loss).eval().requires_grad_(False)
+        with full_precision_matmul(v):
+            for rows in torch.arange(len(train.y), device=v.device).split(LISSA_BLOCK_SIZE):
+                _lissa_block(h, v, loss, train.e[rows], train.y[rows], train.f[rows], damping, scale)
+    else:
+        for rows, own, number in evaluate(loss, train.e, train.y, batches):
+            f = train.f[rows]
+            h = v + (1 - damping) * h - _hessian_times(own, number, f @ h.mT).mT @ f / (scale * len(rows))
     if not bool(h.isfinite().all()):
-        raise LikewiseError(f"lissa: the recursion diverged with scale={scale:g}; raise scale, or use damped_solution")
+        raise LissaDiverged(
+            f"lissa: the recursion diverged with scale={scale:g}; raise scale, use damped_solution, or --influence finite"
+        )
     return h / scale
 
 
-def lissa_note(batches: int, damping: float = 0.01) -> list[str]:
-    """Return a note if one pass of `lissa` over this many batches ends far from its limit.
+def _lissa_block(
+    h: Float[Tensor, "Q D F"],
+    v: Float[Tensor, "Q D F"],
+    loss: Loss,
+    e: Float[Tensor, "M D"],
+    y: Int[Tensor, "M"],
+    f: Float[Tensor, "M F"],
+    damping: float,
+    scale: float,
+) -> None:
+    """Apply the steps of `lissa` for some samples, one after another, to h in place.
 
-    Without the Hessian, the distance from the limit shrinks by (1 - damping) with every batch.
+    The Hessian of sample k is A_k x f_k f_k^T with A_k by its embedding, so a step needs h only along f_k, and adds a multiple
+    of u_k f_k^T, u_k = A_k h f_k. Within the block h f_k follows from h at its start and the products f_j f_k; h itself, which
+    is large, is read and written once per block.
     """
-    left = (1 - damping) ** batches
+    keep, m = 1 - damping, len(f)
+    ages = torch.arange(m, device=v.device)
+    power = keep ** torch.arange(m + 1, device=v.device, dtype=v.dtype)
+    total = (1 - power) / damping  # 1 + keep + ... + keep^(k-1)
+    # what h f_k would be before step k without the Hessians of this block
+    plain = power[:m, None] * (f @ h.mT) + total[:m, None] * (f @ v.mT)
+    age = ages[:, None] - ages - 1  # steps between the update by sample j and the step of sample k
+    weight = (f @ f.T) * (power[age.clamp_min(0)] * (age >= 0)) / scale
+    u = torch.zeros_like(plain)
+    for k in range(m):
+        moved = plain[:, k] - torch.einsum("j,qjd->qd", weight[k, :k], u[:, :k])
+        own = e[k : k + 1].detach().requires_grad_()
+        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+        u[:, k] = _hessian_times(own, loss(z, y[k : k + 1]), moved[:, None]).squeeze(1)
+    u *= power[:m].flip(0)[:, None]
+    h.mul_(power[m]).add_(v * total[m]).baddbmm_(u.mT, f.expand(len(h), -1, -1), alpha=-1 / scale)
+
+
+def lissa_note(steps: int, damping: float = 0.01) -> list[str]:
+    """Return a note if one pass of `lissa` with this many steps ends far from its limit.
+
+    Without the Hessian, the distance from the limit shrinks by (1 - damping) with every step.
+    """
+    left = (1 - damping) ** steps
     if left <= MAX_LISSA_REMAINDER:
         return []
     return [
-        f"lissa: one pass over {batches} batches of the training split leaves about {left:.0%} of the way to its limit; with so "
+        f"lissa: one pass of {steps} steps over the training split leaves about {left:.0%} of the way to its limit; with so "
         "few samples, use --influence finite"
     ]
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from likewise.audit.records import Causes
 from likewise.contracts import Loss
 from likewise.similarity import full_precision_matmul
-from likewise.types import Embedded, LikewiseError
+from likewise.types import Embedded, LikewiseError, Ref
 
 Space = Literal["unit", "raw"]
 Batches = Sequence[Int[Tensor, "_"]]
@@ -138,6 +138,24 @@ def evaluate(
             (torch.cuda.manual_seed if e.is_cuda else torch.default_generator.manual_seed)(number)
             found = loss(z, y[rows])
         yield rows, own, found
+
+
+@torch.enable_grad()
+def compares_samples(loss: Loss, train: Embedded) -> bool:
+    """Return whether the loss compares samples with one another, so that a sample alone has no loss.
+
+    A loss that compares samples with its own proxies ignores `ref`, and its values are then not connected to `ref`.
+    """
+    if loss.remembers:
+        return True
+    assert train.e is not None
+    rows = balanced_batches(train.y)[0]
+    own = train.e[rows].detach().requires_grad_()
+    z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+    other = z.detach().clone().requires_grad_()
+    value = copy.deepcopy(loss).eval()(z, train.y[rows], Ref(other, train.y[rows]))
+    (by_other,) = torch.autograd.grad(value.sum(), other, allow_unused=True)
+    return by_other is not None
 
 
 @torch.no_grad()

@@ -62,7 +62,7 @@ def nmi(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
     """Return the mutual information of two groupings, normalised by the arithmetic mean of their entropies; symmetric.
 
     Formula: 2 I(a, b) / (H(a) + H(b))
-    Differs: NaN if both groupings have one group; scikit-learn returns 1.
+    Differs: NaN if both groupings have one group; scikit-learn returns 1. Roth et al. 2020 print 1/4 of it (eq. 27).
     """
     counts = _count("nmi", a, b)
     return _ratio(2 * _information(counts), _entropy(counts.a) + _entropy(counts.b))

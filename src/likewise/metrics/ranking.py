@@ -78,7 +78,8 @@ def average_precision(
         Learning, ICML 2020.
     Formula: 1/d sum_{i: rank_i <= k} i / rank_i, hits counted i = 1, 2, ... by rank; d = R, C = R + 1, min(R, k), or
         the number of these hits (the value is 0 without hits)
-    Differs: Roth et al. count 0 for a query without relevant items; here it is NaN, which means ignore.
+    Differs: Roth et al. count 0 for a query without relevant items; here it is NaN, which means ignore. They print mAP@C and
+        mAP@1000 as precisions, hits / C and hits / 1000 (eqs. 29 and 30); their code and tables have this average precision.
     """
     within = within_depth(found, k)
     total = sum_over_hits(found, within * hit_number(found) / found.hit_rank.double())
