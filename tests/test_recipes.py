@@ -12,6 +12,7 @@ from torch import nn
 from likewise import recipes
 from likewise.cli import main as cli
 from likewise.config import Train, to_dict
+from likewise.config.overrides import with_argument
 from likewise.config.spec import build, canonical
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
 from likewise.data import NAMES
@@ -25,10 +26,12 @@ KINDS = {
     "loss": Loss, "sampler": BatchSampler, "protocol": Protocol, "noise": NoiseModel, "head": nn.Module,
     "confidence": Confidence, "terms": Term,
 }  # fmt: skip
-OURS = ("demo", "robust", "t-sint")
-"""Recipes without a value of any paper: two have none, and of the third's the idea alone is known."""
-TREE = {"class_names": tuple(f"c{i}" for i in range(70)), "taxonomy": {f"c{i}": (f"kind {i % 7}",) for i in range(70)}}
-EVERY = [(name, data) for name in recipes.names() for data in (None, *recipes.read(name).data_sets)]
+OURS = ("demo", "robust", "t-sint", "super-loss")
+"""Recipes without a value of any paper: two have none, and of the others' papers only the idea or the formula is known."""
+KINDS_OF_CLASSES = {f"c{i}": (f"kind {i % 7}", f"{i % 14}", f"{i % 28}") for i in range(70)}
+TREE = {"class_names": tuple(KINDS_OF_CLASSES), "taxonomy": KINDS_OF_CLASSES}
+PRINTED = [f"{name}:print" for name in recipes.names_with_print()]
+EVERY = [(name, data) for name in (*recipes.names(), *PRINTED) for data in (None, *recipes.read(name).data_sets)]
 
 
 def raw(name):
@@ -43,7 +46,7 @@ def test_there_are_recipes():
 
 def test_every_recipe_can_be_tried_on_the_glyphs(subtests):
     """On a laptop, without pretrained weights, and proxies that keep up with a network that starts from nothing."""
-    for name in set(recipes.names()) - {"demo", "robust"}:
+    for name in {*recipes.names(), *PRINTED} - {"demo", "robust"}:
         with subtests.test(name):
             values = recipes.read(name, "glyphs").values
             assert values["backbone"] == "conv_small" and values["freeze_bn" if "freeze_bn" in values else "size"] in (
@@ -52,7 +55,7 @@ def test_every_recipe_can_be_tried_on_the_glyphs(subtests):
             )
             assert values.get("eps", 1e-8) == 1e-8 and values.get("warmup", "0") == "0"
             loss = build(values["loss"], Loss, classes=70, dim=8, per_pass=10, **TREE)
-            assert ("loss_lr" in values) == any(True for _ in loss.parameters())
+            assert ("loss_lr" in values) == any(p.requires_grad for p in loss.parameters())
             assert values.get("loss_lr", 1e-3) == 1e-3
 
 
@@ -81,8 +84,15 @@ def test_keys_sources_and_data_sets_are_known(subtests):
             content = raw(name)
             assert content["title"]
             assert isinstance(content["paper"], str)
+            printed = content.pop("print", {})
+            assert not printed or printed.pop("note")
             tables = {key: value for key, value in content.items() if isinstance(value, dict)}
             assert "values" in tables
+            by_data = {key: value for key, value in printed.items() if isinstance(value, dict)}
+            assert set(by_data) <= set(tables), "printed values of a data set that has no others"
+            every = [entry for key, entry in printed.items() if key not in by_data]
+            every += [entry for values in by_data.values() for entry in values.values()]
+            assert all(source == "paper" for _, source in every) and bool(every) == bool(printed)
             assert set(tables) - {"values"} <= set(NAMES)
             for table, values in tables.items():
                 for key, entry in values.items():
@@ -93,6 +103,8 @@ def test_keys_sources_and_data_sets_are_known(subtests):
                     assert value is not None
             everywhere = {source for values in tables.values() for _, source in values.values()}
             assert bool(everywhere & {"paper", "code"}) == (name not in OURS)
+            ours = any(source == "ours" for table in set(tables) - {"glyphs"} for _, source in tables[table].values())
+            assert ("differs" in content) == (ours and bool(content["paper"])), "`differs` states what 'ours' changes"
 
 
 def test_every_part_builds(subtests):
@@ -110,7 +122,7 @@ def build_parts(name, data):
     facts = {
         "classes": classes, "dim": 8, "features": 16, "labels": np.repeat(np.arange(classes), 6), "seed": 0, "per_pass": 10,
         "steps": 1000, "embedder": embedder, **TREE,
-        "make_loss": lambda dim: build(values["loss"], Loss, classes=classes, dim=dim),
+        "make_loss": lambda dim, classes=classes: build(values["loss"], Loss, classes=classes, dim=dim),
     }  # fmt: skip
     for key, kind in KINDS.items():
         for text in values.get(key, ()) if key == "terms" else [values[key]] if key in values else []:
@@ -122,6 +134,7 @@ def build_parts(name, data):
             assert steps_of(values[key], 10, key) >= 0
 
 
+@pytest.mark.slow
 def test_the_printed_command_gives_the_same_settings(subtests):
     """As a shell would cut it into words."""
     for name, data in EVERY:
@@ -133,6 +146,67 @@ def test_the_printed_command_gives_the_same_settings(subtests):
             assert words[2] == data
             parsed = cli.parse("train", words[2:])
             assert parsed == dataclasses.replace(recipes.apply(name, data), recipe=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("triplet", {"squared": False, "miner.upper": False}),
+        ("generalized-lifted", {"squared_penalty": True}),
+        ("n-pair", {"squared_penalty": True, "one_positive": False}),
+        ("angular", {"squared_penalty": True}),
+        ("margin", {"count": "all", "miner.upper": 1.4}),
+        ("proxy-nca", {"scale": 1, "squared": False}),
+        ("quadruplet", {"margin": 1, "far_margin": 0.5, "miner.upper": 1.4}),
+        ("snr", {"penalty": 0.005, "count": "all", "miner.upper": 1.4}),
+        ("contrastive", {"miner.upper": 1.4}),
+        ("rho-contrastive", {"miner.miner.upper": 1.4}),
+        ("rho-triplet", {"squared": False, "miner.miner.upper": 1.4}),
+        ("rho-margin", {"count": "all", "miner.miner.upper": 1.4}),
+        ("rho-margin-0.6", {"count": "all", "miner.miner.upper": 1.4}),
+        ("rho-snr", {"count": "all", "miner.miner.upper": 1.4}),
+    ],
+)
+def test_printed_values_differ_from_the_code_as_the_study_prints_them(name, stated):
+    """Equations 1 to 5, 10, 13 to 15, 20 and 24 of Roth et al. 2020; all other arguments are those of the recipe."""
+    for data in (None, "cub200", "cars196", "sop", "glyphs"):
+        plain, printed = recipes.read(name, data), recipes.read(f"{name}:print", data)
+        assert recipes.difference(plain, printed).keys() == {"loss"} and printed.source["loss"] == "paper"
+        config = Train("x", loss=plain.values["loss"])
+        for argument, value in stated.items():
+            config = with_argument(config, f"loss.{argument}", value)
+        assert canonical(printed.values["loss"]) == canonical(config.loss)
+        assert printed.data_sets == plain.data_sets
+
+
+def test_every_printed_variant_is_checked_and_named():
+    """Those that are not an argument of a loss: a learning rate of proxies, and the guidance of ProcSim."""
+    assert len(PRINTED) == 16
+    for data, weight in (("cub200", 10), ("cars196", 5.5), ("sop", 0.5), (None, 10)):
+        code, text = recipes.read("procsim", data), recipes.read("procsim:print", data)
+        assert recipes.difference(code, text).keys() == {"loss", "terms"}
+        assert text.values["loss"] == "MultiSimilarity(alpha=2, beta=40, base=0.1, miner=None)"
+        assert text.values["terms"] == (f"LanguageGuidance(weight={weight}, level='sample', mask_same_label=False)",)
+    assert recipes.read("procsim:print", "glyphs").values["terms"] == ()
+    rates = {data: recipes.read("norm-softmax:print", data).values["loss_lr"] for data in ("cub200", "sop", "glyphs")}
+    assert rates == {"cub200": 1e-5, "sop": 1e-5, "glyphs": 1e-3}
+    assert recipes.read("norm-softmax", "sop").values["loss_lr"] == 2e-3
+    plain, printed = recipes.read("triplet"), recipes.read("triplet:print")
+    assert printed.name == "triplet:print" and printed.title == f"{plain.title}, as printed"
+    assert printed.note.startswith(f"{plain.note} As printed: plain distances (eq. 2)")
+
+
+def test_printed_values_join_and_unknown_suffixes_are_refused():
+    both = recipes.read("triplet:print+robust", "sop")
+    assert both.values == recipes.read("triplet:print", "sop").values | recipes.read("robust").values
+    parsed = cli.parse("train", ["sop", "--recipe", "triplet:print", "--robust"])
+    assert parsed == recipes.apply("triplet:print+robust", "sop") and parsed.recipe == "triplet:print+robust"
+    with pytest.raises(LikewiseError, match=r"the only suffix is ':print'.*got ':code' in 'triplet:code'"):
+        recipes.read("triplet:code")
+    with pytest.raises(LikewiseError, match=r"'arcface:print' needs values as printed .* There are: angular:print, "):
+        recipes.read("arcface:print+robust")
+    with pytest.raises(LikewiseError, match=r"there is no 'tripled'; did you mean 'triplet'"):
+        recipes.read("tripled:print")
 
 
 def test_procsim_has_the_values_of_its_paper():
@@ -148,6 +222,15 @@ def test_procsim_has_the_values_of_its_paper():
         assert plain.confidence is None and plain.terms == config.terms and plain.loss == config.loss
 
 
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_resnet50_names_its_weights(name):
+    """A bare name means whatever weights timm has chosen last, and those of 2021 are in no paper before."""
+    for data in (None, *recipes.read(name).data_sets):
+        backbone = str(recipes.read(name, data).values.get("backbone", ""))
+        if backbone.startswith("resnet50"):
+            assert backbone == ("resnet50.tv2_in1k" if name == "procsim" else "resnet50.tv_in1k")
+
+
 @pytest.mark.parametrize("kind", ["nca", "pa"])
 def test_hierarchical_proxies_have_the_values_of_their_paper(kind):
     """Groups: 500 of the thousands of classes of three data sets; 10 in the study of Cars196, which is of Proxy-NCA."""
@@ -156,17 +239,32 @@ def test_hierarchical_proxies_have_the_values_of_their_paper(kind):
         recipe = recipes.read(f"hpl-{kind}", data)
         assert (recipe.source["loss"] == "paper") == (data in known and kind == "pa"), "of Proxy-NCA it says no scale"
         stated = {
-            "sampler": "Shuffled(batch=128)", "backbone": "resnet50", "dim": 512, "pool": "avg+max", "optimizer": "adamw",
-            "lr": 1e-4, "epochs": 30,
+            "sampler": "Shuffled(batch=128)", "dim": 512, "pool": "avg+max", "optimizer": "adamw", "lr": 1e-4, "epochs": 30,
         }  # fmt: skip
         assert stated.items() <= recipe.values.items() and {recipe.source[key] for key in stated} == {"paper"}
+        assert (recipe.values["backbone"], recipe.source["backbone"]) == ("resnet50.tv_in1k", "assumed")
         groups = build(recipe.values["loss"], Loss, classes=1000, dim=8, per_pass=10)
         assert groups.coarse == (known.get(data) or (500 if data == "inaturalist" else None)) and groups.every == 20
-    for data, depth in (("sop", 1), ("cub200", 2), ("cars196", 2)):
+    for data, depth in (("sop", 1), ("cub200", 2), ("cars196", 2), ("inaturalist", 3)):
         assert f"depth={depth}" in recipes.read("hpl-nca-gt", data).values["loss"]
     known_tree = recipes.read("hpl-nca-gt", "sop").values
     assert build(known_tree["loss"], Loss, classes=70, dim=8, per_pass=10, **TREE).depth == 1
     assert recipes.difference(recipes.read("hpl-nca", "sop"), recipes.read("hpl-nca-gt", "sop")).keys() == {"loss"}
+
+
+def test_the_search_of_hierarchical_proxies_is_the_reality_check_with_other_batches():
+    """The second protocol: RMSprop 1e-6, batches of 128, MAP@R on four folds; the rest is that of the Reality Check."""
+    for data in (None, "cub200", "cars196", "sop"):
+        recipe, check = recipes.read("hpl-reality-check", data), recipes.read("reality-check", data)
+        stated = {
+            "sampler": "Shuffled(batch=128)", "optimizer": "rmsprop", "lr": 1e-6, "protocol": "ClassFolds()", "select": "MAP@R",
+        }  # fmt: skip
+        assert stated.items() <= recipe.values.items() and {recipe.source[key] for key in stated} == {"paper"}
+        assert recipes.difference(recipe, check).keys() == {"loss", "loss_lr", "sampler"}
+        assert recipe.source["loss"] == recipe.source["loss_lr"] == "assumed"  # what is searched
+        classes = 8488 if data == "sop" else 75
+        loss = build(recipe.values["loss"], Loss, classes=classes, dim=8, per_pass=30)
+        assert type(loss.coarse_loss) is type(loss.loss) and loss.coarse == (500 if data == "sop" else 10)
 
 
 def test_relations_of_parts_have_the_values_of_their_authors():

@@ -1,8 +1,11 @@
-"""Recipes: named settings, most of them from papers, each value with its source ("paper", "code" or "ours").
+"""Recipes: named settings, most of them from papers, each value with its source ("paper", "code", "assumed" or "ours").
 
 A recipe is a TOML file in this folder. `[values]` is for every data set, a section such as `[cub200]` for one data set; a value
 is written `key = [value, source]`, where the key is a field of `Train`. Recipes can be joined by "+"; later recipes override
 earlier ones: `apply("proxy-anchor+robust", "birds/")` is `likewise train birds/ --recipe proxy-anchor --robust`.
+Where the code of a paper differs from its print, the values follow the code, and `[print]` (and `[print.sop]` for one data set)
+has the printed values, which ":print" after the name selects: "triplet:print", "triplet:print+robust". They do not replace
+values of a data set that are "ours", such as those of the glyphs.
 A plus joins recipes only if a name follows it. Any other plus belongs to the name before it, and is "-plus" in the file name:
 "proxy-nca++" is proxy-nca-plus-plus.toml, and "proxy-nca+++robust" is this file and robust.toml.
 """
@@ -21,8 +24,9 @@ from typing import Any
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
 from likewise.errors import LikewiseError, nearest_name
 
-VALUE_SOURCES = ("paper", "code", "ours")
-"""Allowed sources of a value."""
+VALUE_SOURCES = ("paper", "code", "assumed", "ours")
+"""Allowed sources of a value: the text of the paper states it; the authors' public code has it; no source states it; it differs
+from what the paper states, or is made for other data than the paper's."""
 
 IMAGE_SETTINGS = (
     "backbone",
@@ -38,8 +42,11 @@ IMAGE_SETTINGS = (
 )
 """Settings that only apply to images, not to feature files."""
 
-DESCRIPTION_KEYS = ("title", "paper", "note")
-"""Keys of a recipe file that describe it."""
+DESCRIPTION_KEYS = ("title", "paper", "note", "differs")
+"""Keys of a recipe file that describe it; `differs` describes its values with the source "ours"."""
+
+PRINT_SUFFIX = "print"
+"""Section of the values as printed, and the suffix of a name that selects it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Recipe:
     values: dict[str, object]
     source: dict[str, str]
     data_sets: tuple[str, ...]
+    differs: str = ""
 
 
 Sourced = tuple[object, str]
@@ -69,31 +77,63 @@ def names() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in files(__name__).iterdir() if f.name.endswith(".toml"))
 
 
+def names_with_print() -> list[str]:
+    """Return the names of the recipes that have values as printed."""
+    return [name for name in names() if PRINT_SUFFIX in _content(name)]
+
+
 def read(name: str, data: str | None = None) -> Recipe:
     """Return the recipe of this name, with its values for a data set. Several names, joined by "+", give one recipe."""
     every = [_read_one(part, data) for part in re.split(r"\+(?=\w)", name)]
     about = {key: " + ".join(filter(None, (getattr(r, key) for r in every))) for key in DESCRIPTION_KEYS[:2]}
     return Recipe(
         name, **about, note=" ".join(filter(None, (r.note for r in every))),
+        differs="; ".join(dict.fromkeys(r.differs for r in every if r.differs)),
         values=reduce(merged_settings, (r.values for r in every)), source={k: v for r in every for k, v in r.source.items()},
         data_sets=tuple(dict.fromkeys(d for r in every for d in r.data_sets)),
     )  # fmt: skip
 
 
+def _content(file: str) -> dict[str, Any]:
+    return tomllib.loads((files(__name__) / f"{file}.toml").read_text("utf-8"))
+
+
 def _read_one(name: str, data: str | None) -> Recipe:
-    file = name.replace("+", "-plus")
+    plain, colon, suffix = name.partition(":")
+    file = plain.replace("+", "-plus")
     if file not in names():
         raise LikewiseError(
-            f"recipe: there is no '{name}'{nearest_name(name, names())} There are: {', '.join(names())}"
+            f"recipe: there is no '{plain}'{nearest_name(plain, names())} There are: {', '.join(names())}"
         )
-    content = tomllib.loads((files(__name__) / f"{file}.toml").read_text("utf-8"))
+    content = _content(file)
     about = {key: content.pop(key, "") for key in DESCRIPTION_KEYS}
-    chosen = dict(content.pop("values"))
-    chosen = merged_settings(chosen, content.get((data or "").split("(")[0], {}))
+    printed, data_set = content.pop(PRINT_SUFFIX, None), (data or "").split("(")[0]
+    chosen = merged_settings(content.pop("values"), content.get(data_set, {}))
+    if colon:
+        printed = _check_print(name, suffix, printed)
+        about |= {"title": f"{about['title']}, as printed", "note": f"{about['note']} {printed.pop('note')}"}
+        by_data = {key: printed.pop(key) for key in list(printed) if isinstance(printed[key], dict)}
+        ours = {key for key, (_, source) in content.get(data_set, {}).items() if source == "ours"}
+        printed |= by_data.get(data_set, {})
+        chosen |= {key: value for key, value in printed.items() if key not in ours}
     if (data or "").lower().endswith((".npz", ".npy")):  # features: settings for images do not apply
         chosen = {key: value for key, value in chosen.items() if key not in IMAGE_SETTINGS}
     values: dict[str, object] = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
     return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))
+
+
+def _check_print(name: str, suffix: str, printed: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the section of the printed values; raise if the suffix is another one or the recipe has no such section."""
+    if suffix != PRINT_SUFFIX:
+        raise LikewiseError(
+            f"recipe: the only suffix is ':{PRINT_SUFFIX}', the values as printed, got ':{suffix}' in '{name}'"
+        )
+    if printed is None:
+        raise LikewiseError(
+            f"recipe: '{name}' needs values as printed that differ from the recipe, but it has none; drop the suffix. "
+            f"There are: {', '.join(f'{one}:{PRINT_SUFFIX}' for one in names_with_print())}"
+        )
+    return printed
 
 
 def apply(name: str | None, data: str, **settings) -> Train:
