@@ -14,15 +14,13 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from likewise.engine.compiled_kernels import compile_kept, expected_seconds, mark_compiled
 from likewise.engine.grad_cache import generators, preserved_state
 from likewise.types import Output
 
 Mode = Literal["eager", "graph", "compile"]
 
-MAX_COMPILE_SECONDS = 60.0
-"""Assumed duration of compiling; it is tried only if the training can save that much time."""
-
-MAX_COMPILE_GAIN = 0.2
+MAX_COMPILE_GAIN = 0.3
 """Share of a step that compiling may save. Higher than usual, so that long trainings do try it."""
 
 
@@ -56,8 +54,10 @@ class Captured(nn.Module):
             with torch.no_grad():
                 out = embedder(x[:2])
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
-            work = torch.compile(work, dynamic=False) if compiled else work
+            work = compile_kept(work) if compiled else work
             self.outs, self.slopes, self.grads = self._capture(work)
+        if compiled:
+            mark_compiled(embedder, x, bf16)
 
     def _capture(self, work: Callable[..., Any]) -> tuple[tuple[Tensor, ...], list[Tensor], tuple[Tensor | None, ...]]:
         """Capture both passes. Return the tensors of the outputs, of the gradients by outputs, and of those by parameters."""
@@ -233,9 +233,8 @@ class ModeTuner:
                 return self.embedder
         networks = {}
         for mode in ("eager", "graph", "compile"):
-            if (
-                mode == "compile"
-                and min(self.tried.values()) / 1000 * self.steps * MAX_COMPILE_GAIN < MAX_COMPILE_SECONDS
+            if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * MAX_COMPILE_GAIN < expected_seconds(
+                self.embedder, x, bf16
             ):
                 break
             try:
