@@ -36,32 +36,49 @@ def leave_cores_for(workers: int, device: torch.device) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+class StopHandler:
+    """Signal handler that sets the event `stop`; a second Ctrl-C raises KeyboardInterrupt.
+
+    A parent may forward a Ctrl-C as SIGTERM, so a SIGTERM after a Ctrl-C does not count as a second request.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.stop.set()
+
+
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
     """Yield an event that Ctrl-C, SIGTERM and SIGHUP (closed terminal) set; a second Ctrl-C raises KeyboardInterrupt.
 
-    A parent may forward a Ctrl-C as SIGTERM, so a SIGTERM after a Ctrl-C does not count as a second request. An ignored SIGHUP
-    (nohup) stays ignored.
+    An ignored SIGHUP (nohup) stays ignored.
     """
-    stop = threading.Event()
+    handler = StopHandler()
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield handler.stop
         return
-
-    def request_stop(number, frame) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, request_stop) for number in numbers}
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield stop
+        yield handler.stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def request_stop() -> bool:
+    """Set the event of the innermost active `stop_on_signal`, and return whether there is one."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, StopHandler):
+        handler.stop.set()
+        return True
+    return False
 
 
 class CheckpointTimer:
