@@ -13,6 +13,7 @@ from PIL import Image
 
 from likewise.cli import main as cli
 from likewise.config import Bench, Tune
+from likewise.config.overrides import has_argument
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler
 from likewise.experiments import tune as tune_module
@@ -20,6 +21,7 @@ from likewise.experiments import tune_files
 from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml
 from likewise.experiments.grid_plan import check_published, lay_out
 from likewise.experiments.jobs import Planner
+from likewise.experiments.search_space import read_entries
 from likewise.experiments.worker import attempt
 from likewise.runs.folder import Run
 from likewise.taxonomies import taxonomy
@@ -120,18 +122,25 @@ def test_an_example_grid_is_laid_out_whole_and_trained_in_part(file, data, tmp_p
     must_train(toy, cover(cells(toy)), tmp_path)
 
 
-def test_the_example_search_is_searched(tmp_path, monkeypatch):
+SEARCHES = [file for file in EXAMPLES if read_grid(file).ranges]
+
+
+@pytest.mark.parametrize("file", SEARCHES, ids=lambda file: file.stem)
+def test_an_example_search_is_searched(file, tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.setattr(tune_files, "draw_search", lambda file, *_: file.touch())
-    files = [file for file in EXAMPLES if read_grid(file).ranges]
-    assert [file.stem for file in files] == ["tune"]
-    grid = read_grid(files[0])
-    as_train(grid.settings)
+    grid = read_grid(file)
+    base = as_train(grid.settings)
+    ((_, _, _, *words),) = commands(file)
+    ranges = cli.parse("tune", ["x.toml", *words]).ranges
+    wanted = read_entries(ranges, base.loss, grid.ranges)
     toy = {"data": "glyphs(classes=48, per_class=8)", "steps": 2, "validate_every": "1", "sampler": SAMPLER}
+    toy |= {"loss.start": 1} if has_argument(base, "loss.start") else {}
     (tmp_path / "toy.toml").write_text(toml(replace(grid, settings=grid.settings | toy)), "utf-8")
-    config = Tune(str(tmp_path / "toy.toml"), trials=1, out=str(tmp_path / "out"), device="cpu", quiet=True)
+    out = str(tmp_path / "out")
+    config = Tune(str(tmp_path / "toy.toml"), ranges=ranges, trials=1, out=out, device="cpu", quiet=True)
     found = tune_module.tune(config)
-    assert found.about["count"]["complete"] == 1 and found.about["best"]["values"].keys() == grid.ranges.keys()
+    assert found.about["count"]["complete"] == 1 and found.about["best"]["values"].keys() == wanted.keys()
     assert math.isfinite(json.loads((found.folder / "tune.json").read_text("utf-8"))["best"]["value"])
 
 
@@ -145,6 +154,8 @@ def commands(*files):
 @pytest.mark.slow
 def test_settings_for_tables_are_laid_out_by_the_commands_that_name_them(data, tmp_path):
     named, known = set(), {}
+    weights = tmp_path / "weights.safetensors"  # only its content counts until a network is built
+    weights.write_bytes(b"weights of the reader")
     for _, command, *words in commands(*SETS, ROOT / "docs" / "results" / "README.md", ROOT / "docs" / "tables.md"):
         config = cli.parse(command, words)
         sets = [ROOT / word for word in config.set if word.endswith(".toml")]
@@ -154,6 +165,7 @@ def test_settings_for_tables_are_laid_out_by_the_commands_that_name_them(data, t
         assert all(file in SETS for file in sets), f"{words}: there is no such file"
         named |= set(sets)
         changes = [str(ROOT / word) if word.endswith(".toml") else word for word in config.set]
+        changes = [f"weights={weights}" if word.startswith("weights=") else word for word in changes]
         features = "features" in sets[0].stem
         source = data("cub224.npz" if features else "cub.csv")
         toy = adapted(one_seed(config.grid), source, changes=changes)

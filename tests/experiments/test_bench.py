@@ -14,7 +14,7 @@ from likewise.errors import LikewiseError
 from likewise.experiments import bench as module
 from likewise.experiments.bench import bench
 from likewise.experiments.executors import LocalExecutor
-from likewise.experiments.grid import table_names
+from likewise.experiments.grid import read_grid, table_names
 from likewise.render.benchmark_table import BenchmarkTable, headline, lay_out
 from likewise.render.tables import Table
 from likewise.runs.folder import Run
@@ -236,6 +236,23 @@ def test_list_and_table_on_the_command_line(grid, tmp_path, capsys):
     assert "0 of 2 trainings are not finished" in capsys.readouterr().out
 
 
+def test_a_grid_without_trainings_is_drawn_at_once(tmp_path, monkeypatch, capsys):
+    file, out = tmp_path / "toy.toml", tmp_path / "out"
+    file.write_text('title = "A toy"\nnote = "As printed."\nthen = ["toy_bounds"]\n', "utf-8")
+    monkeypatch.setattr(module, "choose_device", None)
+    monkeypatch.setattr(module, "plan_grid", None)  # no data is read
+    cli.main(["bench", str(file), "--out", str(out), "--quick"])
+    said = capsys.readouterr().out
+    assert "A toy" in said and "As printed." in said and "table.html" in said and "results.csv" not in said
+    assert {f.name for f in out.iterdir()} == {"table.html", "table.md", "toy_bounds.png", "toy_bounds.csv"}
+    page, text = ((out / f"table.{kind}").read_text("utf-8") for kind in ("html", "md"))
+    assert page.count("data:image/png;base64,") == 1 and 'id="table"' not in page and "As printed." in page
+    assert text.startswith("# A toy\n\n![Confidences with two lower bounds](toy_bounds.png)\n\n- As printed.\n- ")
+    assert bench(Bench(str(file), list=True)).lines == []
+    with pytest.raises(LikewiseError, match="'toy' trains nothing, got --data, --only; leave it out"):
+        bench(Bench(str(file), data="cub200", only=("1",)))
+
+
 def test_what_is_there_can_be_summed_up_without_training(grid):
     lines = "seed = [0, 1]"
     bench(grid(lines, only=("seed=0",)))
@@ -330,7 +347,8 @@ def test_printed_numbers_stand_beside_ours_and_what_differs_is_said(grid):
 
 def test_the_papers_tables_can_be_planned_in_small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in table_names()[::8]:  # the tests of tables lay all of them out
+    trained = [name for name in table_names() if not read_grid(name).is_figure_only]
+    for name in trained[::8]:  # the tests of tables lay all of them out
         table = bench(Bench(name, quick=True, list=True, device="cpu"), say=lambda line: None)
         assert table.folder == Path("bench") / f"{name}-quick" and 4 <= len(table.lines) <= 100
         assert {line[-2] for line in table.lines} == {"new"} and "of" in table.notes[0]

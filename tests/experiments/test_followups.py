@@ -1,53 +1,18 @@
-"""What follows a table's trainings: pictures and sentences, worked out once, and no reason to lose the table."""
+"""What follows a table's trainings: the figures of every table, and those that its grid names."""
 
-import csv
-import json
-from itertools import combinations
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
-from PIL import Image
+import pytest
 
-from likewise.config import Bench
-from likewise.experiments.bench import bench
+from likewise.config import Bench, Train
+from likewise.experiments import figures, followups
 from likewise.experiments.followups import follow_up
 from likewise.experiments.grid import read_grid
-from likewise.published import wrong_classes
+from likewise.experiments.grid_types import Cell
+from likewise.experiments.jobs import Job, PlannedRun
 from likewise.render.benchmark_table import BenchmarkTable, Entry
-
-
-def read_csv(file):
-    with file.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
-BIRDS = '[published]\npaper = "influence"\ntable = "1"\ndataset = "CUB200"'
-
-
-def test_where_networks_fail_together_is_said_beside_the_study(config):
-    sheet = bench(config(["overlap"], "[axes]\ndim = [2, 4]\nseed = [0, 1]", BIRDS, steps=2))
-    about = json.loads((sheet.folder / "overlap.json").read_text("utf-8"))
-    said = [note for note in sheet.notes if note.startswith("Most wrong classes: two runs of one method share ")]
-    assert len(said) == 2 and f"share {100 * about['count']['within']:.0f} % of their 10" in said[0]
-    assert len(about["runs"]) == 4
-    named = wrong_classes("CUB200")
-    shares = {True: [], False: []}
-    for (a, one), (b, other) in combinations(named.items(), 2):
-        shares[a[0] == b[0]].append(len(set(one) & set(other)) / 10)
-    within, between = (100 * sum(shares[same]) / len(shares[same]) for same in (True, False))
-    (study,) = [note for note in sheet.notes if note.startswith("In the study")]
-    assert f"one method share {within:.0f} %, two of different methods {between:.0f} %; by chance 10 %" in study
-    assert Image.open(sheet.folder / "overlap.png").width > 500
-    assert "Test classes at which networks fail" in (sheet.folder / "table.html").read_text("utf-8")
-    assert study in (sheet.folder / "table.md").read_text("utf-8")
-
-
-def test_runs_that_cannot_be_compared_leave_a_note_and_the_table(config):
-    sheet = bench(
-        config(["overlap"], '[axes]\nprotocol = ["UnseenClasses()", "UnseenClasses(train=0.25)"]\nseed = [0]')
-    )
-    (note,) = [note for note in sheet.notes if note.startswith("the error overlap could not be computed: ")]
-    assert "same test classes" in note and note in (sheet.folder / "table.md").read_text("utf-8")
-    assert not (sheet.folder / "overlap.png").exists()
 
 
 def test_ours_is_drawn_against_the_paper_where_three_methods_have_both(tmp_path):
@@ -62,4 +27,27 @@ def test_ours_is_drawn_against_the_paper_where_three_methods_have_both(tmp_path)
         sheet = BenchmarkTable("x", "x", ("method",), tuple(entries[:count]), folder=folder)
         pictures, said = follow_up(grid, sheet, [], Bench("x"))
         assert {file.name for file in folder.iterdir()} == files and said == []
-        assert [png[:4] for png in pictures.values()] == [b"\x89PNG"] * len(files)
+        assert [one.png[:4] for one in pictures] == [b"\x89PNG"] * len(files)
+
+
+def test_every_figure_is_a_module_and_every_module_a_figure():
+    folder = Path(figures.__file__).parent
+    modules = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")}
+    assert modules == set(figures.FIGURE_KINDS)
+    assert all(callable(figures.figure_function(name)) for name in figures.FIGURE_KINDS)
+
+
+@pytest.mark.parametrize(("finished", "only", "drawn"), [(2, (), True), (1, (), False), (2, ("1",), False)])
+def test_a_figure_is_drawn_from_all_finished_trainings_and_leads_the_page(monkeypatch, tmp_path, finished, only, drawn):
+    job = Job(Train("glyphs", out=str(tmp_path / "none")), "identity")
+    done = type("Done", (Job,), {"state": "finished"})(job.config, "identity")
+    runs = [PlannedRun(at + 1, Cell({}, {}), None, done if at < finished else job) for at in range(3)]
+    sheet = BenchmarkTable("x", "x", ("method",), (), folder=tmp_path)
+    grid = replace(read_grid("influence-table1"), then=("detection",))
+    monkeypatch.setattr(followups, "figure_function", lambda name: lambda *given: (b"PNG", [f"{len(given[2])} drawn"]))
+    pictures, notes = follow_up(grid, sheet, runs, Bench("x", only=only))
+    assert [(one.title, one.png, one.file, one.leads) for one in pictures] == [
+        ("Wrong labels found", b"PNG", "detection.png", True)
+    ] * drawn
+    note = "Not drawn with --only: detection; run the command again without --only."
+    assert notes == (["2 drawn"] if drawn else [note] if only else [])

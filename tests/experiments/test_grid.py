@@ -260,6 +260,14 @@ def test_quick_wins_over_points_and_cuts_axes_and_is_not_there_unless_asked_for(
     assert all("glyphs" not in str(c.settings) for c in cells(adapted(grid)))
 
 
+def test_quick_does_not_train_the_row_of_a_network_before_training(read):
+    grid = read(
+        '[settings]\ndata = "glyphs"\n[[axes.method]]\nname = "before"\nepochs = 0\n[[axes.method]]\nname = "after"\n'
+    )
+    before, after = (as_train(cell.settings) for cell in cells(adapted(grid, quick=True)))
+    assert (before.epochs, after.epochs) == (0, 8)
+
+
 def test_chosen_cells_by_hand(read):
     there = cells(read(ROWS))
     by_hand = [

@@ -21,7 +21,7 @@ def test_a_papers_own_settings_on_its_own_data_are_a_reproduction(tmp_path, pict
     assert training.differs == (("data", "my pictures ü", "cars196"),)
     changed = adapted(read_grid(file), changes=["dim=32", "loss.alpha=16"])
     (training,) = lay_out(changed, Bench(str(file)), Planner(tmp_path / "runs", print))
-    assert [name for name, _, _ in training.differs] == ["data", "loss", "dim"]
+    assert [one.setting for one in training.differs] == ["data", "loss", "dim"]
     quick = adapted(read_grid(file), quick=True)
     (training,) = lay_out(quick, Bench(str(file), quick=True), Planner(tmp_path / "runs", print))
     assert training.differs == ()

@@ -11,24 +11,27 @@ from likewise.config import Train
 from likewise.errors import LikewiseError
 from likewise.evaluation import folds
 from likewise.experiments import results_table as module
+from likewise.experiments.deviations import Difference
 from likewise.experiments.grid import adapted, cells, read_grid
 from likewise.experiments.grid_types import Cell
-from likewise.experiments.results_table import differing, missing, provenance, tabulate
+from likewise.experiments.results_table import missing, provenance, tabulate
 from likewise.published import numbers
-from likewise.render.benchmark_table import lay_out
+from likewise.render.benchmark_table import explain, lay_out
+from likewise.render.row_notes import RowNote
 from likewise.runs.folder import Run
 from likewise.runs.per_query import PerQuery
 
 CPU = torch.device("cpu")
 
 
-def stand_in(cell, folder, value=None, fold=None, metrics=("R@1",), differs=()):
+def stand_in(cell, folder, value=None, fold=None, metrics=("R@1",), differs=(), assumed=()):
     """A training as bench lays it out; it is finished where it has a value, the same for all metrics."""
     run = SimpleNamespace(path=folder / "nowhere", scores={"metrics": dict.fromkeys(metrics, value)})
     config = Train(data=cell.settings["data"], metrics=metrics)
     job = SimpleNamespace(config=config, run=run, identity="id", state="new")
     return SimpleNamespace(
-        number=1, cell=cell, fold=fold, job=job, differs=differs, error=None, finished=value is not None
+        number=1, cell=cell, fold=fold, job=job, differs=differs, assumed=assumed, error=None, finished=value is not None,
+        record=None, scores=run.scores,
     )  # fmt: skip
 
 
@@ -55,8 +58,11 @@ def test_the_harmonic_mean_over_columns_by_hand(tmp_path):
     assert lay_out(sheet).shown[("ProcSim",), column].ours == "-"
     assert found(sheet)[("SuperLoss",), column].wanted == 0  # only printed
     assert not both["MS"].differs
-    plan[0].differs = (("dim", "8", "512"),)
-    assert found(tabulate(grid, plan, tmp_path, CPU))[("MS",), column].differs
+    plan[0].differs = (Difference("dim", "8", "512"),)
+    plan[1].assumed = ("dim 512",)
+    sheet = tabulate(grid, plan, tmp_path, CPU)
+    assert found(sheet)[("MS",), column].differs
+    assert (sheet.differs, sheet.assumed) == ((RowNote("dim 8, not 512", ("MS",)),), (RowNote("dim 512", ("MS",)),))
 
 
 @pytest.mark.parametrize(
@@ -180,20 +186,15 @@ def test_what_is_missing_is_named_up_to_a_dozen(tmp_path):
     assert missing([plan[5]]) == ""
 
 
-def test_what_differs_is_said_once_with_two_of_its_values():
-    plan = [SimpleNamespace(differs=(("dim", "8", "512"), ("epochs", f"{n}", "60"))) for n in (1, 1, 2, 3)]
-    assert differing(plan) == ("dim 8, not 512", "epochs 1 or 2 or others, not 60")
-
-
 def test_what_made_a_run(finished, tmp_path):
-    training = SimpleNamespace(job=SimpleNamespace(run=finished, identity=finished.about["identity"]))
+    training = SimpleNamespace(job=SimpleNamespace(run=finished, identity=finished.about["identity"]), record=None)
     made = provenance(training)
     assert (made["run"], made["identity"], made["data"]) == (
         str(finished.path), finished.about["identity"], finished.about["data"],
     )  # fmt: skip
     assert torch.__version__.startswith(made["torch"]) and made["sessions"] == 1 and made["train_seconds"] > 0
     for run in (Run(tmp_path / "new"), finished):  # none is there, or another one
-        planned = SimpleNamespace(job=SimpleNamespace(run=run, identity="planned"))
+        planned = SimpleNamespace(job=SimpleNamespace(run=run, identity="planned"), record=None)
         assert provenance(planned) == {"run": "", "identity": "planned"}
 
 
@@ -201,3 +202,10 @@ def test_a_paper_that_nobody_knows_is_an_error(tmp_path):
     grid = replace(read_grid("influence-table1"), published={"paper": "influense", "table": "1"})
     with pytest.raises(LikewiseError, match="no paper 'influense'; did you mean 'influence'"):
         tabulate(grid, [stand_in(cells(grid)[0], tmp_path)], tmp_path, CPU)
+
+
+def test_the_reasons_of_rows_that_are_only_published_reach_the_table(tmp_path):
+    grid = replace(read_grid("influence-table1"), published_only={"SoftTriple": "no code"})
+    plan = [stand_in(c, tmp_path, 0.5) for c in cells(grid) if c.names["method"] != "SoftTriple"]
+    sheet = tabulate(grid, plan, tmp_path, CPU)
+    assert "Published only: SoftTriple: no code." in explain(sheet, "Bold", "Italic")

@@ -102,17 +102,18 @@ def test_a_choice_may_be_a_part_and_a_searched_part_may_have_searched_arguments(
 
 LOSSES = [
     "Contrastive", "Triplet", "SupCon", "ProxyNCA", "Margin", "NormSoftmax", "CosFace", "ArcFace", "FastAP",
-    "MultiSimilarity", "SoftTriple",
+    "SNRContrastive", "MultiSimilarity", "SoftTriple", "ProxyAnchor",
 ]  # fmt: skip
+LEVELS = "Hierarchical(loss=ProxyAnchor(), coarse=4, coarse_loss=ProxyNCA())"
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_the_built_in_ranges_are_allowed_at_both_ends_and_mark_who_learns(name):
-    base = Train(data="glyphs", loss=f"{name}()")
+@pytest.mark.parametrize("spec", [*(f"{name}()" for name in LOSSES), LEVELS])
+def test_the_built_in_ranges_are_allowed_at_both_ends_and_mark_who_learns(spec):
+    base = Train(data="glyphs", loss=spec)
     ranges = read_ranges(built_in(base.loss), base)
     for at in (0, 1):
         values = {r.name: round((r.low, r.high)[at]) if r.whole else (r.low, r.high)[at] for r in ranges}
-        loss = build(apply_values(base, ranges, values).loss, Loss, classes=3, dim=4)
+        loss = build(apply_values(base, ranges, values).loss, Loss, classes=60, dim=4)
         assert torch.isfinite(loss(torch.eye(4), torch.tensor([0, 0, 1, 1]))).all()
     assert ("loss_lr" in {r.name for r in ranges}) == bool(list(loss.parameters()))
 
@@ -128,6 +129,34 @@ def test_built_in_ranges_are_the_papers_in_our_units():
         "loss.margin": "0..1",
         "lr": "0..1",
     }
+
+
+def test_built_in_ranges_reach_the_loss_of_every_level():
+    """What Yang et al. search: rate of the proxies, groups, interval, and scale and margin of each level."""
+    names = set(built_in(LEVELS))
+    assert names == {
+        "loss_lr", "loss.coarse", "loss.every", "loss.loss.alpha", "loss.loss.margin", "loss.coarse_loss.scale",
+    }  # fmt: skip
+    shared, known = (built_in(f"Hierarchical(loss=ProxyNCA(){more})") for more in ("", ", depth=1"))
+    assert set(shared) == {"loss_lr", "loss.coarse", "loss.every", "loss.loss.scale"}
+    assert set(known) == {"loss_lr", "loss.loss.scale"}  # groups of a tree are not clustered
+    base = Train(data="glyphs", loss=LEVELS)
+    ranges = read_ranges(built_in(LEVELS), base)
+    values = {
+        "loss_lr": 0.01, "loss.coarse": 7, "loss.every": 30, "loss.loss.alpha": 5.0, "loss.loss.margin": 0.25,
+        "loss.coarse_loss.scale": 2.0,
+    }  # fmt: skip
+    config = apply_values(base, ranges, values)
+    loss = build(config.loss, Loss, classes=60, dim=4)
+    assert (loss.loss.alpha, loss.loss.margin, loss.coarse_loss.scale) == (5.0, 0.25, 2.0)
+    assert (loss.plan[0].size, loss.every, loss.plan[0].loss.scale, config.loss_lr) == (7, 30, 2.0, 0.01)
+    with pytest.raises(LikewiseError, match="no ranges for Quadruplet; it has ranges for Contrastive"):
+        built_in("Hierarchical(loss=Quadruplet())")
+
+
+def test_ranges_of_a_file_override_the_built_in_ones_and_arguments_override_both():
+    entries = read_entries(["reality-check", "loss.every=5..9"], LEVELS, {"loss.coarse": "2..8", "loss.every": "1..2"})
+    assert (entries["loss.coarse"], entries["loss.every"], entries["loss.loss.margin"]) == ("2..8", "5..9", "0..1")
 
 
 def test_losses_without_a_counterpart_are_named():

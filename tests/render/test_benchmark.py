@@ -13,9 +13,11 @@ from page_reader import Reader
 
 from likewise.numerics.significance import MethodComparison, PairTest
 from likewise.render.benchmark import BenchmarkTable, Entry, escape, html, latex, markdown, rows_for_csv, show_benchmark
+from likewise.render.figures import Picture
+from likewise.render.row_notes import RowNote
 
 NASTY = r"A_b & {c} 50 % #1 $x$ ~ ^ \ <script>alert(1)</script> | ρ"
-DIFFERS = ("size 160 in place of 224",)
+DIFFERS = (RowNote("size 160, not 224"), RowNote("14 groups, not 48", ("Plain",)))
 
 
 def printed(mean, spread=None, about=()):
@@ -67,10 +69,10 @@ def test_markdown_holds_everything_in_one_cell():
     assert "- [a] a misprint" in lines and lines[-1] == "- as trained"
 
 
-@pytest.mark.parametrize("write", [markdown, latex, lambda sheet: html(sheet, {}).split("<body>")[1].split("</p>")[0]])
+@pytest.mark.parametrize("write", [markdown, latex, lambda sheet: html(sheet).split("<body>")[1].split("</p>")[0]])
 def test_what_is_no_reproduction_says_so_first(write):
     first = write(made(differs=DIFFERS)).strip()
-    assert re.search("not a reproduction:(</b>)? size 160 in place of 224", "\n".join(first.splitlines()[:2]), re.I)
+    assert re.search("not a reproduction:(</b>)? size 160, not 224", "\n".join(first.splitlines()[:2]), re.I)
     assert "reproduction" not in write(made())
 
 
@@ -146,13 +148,55 @@ def test_the_csv_has_a_line_a_number_in_one_unit():
     expected = {"mean": 60, "std": 1, "low": 60 - reach, "high": 60 + reach}
     assert number == pytest.approx(expected | {"printed_mean": 59.9, "printed_spread": 0.3, "difference": 0.1})
     words = ("method", "column", "metric", "n", "wanted", "spread_is", "differs")
-    assert [first[k] for k in words] == ["Plain", "none", "R@1", "3", "3", "std", DIFFERS[0]]
+    assert [first[k] for k in words] == [
+        "Plain",
+        "none",
+        "R@1",
+        "3",
+        "3",
+        "std",
+        "size 160, not 224; 14 groups, not 48",
+    ]
     assert [single[k] for k in ("std", "low", "printed_mean", "n")] == ["", "", "", "1"]
     assert [quoted[k] for k in ("mean", "n", "wanted", "printed_mean", "differs")] == ["", "0", "0", "61.2", ""]
 
 
+def test_leading_figures_come_before_the_table_and_others_after_it():
+    pictures = [Picture("Means", b"PNG", "means.png"), Picture("Sweep", b"SWEEP", "sweep.png", leads=True)]
+    page, lines = html(made(), pictures), markdown(made(), pictures).splitlines()
+    assert (
+        page.index("data:image/png;base64,U1dFRVA=")
+        < page.index('id="table"')
+        < page.index("data:image/png;base64,UE5H")
+    )
+    assert lines[2] == "![Sweep](sweep.png)" and lines[4].startswith("| method |") and "means.png" not in "".join(lines)
+
+
+@pytest.mark.parametrize("write", [markdown, latex, lambda sheet: html(sheet), None])
+def test_every_form_states_what_differs_by_rows_and_why_a_row_is_not_trained(write, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    about = {
+        "assumed": (RowNote("size 224"), RowNote("lr 0.01", ("Plain",))),
+        "published_only": {"[12] quoted": "no text"},
+    }
+    sheet = made(differs=DIFFERS, **about)
+    said = write(sheet) if write else show_benchmark(sheet) or capsys.readouterr().out
+    said = said.replace(r"$^\dagger$", "†").replace("{[}", "[").replace("&#34;", '"')
+    for line in (
+        "† all rows: size 160, not 224.",
+        "† Plain: 14 groups, not 48.",
+        "Not stated in the paper, assumed: size 224.",
+        "Not stated in the paper, assumed (Plain): lr 0.01.",
+        "Published only: [12] quoted: no text.",
+    ):
+        assert line in said
+    columns, lines = rows_for_csv(sheet)
+    reasons = {line[columns.index("method")]: line[columns.index("not_trained")] for line in lines}
+    assert reasons == {"Plain": "", NASTY: "", "Single": "", "[12] quoted": "no text"}
+
+
 def test_the_page_is_one_file_and_names_stay_names():
-    text = html(made(), {"Means": b"PNG"})
+    text = html(made(), [Picture("Means", b"PNG", "means.png")])
     page = Reader(text)
     said = " ".join("".join(page.texts).split())
     assert text.count("<script") == 1 and said.count(NASTY) >= 3
@@ -177,15 +221,15 @@ def test_the_page_is_one_file_and_names_stay_names():
 
 
 def test_the_page_leaves_out_what_there_is_not():
-    bare = Reader(html(made(contest=None, trainings=(), notes=()), {}))
+    bare = Reader(html(made(contest=None, trainings=(), notes=())))
     assert [a["id"] for _, a in bare.tags if "id" in a] == ["table"]
-    assert Reader(html(BenchmarkTable("e", "Empty", ("method",), ()), {})).texts
+    assert Reader(html(BenchmarkTable("e", "Empty", ("method",), ()))).texts
 
 
 @pytest.mark.browser
 def test_in_a_browser_it_sorts_and_fits_a_phone_in_light_and_dark(browser, tmp_path):
     file = tmp_path / "table.html"
-    file.write_text(html(made(differs=DIFFERS), {}), "utf-8")
+    file.write_text(html(made(differs=DIFFERS)), "utf-8")
     page = browser.new_page(viewport={"width": 390, "height": 800})
     asked, said = listen(page)
     page.goto(file.as_uri())

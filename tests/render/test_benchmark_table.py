@@ -22,6 +22,7 @@ from likewise.render.benchmark_table import (
     lay_out,
     order_of,
 )
+from likewise.render.row_notes import RowNote
 
 
 def printed(mean, spread=None, spread_is="", about=()):
@@ -89,11 +90,9 @@ def test_other_settings_are_marked_and_come_first():
     assert cell((0.5, 0.5), 2, printed(49.0), differs=True) == cell((0.5, 0.5), 2, printed(49.0))._replace(
         ours="50.0 ± 0.0†"
     )
-    made = sheet(Entry(("a",), ("R@1",), (0.5,), 1, None, True), differs=("size 160 in place of 224",))
-    assert headline(made) == "A table — not a reproduction: size 160 in place of 224"
-    assert any(
-        text.startswith("† not trained with the settings of the paper") for text in explain(made, "Bold", "Italic")
-    )
+    made = sheet(Entry(("a",), ("R@1",), (0.5,), 1, None, True), differs=(RowNote("size 160, not 224"),))
+    assert headline(made) == "A table — not a reproduction: size 160, not 224"
+    assert "† all rows: size 160, not 224." in explain(made, "Bold", "Italic")
     assert headline(sheet()) == "A table"
 
 

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from likewise.numerics.intervals import Interval
 from likewise.numerics.significance import MethodComparison, PairTest
 from likewise.render.benchmark_table import Point
-from likewise.render.method_means import draw_agreement, draw_means, significant_pairs, spread
+from likewise.render.method_means import draw_agreement, draw_means, significant_pairs
 from likewise.types import LikewiseError
 
 
@@ -107,15 +107,6 @@ def test_points_intervals_and_line_are_where_they_should_be():
     diagonal = axes.get_lines()[0]
     assert axes.get_xlim() == axes.get_ylim() == tuple(diagonal.get_xdata()) == tuple(diagonal.get_ydata())
     assert "Kendall's tau" in figure.texts[1].get_text() and "open: one run" in figure.texts[1].get_text()
-
-
-def test_heights_are_spread_no_further_than_needed():
-    assert spread(np.array([1.0, 5.0, 9.0]), 1.0, 0.0, 10.0).tolist() == [1, 5, 9]
-    assert spread(np.array([5.0, 5.0, 5.0]), 1.0, 0.0, 10.0) == pytest.approx([4, 5, 6])
-    assert spread(np.array([9.9, 10.0]), 1.0, 0.0, 10.0) == pytest.approx([9, 10])
-    assert spread(np.array([0.0, 0.1]), 1.0, 0.0, 10.0) == pytest.approx([0, 1])
-    found = spread(np.sort(np.random.default_rng(0).random(20)), 0.05, 0.0, 1.0)
-    assert (np.diff(found) >= 0.05 - 1e-9).all() and found[0] >= 0 and found[-1] <= 1 + 1e-9
 
 
 def test_what_cannot_be_drawn_is_said():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from likewise.config import Bench, check
+from likewise.experiments.adopted import adopt
+from likewise.experiments.budget import Budget
 from likewise.experiments.executors import choose_executor
-from likewise.experiments.grid import cells
+from likewise.experiments.grid import cells, read_grid
 from likewise.experiments.grid_plan import names, plan_grid
 from likewise.experiments.grid_run import run_grid
 from likewise.experiments.jobs import GridPlan
@@ -21,19 +24,39 @@ from likewise.types import LikewiseError
 def bench(config: Bench, say=print) -> BenchmarkTable | Table:
     """Train all cells that are not finished, and return the table; with `list` or `slurm`, only list the trainings."""
     check(config)
+    budget = Budget(config.budget)
+    if config.budget is not None and (config.executor or config.slurm):
+        flag = "--executor" if config.executor else "--slurm"
+        raise LikewiseError(f"bench: --budget counts the minutes of this machine, got {flag} as well; drop one of them")
+    grid = read_grid(config.grid)
+    if grid.is_figure_only:
+        return draw_alone(GridPlan(grid, Path(config.out or Path("bench") / grid.name).expanduser(), [], set()), config)
     device = choose_device(config.device)
-    if config.list or config.slurm:
-        return planned(plan_grid(config, say), config)
-    executor = choose_executor(config, say)
-    return run_grid(plan_grid(config, say), config, executor, device)
+    executor = None if config.list or config.slurm else choose_executor(config, say)
+    plan = plan_grid(config, say)
+    runs, notes = adopt(plan.runs, config.adopt)
+    plan = replace(plan, runs=runs, notes=tuple(notes))
+    return planned(plan, config) if executor is None else run_grid(plan, config, executor, device, budget)
+
+
+def draw_alone(plan: GridPlan, config: Bench) -> BenchmarkTable | Table:
+    """Return the page of a grid without trainings, and draw its figures; no data is read, and no device is used."""
+    unused = ("data", "root", "set", "only", "executor", "slurm", "metrics")
+    if given := [f"--{flag}" for flag in unused if getattr(config, flag)]:
+        raise LikewiseError(f"bench: '{plan.grid.name}' trains nothing, got {', '.join(given)}; leave it out")
+    if config.list:
+        return planned(plan, config)
+    from likewise.experiments.table_files import write_figures  # imported late, as in run_grid
+
+    return write_figures(plan, config)
 
 
 def planned(plan: GridPlan, config: Bench) -> Table:
     """Return the planned trainings as a table; with `slurm`, also write the script that trains them."""
     grid, runs = plan.grid, [t for t in plan.runs if t.number - 1 in plan.chosen]
     columns = ["cell", *grid.axes, *(["fold"] if any(t.fold is not None for t in runs) else []), "state", "run"]
-    lines = [[str(t.number), *names(t, columns), t.job.state, t.job.run.path.name] for t in runs]
-    left = sum(t.job.state != "finished" for t in runs)
+    lines = [[str(t.number), *names(t, columns), t.state, t.job.run.path.name] for t in runs]
+    left = sum(not t.finished for t in runs)
     notes = [f"{left} of {len(runs)} trainings are not finished"]
     if config.slurm:
         if config.only or config.executor:

@@ -30,8 +30,14 @@ class Executor(Protocol):
 
     def __exit__(self, *problem) -> None: ...
 
-    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
-        """Train all configs and yield the index and outcome of each as it ends. Closing the generator stops the others."""
+    def work(
+        self, configs: Sequence[Train], more: Callable[[], bool] = lambda: True
+    ) -> Generator[tuple[int, Outcome], None, None]:
+        """Train all configs and yield the index and outcome of each as it ends. Closing the generator stops the others.
+
+        Args:
+            more: called before each training; once it returns False, no further training starts.
+        """
         ...
 
 
@@ -72,19 +78,25 @@ class LocalExecutor:
         while not self._places.empty():
             stop_all([child] if (child := self._places.get()) else [])
 
-    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
+    def work(
+        self, configs: Sequence[Train], more: Callable[[], bool] = lambda: True
+    ) -> Generator[tuple[int, Outcome], None, None]:
         """As `Executor.work`."""
         if self.size == 1:
             for place, config in enumerate(configs):
+                if not more():
+                    return
                 done = attempt(config)
                 yield place, Outcome(done.error, done.crashed)
             return
-        waiting = {self._pool.submit(self._one, config): place for place, config in enumerate(configs)}
+        waiting = {self._pool.submit(self._one, config, more): place for place, config in enumerate(configs)}
         with stop_on_signal() as stop:
             try:
                 while waiting:
                     for future in wait(waiting, 0.2, FIRST_COMPLETED).done:
-                        yield waiting.pop(future), future.result()
+                        place, outcome = waiting.pop(future), future.result()
+                        if outcome is not None:
+                            yield place, outcome
                     self._report_suspended()
                     if stop.is_set():
                         raise KeyboardInterrupt(STOPPED_MESSAGE)
@@ -105,8 +117,10 @@ class LocalExecutor:
                 )
             child.suspended = suspended
 
-    def _one(self, config: Train) -> Outcome:
-        """Train one config in a child; if the child is killed, another one resumes the training."""
+    def _one(self, config: Train, more: Callable[[], bool]) -> Outcome | None:
+        """Train one config in a child; if the child is killed, another one resumes the training. None if `more` refuses."""
+        if not more():
+            return None
         if config.workers < 0:
             from likewise.data.loader import choose_workers
 

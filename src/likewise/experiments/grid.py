@@ -4,15 +4,18 @@
                                             axes.method.without = ["LSD"] only leaves points out
     title = "what this is about"            optional, like all the rest
     note = "a remark below the table"
+    differs = "one epoch, not 40"           how all trainings differ from what the paper states; their numbers get a dagger
     columns = ["noise"]                     axes that the table shows side by side
-    then = ["overlap"]                      what follows the trainings: overlap (do they fail at the same classes), detection
-                                            (audit each, and draw how soon wrong labels are found)
+    first = ["ProcSim"]                     points that are trained before others, for the case that the time does not suffice
+    then = ["overlap"]                      figures drawn from the trainings, by their names in `experiments.figures`; a file
+                                            without [settings] and [axes] has figures that need no training
     [published]                             where a paper printed the numbers
     paper = "procsim"
     table = "5"
     dataset = "CUB200"                      if the name of the data differs
     metrics = {"R@1" = "P@1"}               our name of a metric -> the printed one
     scores = {separated = "sep128/"}        scores of class folds -> how the printed name begins
+    only = {"HTL*" = "no public text"}      printed rows that are not trained -> the reason, which the table states
     [settings]                              fields of Train, and arguments of specs if the component has them: loss.beta = 1.2
     data = "glyphs"
     [axes]                                  every combination is one training
@@ -24,6 +27,7 @@
     confidence.share = "{share}"            what the point of another axis lets it be
     published = {method = "MCL + PRISM"}    which printed row (or column) it is: method, miner, sampler, noise, share; a
                                             text alone is the one that the axis is called after
+    differs = "14 groups, not 48"           how this row (or column) differs from what the paper states
     [[axes.noise]]
     name = "uniform 10 %"
     noise = "Uniform(share=0.1)"
@@ -51,11 +55,11 @@ from likewise import tables
 from likewise.config import Train, check, merged_settings
 from likewise.config.overrides import fill, flat, has_argument, must_know, plain, read_change, with_argument
 from likewise.errors import LikewiseError, nearest_name
+from likewise.experiments.figures import FIGURE_KINDS
 from likewise.experiments.grid_types import Cell, Grid, Point
 from likewise.published import numbers
 from likewise.recipes import apply
 
-FOLLOW_UP_NAMES = ("overlap", "detection")
 PUBLISHED_KEYS = ("method", "miner", "sampler", "noise", "share")
 """Keys by which a published number is selected."""
 
@@ -85,9 +89,11 @@ def read_grid(name: str | Path) -> Grid:
     printed = {key: dict(content["published"].get(key, {})) for key in ("metrics", "scores")}
     grid = Grid(
         str(content.get("title", "")), settings, axes, ranges, Path(name).stem, str(content.get("note", "")),
-        _words(content, "columns", axes), _words(content, "then", FOLLOW_UP_NAMES),
+        _words(content, "columns", axes), _words(content, "then", FIGURE_KINDS),
         {key: str(content["published"][key]) for key in ("paper", "table", "dataset") if key in content["published"]},
         printed["metrics"], printed["scores"], quick,
+        {key: str(value) for key, value in content["published"].get("only", {}).items()}, str(content.get("differs", "")),
+        _words(content, "first", {point.name for along in axes.values() for point in along}),
     )  # fmt: skip
     cut_axes(grid, quick.get("axes", {}))  # raises for unknown names
     return grid
@@ -95,13 +101,15 @@ def read_grid(name: str | Path) -> Grid:
 
 def shipped(grid: Grid) -> Grid | None:
     """Return the grid with the settings of the paper, on the same data if the paper has numbers for it; None without a paper."""
-    for name in table_names() if grid.published else ():
-        table = read_grid(name)
-        if all(table.published.get(key) == grid.published.get(key) for key in ("paper", "table")):
-            data = grid.published.get("dataset", str(grid.settings.get("data"))).casefold()
-            printed = {n.dataset.casefold() for n in numbers(**table.published)}
-            return adapted(table, data) if data in printed else table
-    return None
+    every = [read_grid(name) for name in table_names()] if grid.published else []
+    same = [t for t in every if all(t.published.get(key) == grid.published.get(key) for key in ("paper", "table"))]
+    if not same:
+        return None
+    # A figure may have some rows of a table. Of table4 and table4-print, the grid is a variant of the one it is named after.
+    table = max(same, key=lambda one: (not one.then, len(one.name) if grid.name.startswith(one.name) else 0))
+    data = grid.published.get("dataset", str(grid.settings.get("data"))).casefold()
+    printed = {n.dataset.casefold() for n in numbers(**table.published)}
+    return adapted(table, data) if data in printed else table
 
 
 def _words(content: dict, key: str, known: Collection[str]) -> tuple[str, ...]:
@@ -135,8 +143,9 @@ def points(axis: str, values: object) -> list[Point]:
                 f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PUBLISHED_KEYS)} "
                 f"It takes: {', '.join(PUBLISHED_KEYS)}"
             )
-        rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let")})
-        found.append(Point(value["name"], {k: plain(k, v) for k, v in rest}, published, let))
+        rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let", "differs")})
+        settings = {k: plain(k, v) for k, v in rest}
+        found.append(Point(value["name"], settings, published, let, str(value.get("differs", ""))))
     names = [point.name for point in found]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -156,7 +165,12 @@ def cells(grid: Grid) -> list[Cell]:
                 published | point.published,
             )
         settings = {key: fill(key, value, let) for key, value in settings.items()}
-        found.append(Cell({axis: point.name for axis, point in zip(grid.axes, along)}, settings, published))
+        named = dict(zip(grid.axes, along))
+        differs = [
+            f"{p.name}: {p.differs}" if axis in grid.columns else p.differs for axis, p in named.items() if p.differs
+        ]
+        names = {axis: point.name for axis, point in named.items()}
+        found.append(Cell(names, settings, published, tuple(filter(None, (grid.differs, *differs)))))
     return found
 
 
@@ -226,20 +240,25 @@ def quicken(grid: Grid) -> Grid:
     overrides = {key: value for key, value in (usual | grid.quick).items() if key != "axes"}
     kept = {a: wanted for a, wanted in (usual["axes"] | grid.quick.get("axes", {})).items() if a in grid.axes}
     axes = {
-        axis: [replace(point, settings=_without_overridden(point.settings, overrides)) for point in along]
+        axis: [replace(point, settings=_without_overridden(point.settings, overrides), differs="") for point in along]
         for axis, along in cut_axes(grid, kept).items()
     }
     title = f"{grid.title or grid.name} \N{EM DASH} quick: small glyphs, not the paper's data"
     return replace(
         grid, settings=merged_settings(_without_overridden(grid.settings, overrides), overrides), axes=axes, published={},
-        note="", name=f"{grid.name}-quick", title=title,
+        published_only={}, differs="", note="", name=f"{grid.name}-quick", title=title,
     )  # fmt: skip
 
 
 def _without_overridden(settings: dict[str, object], overrides: dict[str, object]) -> dict[str, object]:
-    """Return `settings` without keys in `overrides`, and without arguments whose spec is in `overrides`."""
+    """Return `settings` without keys in `overrides`, and without arguments whose spec is in `overrides`.
+
+    `epochs = 0` stays: it is the row of a network before training.
+    """
     return {
-        key: value for key, value in settings.items() if key not in overrides and key.split(".")[0] not in overrides
+        key: value
+        for key, value in settings.items()
+        if (key not in overrides and key.split(".")[0] not in overrides) or (key, value) == ("epochs", 0)
     }
 
 

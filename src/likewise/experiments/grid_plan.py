@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
-from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Bench, Train
+from likewise.config import Bench
 from likewise.config.overrides import must_know
-from likewise.config.spec import brief
-from likewise.experiments.grid import adapted, as_train, cells, chosen, read_grid, shipped
-from likewise.experiments.grid_types import SEED_AXIS, Cell, Grid
+from likewise.experiments.deviations import assumed, counterpart, differences
+from likewise.experiments.grid import adapted, as_train, cells, chosen, read_grid, shipped, table_names
+from likewise.experiments.grid_types import Grid, cell_name
 from likewise.experiments.jobs import GridPlan, PlannedRun, Planner
 from likewise.published import numbers
 from likewise.types import LikewiseError
@@ -34,6 +33,8 @@ def check_published(grid: Grid) -> None:
     known_numbers = (
         numbers(**{key: value for key, value in grid.published.items() if key != "dataset"}) if grid.published else []
     )
+    for method in grid.published_only:
+        must_know(method, {n.method: None for n in known_numbers}, "printed method")
     for point in (point for along in grid.axes.values() for point in along if known_numbers):
         for key, value in point.published.items():
             known = {f"{n.share:g}" if key == "share" else getattr(n, key): None for n in known_numbers}
@@ -56,49 +57,23 @@ def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
         except LikewiseError as error:
             raise LikewiseError(f"bench: {cell_name(cell)}: {error}") from None
         published = counterpart(cell, paper)
-        differs = difference(as_train(published.settings, **ours), whole) if published else ()
+        there = as_train(published.settings, **ours) if published else None
+        of_paper = bool(published) or (grid.name in table_names() and not grid.published)
+        differs = differences(cell, whole, published, there) if of_paper else ()
+        taken = assumed(cell) if of_paper else ()
         for fold, job in enumerate(jobs):
             if seen.setdefault(job.identity, cell) is not cell:
                 raise LikewiseError(
                     f"bench: {cell_name(seen[job.identity])} and {cell_name(cell)} are the same run; drop one of them"
                 )
-            plan.append(PlannedRun(number, cell, fold if folds else None, job, differs))
+            plan.append(PlannedRun(number, cell, fold if folds else None, job, differs, taken))
     return plan
-
-
-def counterpart(cell: Cell, paper: Sequence[Cell]) -> Cell | None:
-    """Return the cell of the paper with the same published numbers, by its keys, not its names; None without a "method" key."""
-    alike = [c for c in paper if "method" in cell.published and cell.published.items() <= c.published.items()]
-    return min(alike, key=lambda one: len(one.published), default=None)
-
-
-def difference(there: Train, here: Train) -> tuple[tuple[str, str, str], ...]:
-    """Return the settings that change what is learned and differ: (name, here, there). Specs are abbreviated.
-
-    A different seed does not count as a difference.
-    """
-    names = [f.name for f in fields(Train) if f.name == "data" or f.name not in (*SETTINGS_OUTSIDE_IDENTITY, SEED_AXIS)]
-    sides = {name: (getattr(here, name), getattr(there, name)) for name in names}
-    return tuple((name, _brief(a), _brief(b)) for name, (a, b) in sides.items() if a != b)
-
-
-def _brief(value: object) -> str:
-    if isinstance(value, tuple):
-        return " + ".join(map(_brief, value)) or "none"
-    if isinstance(value, str) and "(" in value:
-        return re.sub(r"'[^']*/([^'/]+)'", r"'\1'", brief(value))
-    return "none" if value is None else Path(value).name if isinstance(value, str) else str(value)
 
 
 def names(training: PlannedRun, columns: Sequence[str]) -> list[str]:
     """Return the names of a training on the axes among these columns."""
     known = training.cell.names | ({} if training.fold is None else {"fold": str(training.fold)})
     return [known[column] for column in columns if column in known]
-
-
-def cell_name(cell: Cell) -> str:
-    """Return the axes and names of a cell as text."""
-    return ", ".join(f"{axis} {name}" for axis, name in cell.names.items()) or "the one cell"
 
 
 def data_of(grid: Grid, training) -> str:

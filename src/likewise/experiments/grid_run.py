@@ -1,41 +1,108 @@
-"""Run the trainings of a grid, several at once, and write its table."""
+"""Run the trainings of a grid, several at once, in an order that is useful at any moment, and write its table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from likewise.config import Bench
+from likewise.experiments.budget import Budget
 from likewise.experiments.executors import Executor
+from likewise.experiments.grid_types import SEED_AXIS, Grid, cell_name
 from likewise.experiments.jobs import GridPlan, PlannedRun
 from likewise.io.progress import bar
 from likewise.render.benchmark_table import BenchmarkTable
+from likewise.runs.usage import cost
 
 
-def run_grid(plan: GridPlan, config: Bench, executor: Executor, device: torch.device) -> BenchmarkTable:
+def run_grid(
+    plan: GridPlan, config: Bench, executor: Executor, device: torch.device, budget: Budget | None = None
+) -> BenchmarkTable:
     """Train the chosen cells that are not finished, and return the table of all finished trainings; writes its files.
 
     A training that fails is listed with its error; the others continue.
     """
-    runs = train_all(plan.runs, plan.chosen if config.train else set(), executor, config.quiet)
+    budget = budget or Budget(None)
+    runs = train_all(in_useful_order(plan), plan.chosen if config.train else set(), executor, config.quiet, budget)
     from likewise.experiments.table_files import (
         write_table,  # imported late: only the table needs its dependencies
     )
 
-    return write_table(replace(plan, runs=runs), config, device)
+    notes = (*plan.notes, *next_call(runs, plan.chosen, budget))
+    runs.sort(key=lambda t: (t.number, t.fold or 0))
+    return write_table(replace(plan, runs=runs, notes=notes), config, device)
 
 
-def train_all(plan: list[PlannedRun], wanted: set[int], executor: Executor, quiet: bool) -> list[PlannedRun]:
-    """Train the wanted cells that are not finished, several at once, and return the plan with errors."""
+def in_useful_order(plan: GridPlan) -> list[PlannedRun]:
+    """Return the trainings in an order whose every prefix is useful: each row once before any row twice, `first` rows first.
+
+    So: the first seed of the first column for all rows, then of the next column, and so on; then the next seed.
+    """
+    grid = plan.grid
+
+    def priority(t: PlannedRun) -> tuple:
+        named = [grid.first.index(name) for name in t.cell.names.values() if name in grid.first]
+        return (
+            place_on(grid, SEED_AXIS, t),
+            *(place_on(grid, axis, t) for axis in grid.columns),
+            min(named, default=len(grid.first)),
+            t.number,
+            t.fold or 0,
+        )
+
+    return sorted(plan.runs, key=priority)
+
+
+def place_on(grid: Grid, axis: str, t: PlannedRun) -> int:
+    """Return the position of a training on an axis; 0 if the grid does not have the axis."""
+    names = [point.name for point in grid.axes.get(axis, [])]
+    return names.index(t.cell.names[axis]) if names else 0
+
+
+def train_all(
+    plan: Sequence[PlannedRun], wanted: set[int], executor: Executor, quiet: bool, budget: Budget
+) -> list[PlannedRun]:
+    """Train the wanted cells that are not finished, several at once, while they fit the budget; return the plan with errors."""
     mine = [place for place, t in enumerate(plan) if t.number - 1 in wanted]
-    plan, left, failed = list(plan), [place for place in mine if plan[place].job.state != "finished"], 0
+    plan, left, failed = list(plan), [place for place in mine if not plan[place].finished], 0
     if not left:
         return plan
+    for t in plan:
+        budget.record(duration(t))
     title = bar("bench", len(mine), start=len(mine) - len(left), quiet=quiet)
-    with executor, title as progress:
-        for place, outcome in executor.work([plan[i].job.config for i in left]):
-            plan[left[place]] = replace(plan[left[place]], error=outcome.error)
-            failed += outcome.error is not None
-            progress.advance(1, f"{failed} failed" if failed else "")
+    try:
+        with executor, title as progress, budget.alarm():
+            for place, outcome in executor.work([plan[i].job.config for i in left], budget.fits):
+                done = replace(plan[left[place]], error=outcome.error)
+                plan[left[place]] = done
+                budget.record(duration(done))
+                failed += outcome.error is not None
+                progress.advance(1, f"{failed} failed" if failed else "")
+    except KeyboardInterrupt:
+        if not budget.is_spent():
+            raise
     return plan
+
+
+def duration(t: PlannedRun) -> float:
+    """Return the seconds that a finished training of this machine took, with its evaluation; 0 if it is not finished here."""
+    if not t.finished or t.record:
+        return 0.0
+    spent = cost(t.job.run)
+    return (spent["train_seconds"] or 0.0) + (spent["evaluate_seconds"] or 0.0)
+
+
+def next_call(plan: Sequence[PlannedRun], wanted: set[int], budget: Budget) -> list[str]:
+    """Return a note that names the trainings for which the budget did not suffice, and the next one; [] without them."""
+    left = [t for t in plan if t.number - 1 in wanted and not t.finished and not t.error]
+    if budget.minutes is None or not left:
+        return []
+    hours = f"; at {budget.longest:.0f} s each, all need {budget.longest * len(left) / 60:.0f} minutes" * (
+        budget.longest > 0
+    )
+    return [
+        f"The budget of {budget.minutes:g} minutes is used up, and {len(left)} trainings are left. The same command continues "
+        f"with {cell_name(left[0].cell)}{hours}."
+    ]

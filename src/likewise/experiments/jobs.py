@@ -12,6 +12,7 @@ from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import Confidence
 from likewise.data.fingerprint import fingerprint
+from likewise.experiments.deviations import Difference
 from likewise.experiments.grid_types import Cell, Grid
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
@@ -45,37 +46,59 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Record:
+    """A training that was finished elsewhere: its scores in the form of scores.json, and its row of results.csv."""
+
+    scores: dict[str, dict[str, float]]
+    row: dict[str, str]
+
+
+@dataclass(frozen=True)
 class PlannedRun:
     """One training of a grid: the number of its cell, from 1; `fold` numbers the trainings that make up one cell.
 
-    `error`: why it failed. `differs`: settings that are not the paper's, as (name, here, there).
+    `error`: why it failed. `differs`: differences from what the paper states. `assumed`: settings that no source states.
+    `record`: its results, if it was finished elsewhere and adopted.
     """
 
     number: int
     cell: Cell
     fold: int | None
     job: Job
-    differs: tuple[tuple[str, str, str], ...] = ()
+    differs: tuple[Difference, ...] = ()
+    assumed: tuple[str, ...] = ()
     error: str | None = None
+    record: Record | None = None
+
+    @property
+    def state(self) -> str:
+        """The state of the job, or "adopted"."""
+        return "adopted" if self.record else self.job.state
 
     @property
     def finished(self) -> bool:
-        return not self.error and self.job.state == "finished"
+        return not self.error and self.state in ("finished", "adopted")
 
     @property
     def status(self) -> str:
-        """The state of the job, or the error, as text for the table."""
-        return f"failed: {self.error}" if self.error else self.job.state
+        """The state, or the error, as text for the table."""
+        return f"failed: {self.error}" if self.error else self.state
+
+    @property
+    def scores(self) -> dict:
+        """The content of scores.json, of the run or of the record; {} if the run was not evaluated."""
+        return self.record.scores if self.record else self.job.run.scores or {}
 
 
 @dataclass(frozen=True)
 class GridPlan:
-    """A grid, the folder of its table, its trainings, and the indices of the cells that --only chooses."""
+    """A grid, the folder of its table, its trainings, the indices of the cells that --only chooses, and notes for the table."""
 
     grid: Grid
     folder: Path
     runs: list[PlannedRun]
     chosen: set[int]
+    notes: tuple[str, ...] = ()
 
 
 class Planner:

@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -80,8 +80,12 @@ class RayExecutor:
         if self.began:
             self.ray.shutdown()
 
-    def work(self, configs: Sequence[Train]) -> Generator[tuple[int, Outcome], None, None]:
-        """As `Executor.work`."""
+    def work(
+        self, configs: Sequence[Train], more: Callable[[], bool] = lambda: True
+    ) -> Generator[tuple[int, Outcome], None, None]:
+        """As `Executor.work`, except that all trainings are submitted at once: `more` is called once, before the first."""
+        if not more():
+            return
         tasks = [self.task(config) for config in configs]
         for folder in {Path(config.out).absolute().parent for config in configs if config.out}:
             if not self.here_only:

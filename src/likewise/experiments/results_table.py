@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 
+from likewise.experiments.deviations import notes_on_differences
 from likewise.experiments.grid_plan import data_of
 from likewise.experiments.grid_types import SEED_AXIS, Cell, Grid, Place, place_of, rows_of
 from likewise.metrics import is_set_metric
 from likewise.numerics.significance import MethodComparison
 from likewise.published import Number, numbers
 from likewise.render.benchmark_table import BEST_EPOCH, BenchmarkTable, Entry, label
+from likewise.render.row_notes import notes_by_rows
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.types import LikewiseError
@@ -29,6 +31,12 @@ FOLD_SCORE_KINDS = ("separated", "concatenated")
 
 MAX_LISTED_ITEMS = 12
 """Largest number of missing trainings that a note lists."""
+
+FACTS_OF_A_RECORD = (
+    "run", "identity", "data", "commit", "device", "torch", "train_seconds", "evaluate_seconds", "sessions", "energy_joules",
+    "energy_shared",
+)  # fmt: skip
+"""Columns of results.csv with the provenance of a training."""
 
 FOLDS_NOTE = (
     "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
@@ -50,7 +58,8 @@ def tabulate(
     printed = [n for n in numbers(**grid.published) if n.dataset.casefold() in data] if grid.published else []
     entries = [e for place, seeds in groups.items() for e in entries_of(grid, place, seeds, printed, device)]
     used = {id(e.printed) for e in entries}
-    alone = [one for n in printed if id(n) not in used and (one := only_printed(grid, n, plan))]
+    left = [] if grid.is_figure else [n for n in printed if id(n) not in used]
+    alone = [one for n in left if (one := only_printed(grid, n, plan))]
     places = Counter((e.row, e.column) for e in [*entries, *alone])
     clear = [e for e in alone if places[e.row, e.column] == 1]
     entries += clear
@@ -61,8 +70,10 @@ def tabulate(
     unclear = UNCLEAR_NOTE.format(len(alone) - len(clear)) if len(clear) < len(alone) else ""
     texts = [grid.note, unclear, FOLDS_NOTE * folds, BEST_EPOCH_NOTE * chosen, why, missing(plan), *notes]
     return BenchmarkTable(
-        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, texts)), differing(plan),
-        found, tuple(t.cell.names | provenance(t) for t in plan), folder,
+        grid.name, grid.title or grid.name, tuple(rows_of(grid)), tuple(entries), tuple(filter(None, texts)),
+        notes_on_differences(texts_of_rows(grid, plan, "differs")), found,
+        tuple(t.cell.names | provenance(t) for t in plan), folder,
+        assumed=notes_by_rows(texts_of_rows(grid, plan, "assumed")), published_only=grid.published_only,
     )  # fmt: skip
 
 
@@ -98,7 +109,7 @@ def score(trainings: Sequence, device: torch.device) -> dict[str, dict[str, floa
     """Return kind of score -> metric -> value for one seed: the scores of its run, or of its folds."""
     from likewise.evaluation.folds import score_folds
 
-    metrics, stored = trainings[0].job.config.metrics, [t.job.run.scores for t in trainings]
+    metrics, stored = trainings[0].job.config.metrics, [t.scores for t in trainings]
     best = [s.get("best_test_epoch") or {} for s in stored]
     names = [m for m in metrics if all(m in b for b in best)]
     chosen = {f"{m}{BEST_EPOCH}": sum(b[m] for b in best) / len(best) for m in names}
@@ -194,24 +205,20 @@ def missing(plan: Sequence) -> str:
     return f"Missing: {len(left)} of {len(plan)} trainings: {some}{'; ... (see --list)' if len(left) > MAX_LISTED_ITEMS else ''}"
 
 
-def differing(plan: Sequence) -> tuple[str, ...]:
-    """Return the settings that differ from the paper, each as text with at most two values."""
-    found: dict[str, tuple[list[str], list[str]]] = {}
-    for name, here, there in (one for t in plan for one in t.differs):
-        sides = found.setdefault(name, ([], []))
-        for side, value in zip(sides, (here, there)):
-            if value not in side:
-                side.append(value)
-    return tuple(
-        f"{name} {' or '.join(here[:2])}{' or others' * (len(here) > 2)}, not {' or '.join(there[:2])}"
-        f"{' or others' * (len(there) > 2)}"
-        for name, (here, there) in found.items()
-    )
+def texts_of_rows(grid: Grid, plan: Sequence, name: str) -> dict[str, list]:
+    """Return row -> the "differs" or "assumed" of all its trainings, each once."""
+    rows: dict[str, list] = {}
+    for t in plan:
+        own = rows.setdefault(label(place_of(grid, t.cell.names)[0]), [])
+        own += [one for one in getattr(t, name) if one not in own]
+    return rows
 
 
 def provenance(training) -> dict[str, Any]:
     """Return folder, identity, data, versions, commit, hardware, time and energy of a run."""
     run, own = training.job.run, training.job.identity
+    if training.record:
+        return {fact: training.record.row.get(fact, "") for fact in (*FACTS_OF_A_RECORD, "adopted")}
     if not (run.path / "config.json").exists() or run.about["identity"] != own:
         return {"run": "", "identity": own}  # the run folder does not exist yet
     made, spent = run.environment, cost(run)

@@ -69,7 +69,7 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
             raise LikewiseError(f"tune: '{path}' must have no axes, which are for bench; write [ranges] instead")
         base = as_train(grid.settings, **ours)
     base = replace(base, protocol=base.protocol or DEFAULT_PROTOCOL)
-    entries = grid.ranges | read_entries(config.ranges, base.loss)
+    entries = read_entries(config.ranges, base.loss, grid.ranges)
     ranges = read_ranges(entries, base)
     protocol = base.protocol or DEFAULT_PROTOCOL
     protocols = fold_specs(protocol) or [protocol]

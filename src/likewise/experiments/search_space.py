@@ -11,11 +11,16 @@ from importlib.resources import files
 from typing import Any
 
 from likewise.config import Train, check
-from likewise.config.overrides import find_argument, hints_of_train, plain, with_argument
+from likewise.config.overrides import find_argument, has_argument, hints_of_train, plain, with_argument
 from likewise.config.spec import canonical
 from likewise.errors import LikewiseError
 
 PAPER_RANGES = "reality-check"
+INNER_LOSSES = ("loss", "coarse_loss")
+"""Arguments of a loss that are losses themselves."""
+
+RANGES_OF_CLUSTERING = ("loss.coarse", "loss.every")
+"""Built-in ranges that do not apply to groups from a tree (argument `depth`)."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +37,25 @@ class Range:
     unit: str = ""
 
 
-def read_entries(words: typing.Iterable[str], loss: str) -> dict[str, str]:
-    """Return name -> range from `name=range` arguments; the argument `reality-check` adds the ranges of that paper."""
-    found: dict[str, str] = {}
+def read_entries(words: typing.Iterable[str], loss: str, of_file: dict[str, str] | None = None) -> dict[str, str]:
+    """Return name -> range from `name=range` arguments and from a file, whose ranges the arguments override.
+
+    The argument `reality-check` adds the ranges of that paper for the names that neither gives.
+    """
+    paper: dict[str, str] = {}
+    given: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if word.strip() == PAPER_RANGES:
-            found = built_in(loss) | found
+            paper = built_in(loss)
         elif not equals or not name.strip():
             raise LikewiseError(
                 f"tune: a range must be name=low..high or name=a|b|c, got '{word}'; "
                 f"or use {PAPER_RANGES} for the ranges of that paper"
             )
         else:
-            found[name.strip()] = text
-    return found
+            given[name.strip()] = text
+    return paper | (of_file or {}) | given
 
 
 def read_ranges(entries: dict[str, str], base: Train) -> list[Range]:
@@ -119,18 +128,39 @@ def apply_values(base: Train, ranges: list[Range], values: dict[str, object]) ->
 
 
 def built_in(loss: str) -> dict[str, str]:
-    """Return the ranges of Musgrave et al., A Metric Learning Reality Check, for a loss."""
+    """Return the ranges of Musgrave et al., A Metric Learning Reality Check, for the arguments that a loss has.
+
+    Hierarchical has its own ranges and, under the names loss.loss and loss.coarse_loss, those of the loss of each level.
+    """
     tables = tomllib.loads((files(__package__ or "") / f"{PAPER_RANGES}.toml").read_text("utf-8"))
-    tree = ast.parse(canonical(loss), mode="eval").body
-    component = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else loss
+    found = _ranges_inside(ast.parse(canonical(loss), mode="eval").body, "loss", tables)
+    base = Train(data="", loss=loss)
+    return {name: text for name, text in found.items() if "." not in name or has_argument(base, name)}
+
+
+def _ranges_inside(node: ast.expr, name: str, tables: dict[str, dict[str, str]]) -> dict[str, str]:
+    """Return the built-in ranges of a loss and of the losses inside it, also of arguments that it does not have.
+
+    Args:
+        node: the spec of the loss, with all arguments written out.
+        name: dotted name of the loss in the settings.
+        tables: built-in ranges by component.
+    """
+    component = ast.unparse(node.func if isinstance(node, ast.Call) else node)
     if component not in tables:
         raise LikewiseError(
             f"tune: {PAPER_RANGES} has no ranges for {component}; it has ranges for {', '.join(tables)}. Give your own ranges"
         )
-    mined = any(
-        k.arg == "miner" and ast.unparse(k.value).startswith("HardPairs(") for k in getattr(tree, "keywords", ())
-    )
-    return {name: text for name, text in tables[component].items() if mined or name != "loss.miner.eps"}
+    arguments = {k.arg: k.value for k in getattr(node, "keywords", ())}
+    fixed_groups = "depth" in arguments and ast.unparse(arguments["depth"]) != "None"
+    found = {}
+    for key, text in tables[component].items():
+        if not (fixed_groups and key in RANGES_OF_CLUSTERING):
+            found[f"{name}{key.removeprefix('loss')}" if key.startswith("loss.") else key] = text
+    for argument in INNER_LOSSES:
+        if isinstance(inner := arguments.get(argument), ast.Call):
+            found |= _ranges_inside(inner, f"{name}.{argument}", tables)
+    return found
 
 
 def _literal(text: object) -> object:

@@ -13,7 +13,7 @@ from likewise.config import Bench
 MAX_ARRAY_SIZE = 1000
 """Largest number of tasks of an array by default in Slurm (MaxArraySize is 1001); beyond it, a task trains several cells."""
 
-OMITTED_SETTINGS = ("grid", "only", "jobs", "executor", "gpus_per_run", "slurm", "list", "train")
+OMITTED_SETTINGS = ("grid", "only", "jobs", "executor", "gpus_per_run", "slurm", "budget", "list", "train")
 """Settings of bench that the script sets itself, or that would prevent training."""
 
 SCRIPT_TEMPLATE = """\

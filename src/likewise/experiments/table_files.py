@@ -11,13 +11,15 @@ import torch
 
 from likewise.config import Bench
 from likewise.experiments.followups import follow_up
-from likewise.experiments.grid_plan import cell_name, names
+from likewise.experiments.grid_plan import names
+from likewise.experiments.grid_types import cell_name
 from likewise.experiments.jobs import GridPlan, PlannedRun
 from likewise.experiments.results_table import provenance, tabulate
 from likewise.experiments.slurm import words_of
 from likewise.io.files import atomic_write, make_folder, write_csv
 from likewise.render.benchmark import html, latex, markdown, rows_for_csv
-from likewise.render.benchmark_table import BenchmarkTable
+from likewise.render.benchmark_table import BEST_EPOCH, BenchmarkTable
+from likewise.render.figures import Picture
 
 
 def write_table(plan: GridPlan, config: Bench, device: torch.device) -> BenchmarkTable:
@@ -25,33 +27,58 @@ def write_table(plan: GridPlan, config: Bench, device: torch.device) -> Benchmar
     make_folder(plan.folder, "bench")
     write_results(plan.folder / "results.csv", plan.runs, list(plan.grid.axes))
     failed = [f"failed: {cell_name(t.cell)}: {t.error}. Again: {again(config, t)}" for t in plan.runs if t.error]
-    sheet = replace(tabulate(plan.grid, plan.runs, plan.folder, device, failed), failed=len(failed))
-    figures, notes = follow_up(plan.grid, sheet, plan.runs, config)
-    sheet = replace(sheet, notes=(*sheet.notes, *notes))
-    write_sheet(sheet, figures)
+    sheet = replace(tabulate(plan.grid, plan.runs, plan.folder, device, (*plan.notes, *failed)), failed=len(failed))
+    pictures, notes = follow_up(plan.grid, sheet, plan.runs, config)
+    return write_page(sheet, pictures, notes)
+
+
+def write_figures(plan: GridPlan, config: Bench) -> BenchmarkTable:
+    """Return the page of a grid without trainings, which has notes and no entries, and write it with its figures."""
+    make_folder(plan.folder, "bench")
+    grid = plan.grid
+    sheet = BenchmarkTable(
+        grid.name, grid.title or grid.name, (), (), (grid.note,) if grid.note else (), folder=plan.folder
+    )
+    pictures, notes = follow_up(grid, sheet, [], config)
+    return write_page(sheet, pictures, notes)
+
+
+def write_page(sheet: BenchmarkTable, pictures: Sequence[Picture], notes: Sequence[str]) -> BenchmarkTable:
+    """Return the table with these notes and the names of its leading figures, and write it in all formats."""
+    leading = tuple(picture.file for picture in pictures if picture.leads)
+    sheet = replace(sheet, notes=(*sheet.notes, *notes), figures=leading)
+    write_sheet(sheet, pictures)
     return sheet
 
 
 def write_results(file: Path, plan: Sequence[PlannedRun], axes: list[str]) -> None:
-    """Write results.csv: for each training its cell, every metric, its status, and its provenance."""
+    """Write results.csv: for each training its cell, every metric, its status, and its provenance; `--adopt` reads it."""
     metrics = list(dict.fromkeys(m for t in plan for m in t.job.config.metrics))
+    metrics += [f"{m}{BEST_EPOCH}" for m in metrics if any(m in best_epoch(t) for t in plan)]
     made = [provenance(t) for t in plan]
     facts = list(dict.fromkeys(fact for one in made for fact in one))
     lines = []
     for t, one in zip(plan, made):
-        known = (t.job.run.scores or {}).get("metrics", {}) if t.finished else {}
+        known = t.scores["metrics"] | {f"{m}{BEST_EPOCH}": v for m, v in best_epoch(t).items()} if t.finished else {}
         where = [t.number, *names(t, axes), "" if t.fold is None else t.fold]
         lines.append([*where, *(known.get(m, "") for m in metrics), t.status, *(one.get(fact, "") for fact in facts)])
     write_csv(file, ["cell", *axes, "fold", *metrics, "status", *facts], lines)
 
 
-def write_sheet(sheet: BenchmarkTable, figures: dict[str, bytes]) -> None:
-    """Write the table as Markdown, LaTeX, HTML and CSV."""
-    texts = {"table.md": markdown(sheet), "table.tex": latex(sheet), "table.html": html(sheet, figures)}
+def best_epoch(t: PlannedRun) -> dict[str, float]:
+    """Return metric -> value of the best test epoch of a finished training that was tested during training."""
+    return (t.scores.get("best_test_epoch") or {}) if t.finished else {}
+
+
+def write_sheet(sheet: BenchmarkTable, pictures: Sequence[Picture]) -> None:
+    """Write the table as Markdown, LaTeX, HTML and CSV; a page without entries as Markdown and HTML."""
+    texts = {"table.md": markdown(sheet, pictures), "table.html": html(sheet, pictures)}
+    texts |= {"table.tex": latex(sheet)} if sheet.entries else {}
     for name, text in texts.items():
         with atomic_write(sheet.folder / name) as file:
             file.write_text(text, "utf-8")
-    write_csv(sheet.folder / "table.csv", *rows_for_csv(sheet))
+    if sheet.entries:
+        write_csv(sheet.folder / "table.csv", *rows_for_csv(sheet))
 
 
 def again(config: Bench, training: PlannedRun) -> str:

@@ -29,7 +29,9 @@ from likewise.render.benchmark_table import (
     headline,
     label,
     lay_out,
+    warning,
 )
+from likewise.render.figures import Picture
 from likewise.render.html import environment
 
 PUBLISHED_ONLY = "published only"
@@ -69,7 +71,9 @@ def show_benchmark(sheet: BenchmarkTable) -> None:
         style = "dim" if row in layout.apart else ""
         table.add_row(*map(Text, names(layout, row)), *map(_on_terminal, layout.line(row)), style=style)
     console = Console(width=max(Console().width, least), highlight=False)
-    console.print(Text(headline(sheet), "bold yellow" if sheet.differs else "bold"), table, sep="\n")
+    console.print(Text(headline(sheet), "bold yellow" if sheet.differs else "bold"))
+    if sheet.entries:
+        console.print(table)
     for text in explain(sheet, "Bold", "Underlined"):
         console.print(Text(text))
 
@@ -94,8 +98,8 @@ def _on_terminal(cell: CellText) -> Text:
     return Text("\n").join([*([shown] if ours else []), *([Text(paper, "dim")] if paper else [])])
 
 
-def markdown(sheet: BenchmarkTable) -> str:
-    """Return the table in Markdown; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
+def markdown(sheet: BenchmarkTable, pictures: Sequence[Picture] = ()) -> str:
+    """Return leading figures and the table in Markdown; a cell is "63.1 ± 0.5 (62.8, +0.3)"."""
     layout = lay_out(sheet)
     heads = [*sheet.heads, *(marked(label(column), layout.notes.column.get(column)) for column in layout.columns)]
     lines = [heads, ["---"] * len(sheet.heads) + ["---:"] * len(layout.columns)]
@@ -105,7 +109,9 @@ def markdown(sheet: BenchmarkTable) -> str:
         lines.append([*names(layout, row), *map(_in_markdown, layout.line(row))])
     table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
     notes = "\n".join(f"- {text}" for text in explain(sheet, "Bold", "Italic"))
-    return f"# {headline(sheet)}\n\n{table}\n\n{notes}\n"
+    figures = "".join(f"![{one.title}]({one.file})\n\n" for one in pictures if one.leads)
+    table = f"{table}\n\n" if sheet.entries else ""
+    return f"# {headline(sheet)}\n\n{figures}{table}{notes}\n"
 
 
 def _in_markdown(cell: CellText) -> str:
@@ -185,7 +191,7 @@ def rows_for_csv(sheet: BenchmarkTable) -> tuple[list[str], list[list]]:
     """Return the column names and one line per entry, in the unit that is shown; unknown values are empty."""
     columns = [
         *sheet.heads, "column", "metric", "mean", "std", "low", "high", "n", "wanted", "printed_mean", "printed_spread",
-        "spread_is", "difference", "differs",
+        "spread_is", "difference", "differs", "not_trained",
     ]  # fmt: skip
     lines = []
     for e in sheet.entries:
@@ -194,13 +200,17 @@ def rows_for_csv(sheet: BenchmarkTable) -> tuple[list[str], list[list]]:
         numbers = [found.mean, std, found.low, found.high] if found else [None] * 4
         printed = [paper.mean, paper.spread, paper.spread_is] if paper else [None] * 3
         line = [*e.row, label(e.column[:-1]), e.column[-1], *numbers, len(e.values), e.wanted, *printed, e.difference]
-        line.append("; ".join(sheet.differs) or "yes" if e.differs else None)
+        texts = [note.text for note in sheet.differs if not note.rows or label(e.row) in note.rows]
+        line += [
+            "; ".join(texts) or "yes" if e.differs else None,
+            None if e.wanted else sheet.published_only.get(e.row[0]),
+        ]
         lines.append(["" if v is None or (isinstance(v, float) and math.isnan(v)) else v for v in line])
     return columns, lines
 
 
-def html(sheet: BenchmarkTable, figures: dict[str, bytes]) -> str:
-    """Return one self-contained page: the table, figures (title -> PNG), significance tests, notes and all runs."""
+def html(sheet: BenchmarkTable, pictures: Sequence[Picture] = ()) -> str:
+    """Return one self-contained page: leading figures, the table, other figures, significance tests, notes and all runs."""
     layout, contest = lay_out(sheet), sheet.contest
     keys = list(dict.fromkeys(key for one in sheet.trainings for key in one))
     runs = [
@@ -215,10 +225,16 @@ def html(sheet: BenchmarkTable, figures: dict[str, bytes]) -> str:
         for level in levels
     ]
     return environment().get_template("benchmark.html").render(
-        sheet=sheet, headline=headline(sheet), layout=layout, spans=spans, bodies=[b for b in (layout.rows, layout.apart) if b],
+        sheet=sheet, headline=headline(sheet), warning=warning(sheet), layout=layout, spans=spans,
+        bodies=[b for b in (layout.rows, layout.apart) if b],
         notes=explain(sheet, "Bold", "Underlined"), contest=contest, value=_value, run_keys=keys, runs=runs,
-        figures={name: "data:image/png;base64," + base64.b64encode(data).decode() for name, data in figures.items()},
+        leading=_embedded(pictures, True), following=_embedded(pictures, False),
     )  # fmt: skip
+
+
+def _embedded(pictures: Sequence[Picture], leads: bool) -> dict[str, str]:
+    """Return title -> data URL of the figures above the table (`leads`) or below it."""
+    return {p.title: f"data:image/png;base64,{base64.b64encode(p.png).decode()}" for p in pictures if p.leads == leads}
 
 
 def _value(entry: Entry | None) -> float | str:

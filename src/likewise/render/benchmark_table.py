@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, NamedTuple
@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 from likewise._notebook import table, view
 from likewise.numerics.intervals import Interval, t_interval
 from likewise.numerics.significance import Agreement, MethodComparison, agreement
+from likewise.render.row_notes import MIN_ROWS_PER_EXCEPTION, RowNote, notes_by_rows, of_rows
 
 BEST_EPOCH = " (best test epoch)"
 """Suffix of a metric whose epoch was selected on the test split."""
-
-MIN_ROWS_PER_EXCEPTION = 4
-"""A footnote names its exceptions, instead of marking all other rows, if at most one row in this many is an exception."""
 
 DAGGER_SIGN, MINUS_SIGN = "†", "\N{MINUS SIGN}"
 SPREAD_NAMES = {"std": "a standard deviation", "interval": "half a 95 % interval"}
@@ -66,9 +64,10 @@ class Entry:
 class BenchmarkTable:
     """A benchmark table: its entries, notes and significance tests.
 
-    `differs`: differences from the settings of the paper, as text. `trainings`: the facts of each run, one dict per run.
+    `differs`: differences from what the paper states, by rows. `assumed`: settings that no source states, by rows.
+    `published_only`: printed method that is not trained -> the reason. `trainings`: the facts of each run, one dict per run.
     `failed`: number of failed trainings; a note gives the reason of each. The methods of the contest are named
-    `label(entry.row)`, its columns `label(entry.column[:-1])`.
+    `label(entry.row)`, its columns `label(entry.column[:-1])`. `figures`: names of the files of its leading figures.
     """
 
     name: str
@@ -76,11 +75,14 @@ class BenchmarkTable:
     heads: tuple[str, ...]
     entries: tuple[Entry, ...]
     notes: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    differs: tuple[RowNote, ...] = ()
     contest: MethodComparison | None = None
     trainings: tuple[dict, ...] = ()
     folder: Path = Path()
     failed: int = 0
+    assumed: tuple[RowNote, ...] = ()
+    published_only: dict[str, str] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()
 
     @view
     def _repr_html_(self) -> str:
@@ -152,8 +154,30 @@ def label(names: Sequence[str]) -> str:
 
 
 def headline(sheet: BenchmarkTable) -> str:
-    """Return the title, followed by the differences from the settings of the paper."""
-    return f"{sheet.title} \N{EM DASH} not a reproduction: {'; '.join(sheet.differs)}" if sheet.differs else sheet.title
+    """Return the title, and the warning if there is one."""
+    return " \N{EM DASH} ".join(filter(None, (sheet.title, warning(sheet))))
+
+
+def warning(sheet: BenchmarkTable) -> str:
+    """Return how all rows differ from the paper, or else the number of rows that do; "" if none does."""
+    rows = {label(e.row) for e in sheet.entries if e.wanted}
+    printed = {label(e.row) for e in sheet.entries if e.wanted and e.printed} or rows
+    everywhere = [note.text for note in sheet.differs if not note.rows or printed <= set(note.rows)]
+    if everywhere:
+        return f"not a reproduction: {'; '.join(everywhere)}"
+    some = {row for note in sheet.differs for row in note.rows}
+    return f"{len(some)} of {len(rows)} rows differ from the paper ({DAGGER_SIGN})" if some else ""
+
+
+def remarks(sheet: BenchmarkTable, layout: Layout) -> list[str]:
+    """Return the differences from the paper, the assumed settings and the reasons of missing rows, one line for the same rows."""
+    vary = [place for place in range(len(sheet.heads)) if len({row[place] for row in layout.rows}) > 1] or [0]
+    short = {label(row): label([row[place] for place in vary]) for row in layout.rows}
+    lines = [f"{DAGGER_SIGN} {of_rows(note, short)}: {note.text}." for note in sheet.differs]
+    for note in sheet.assumed:
+        lines.append(f"Not stated in the paper, assumed{f' ({of_rows(note, short)})' * bool(note.rows)}: {note.text}.")
+    apart = {row[0]: [sheet.published_only[row[0]]] for row in layout.apart if row[0] in sheet.published_only}
+    return lines + [f"Published only: {'; '.join(note.rows or apart)}: {note.text}." for note in notes_by_rows(apart)]
 
 
 def lay_out(sheet: BenchmarkTable) -> Layout:
@@ -277,8 +301,7 @@ def explain(sheet: BenchmarkTable, best: str, alike: str) -> list[str]:
         lines.append(
             f"Beside it: the published number{names and f' (its ± is {names})'}, and ours minus the published one, in points."
         )
-    if any(DAGGER_SIGN in cell.ours for cell in cells):
-        lines.append(f"{DAGGER_SIGN} not trained with the settings of the paper; the first line lists the differences.")
+    lines += remarks(sheet, layout)
     if any(cell.rank for cell in cells):
         some = any(cell.rank == "alike" for cell in cells)
         more = f" {alike}, in tested columns: not significantly different from the best." if some else ""

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from likewise.errors import LikewiseError
 from likewise.metrics import as_text
 from likewise.numerics.significance import MethodComparison
 from likewise.render.benchmark_table import Point, as_p, order_of
-from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, shorten
+from likewise.render.figures import (
+    BETTER_COLOUR,
+    FAINT_COLOUR,
+    INK_COLOUR,
+    SOFT_COLOUR,
+    WORSE_COLOUR,
+    entitle,
+    shorten,
+    spread,
+    tidy,
+)
 
 PLOT_WIDTH, LINE_HEIGHT, MIN_TITLE_WIDTH = 4.6, 0.27, 7.2
 """Inches: width of a plot, distance between names, and smallest width of a figure."""
@@ -50,14 +59,14 @@ def draw_means(contest: MethodComparison) -> Figure:
         )  # fmt: skip
     room = 0.05 * (means[0] - means[-1]) or 0.1 * abs(means[0]) or 0.1
     axes.set(xlim=(means[-1] - room, means[0] + 3.4 * room), ylim=(lines - 0.5, -0.5))
-    _tidy(axes, names)
+    tidy(axes, names)
     columns = len({pair.column for pair in contest.pairs})
     over = f"seeds and {columns} columns" if columns > 1 else "seeds"
     unit = " in %" if is_share else ""
     axes.set_xlabel(f"mean {contest.metric}{unit} over {over}", fontsize=9, color=INK_COLOUR)
     _draw_pairs(figure.add_axes(((left + PLOT_WIDTH + 0.25) / wide, 0.55 / tall, square / wide, square / tall)), table)
     told, seeds = sum(pair.is_significant for pair in contest.overall), min(pair.seeds for pair in contest.overall)
-    _entitle(
+    entitle(
         figure, f"{contest.metric}: {told} of {len(contest.overall)} pairs differ significantly",
         f"{contest.classes} test classes, {seeds} seeds; square: blue if the row is better than the column, orange if worse",
     )  # fmt: skip
@@ -123,38 +132,10 @@ def draw_agreement(points: Sequence[Point], title: str) -> Figure:
             parse_math=False, zorder=1.5,
             arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
-    _tidy(axes)
+    tidy(axes)
     axes.set_xlabel("published", fontsize=9, color=INK_COLOUR)
     axes.set_ylabel("ours, with its 95 % interval over seeds", fontsize=9, color=INK_COLOUR)
     found = order_of(points)
     tau = "" if np.isnan(found.tau) else f"Kendall's tau {found.tau:.2f} ({as_p(found.p)}, {found.n} methods); "
-    _entitle(figure, title, f"{tau}blue: ours is higher{'' if known.all() else '; open: one run'}")
+    entitle(figure, title, f"{tau}blue: ours is higher{'' if known.all() else '; open: one run'}")
     return figure
-
-
-def spread(wanted: Float[np.ndarray, "M"], gap: float, low: float, high: float) -> Float[np.ndarray, "M"]:
-    """Return heights near the wanted ones (ascending) with at least `gap` between them, within `low` and `high` if possible."""
-    steps = gap * np.arange(len(wanted))
-    up = np.maximum.accumulate(wanted - steps)  # lowest heights that are not below the wanted ones
-    down = np.minimum.accumulate((wanted - steps)[::-1])[::-1]  # highest heights that are not above them
-    return np.maximum(np.minimum((up + down) / 2, high - steps[-1]), low) + steps
-
-
-def _entitle(figure: Figure, title: str, below: str) -> None:
-    wide, tall = figure.get_size_inches()
-    look = {"va": "center", "color": INK_COLOUR, "parse_math": False}
-    figure.text(0.12 / wide, 1 - 0.25 / tall, title, fontsize=12, fontweight="bold", **look)
-    figure.text(0.12 / wide, 1 - 0.5 / tall, below, fontsize=9, **look)
-
-
-def _tidy(axes: Axes, names: Sequence[str] = ()) -> None:
-    if names:
-        axes.set_yticks(range(len(names)), names, fontsize=9, color=INK_COLOUR, parse_math=False)
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(7))
-    axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.tick_params(length=0, colors=INK_COLOUR, labelsize=9)
-    axes.grid(axis="x" if names else "both", color=FAINT_COLOUR, lw=0.7)
-    axes.set_axisbelow(True)
-    for side in axes.spines.values():
-        side.set_visible(False)

@@ -16,11 +16,11 @@ from likewise.errors import LikewiseError, nearest_name
 QUICK_FILE = "_quick"
 """The file with the changes of --quick."""
 
-TOP_LEVEL_KEYS = ("base", "title", "note", "columns", "then")
+TOP_LEVEL_KEYS = ("base", "title", "note", "differs", "columns", "first", "then")
 """Keys of a grid file outside of its sections."""
 
 SECTIONS = ("published", "settings", "axes", "quick", "ranges")
-PUBLISHED_KEYS = ("paper", "table", "dataset", "metrics", "scores")
+PUBLISHED_KEYS = ("paper", "table", "dataset", "metrics", "scores", "only")
 """Keys of the section [published]."""
 
 
@@ -59,6 +59,8 @@ def content(name: str | Path, above: tuple[str, ...] = ()) -> dict:
     base_grid = content(Path(name).parent / base if base.endswith(".toml") else base, (*above, str(name)))
     grid["axes"] = {axis: points_of_axis(axis, values, base_grid["axes"]) for axis, values in grid["axes"].items()}
     grid["quick"]["axes"] = base_grid["quick"]["axes"] | grid["quick"]["axes"]
+    if grid["published"].get("table", "") not in ("", base_grid["published"].get("table")):
+        base_grid["published"].pop("only", None)  # the rows of another table
     return base_grid | grid | {key: base_grid[key] | grid[key] for key in SECTIONS}
 
 
