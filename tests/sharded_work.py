@@ -26,6 +26,7 @@ CLASSES, DIM = 7, 5  # neither two nor three processes share seven classes evenl
 SPECS = (
     "NormSoftmax()", "NormSoftmax(temperature=1.0)", "ArcFace()", "ArcFace(scale=64.0, margin=0.0)", "ArcFace(margin=1.5)",
     "CosFace()", "CosFace(scale=5.0, margin=0.0)", "ProxyNCA()", "ProxyNCA(scale=1.0)", "ProxyNCA(positive_in_denominator=True)",
+    "Softmax()",
 )  # fmt: skip
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),

@@ -8,9 +8,10 @@ from bare_work import LOSSES, check_fault, check_spec
 from likewise import confidence, metrics, miners, noise, samplers, terms
 from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, QueryMetric, SetMetric, Term
-from likewise.losses import MultiSimilarity
+from likewise.losses import MultiSimilarity, Triplet
 from likewise.metrics import metric
 from likewise.metrics.ranking import recall_at
+from likewise.miners import SemiHard
 from likewise.pretrained.encoders import PretrainedNetwork
 from likewise.terms import _language_targets as guidance
 from likewise.testing import (
@@ -44,11 +45,18 @@ def test_every_loss(name, bare):
         "Triplet(squared=True)",
         "Triplet(miner=Random(per_anchor=False))",
         "AdaptiveHierarchical(space='hyperbolic')",
+        "AdaptiveHierarchical(form='triplet')",
+        "AdaptiveHierarchical(form='lifted')",
         "Contrastive(margin=2.7, space='hyperbolic')",
         "Triplet(squared=True, space='hyperbolic')",
         "MultiSimilarity(space='hyperbolic')",
         "Histogram(space='hyperbolic')",
         "ForwardCorrection(share=0.0)",
+        "ForwardCorrection(temperature=None)",
+        "ProxyNCA(squared=False)",
+        "Margin(count='all')",
+        "SNR(count='all')",
+        "Triplet(miner=SemiHard(upper=False))",
         *(f"Triplet(miner={name}())" for name in miners.__all__ if getattr(miners, name).yields == "triplets"),
     ],
 )
@@ -143,10 +151,15 @@ def test_every_confidence(text):
         "LanguageGuidance(by='images')",
         "S2SD(delay=0)",
         "Ensemble(balanced=True, reconstruction=0.5)",
+        "DiVA(memory=5, rho=0.5)",
+        "MIC(clusters=3, every=2, random_share=0)",
+        "IntraBatch(layers=2, concatenate=True, dropout=0)",
     ],
 )
 def test_every_term(text, monkeypatch):
-    facts = {"per_pass": 1, "steps": 6, "dims": (5, 7), "make_loss": lambda dim: MultiSimilarity()}
+    inner = (lambda: Triplet(miner=SemiHard())) if text.startswith("DiVA") else MultiSimilarity
+    facts = {"per_pass": 1, "steps": 6, "dims": (5, 7), "make_loss": lambda dim, classes=0: inner()}
+    facts |= {"labels": np.array(CHECK_LABELS), "dim": CHECK_DIM, "seed": 0, "classes": CHECK_CLASSES}
 
     class Pixels(torch.nn.Module):
         def forward(self, x):

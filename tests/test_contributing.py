@@ -64,6 +64,7 @@ def test_the_page_names_three_files():
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_a_loss_is_a_file_a_line_and_a_test(copy):
     run_there(copy, "pytest", "-q", "-n", "0", *TESTS, "-k", CHOSEN)
     assert "NCA" in run_there(copy, "likewise", "list", "losses")

@@ -19,11 +19,20 @@ from likewise.training.fit import train
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "examples", "tools")
 STARTED: set[str] = set()
-DRAWING = ("docs", "flow_picture", "loss_figures", "component_pages", "component_figures", "site_hooks", "svg")
+DRAWING = (
+    "docs",
+    "flow_picture",
+    "loss_figures",
+    "component_pages",
+    "component_figures",
+    "site_hooks",
+    "svg",
+)
 ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
     "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
+    "published/test_coverage.py": ["tools/coverage_page.py"],
     "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
     "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],
 }
@@ -353,6 +362,7 @@ def feature_folder(tmp_path_factory):
 
 
 @starts(*(f"benchmarks/{name}.py" for name in ("label_noise", "label_worlds", "label_tables", "rivals")))
+@pytest.mark.slow
 def test_label_noise(feature_folder, tmp_path, capsys):
     """Every cell is judged once; a second start has nothing to do, and the tables have every kind of noise."""
     module, out = importlib.import_module("label_noise"), tmp_path / "grid"
@@ -444,6 +454,7 @@ def robust():
 
 
 @starts("benchmarks/robust.py")
+@pytest.mark.slow
 def test_robust_heads_and_networks(robust, pictures, tmp_path, capsys):
     """Heads and a whole network train, a second call has nothing left, and the table compares them by seed."""
     rng, y = np.random.default_rng(0), np.arange(240) % 12

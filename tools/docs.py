@@ -1,7 +1,7 @@
 """Build the documentation as a site that works offline: python tools/docs.py [--out site] [--figures [COMPONENT ...]]
 
-The component pages are generated from the docstrings first. `--figures` draws all figures again, which takes half a minute;
-`--figures Circle` draws the figures of the named components only.
+The component pages are generated from the docstrings first, and the coverage page from coverage.toml. `--figures` draws all
+figures again, which takes half a minute; `--figures Circle` draws the figures of the named components only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ FOLDER = ROOT / "docs" / "components"
 
 def write_pages() -> None:
     from component_pages import pages
+    from coverage_page import page
 
     for name, text in pages().items():
         (FOLDER / name).write_text(text, "utf-8")
+    (ROOT / "docs" / "coverage.md").write_text(page(), "utf-8")
 
 
 def write_figures(only: Collection[str] = ()) -> None:

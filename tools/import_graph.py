@@ -42,6 +42,7 @@ BY_FOLDER = {
     "tables",
     "taxonomies",
     "report/sections",
+    "experiments/figures",
     "stages",
     "config",
 }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from likewise.deploy.model import Model
     from likewise.experiments.tune import TuneResult
     from likewise.render.benchmark_table import BenchmarkTable
+    from likewise.render.coverage import PaperListing
     from likewise.render.error_overlap import ErrorOverlap
     from likewise.render.hierarchy import LearnedHierarchy
     from likewise.render.listing import Listing
@@ -275,8 +276,11 @@ def spoil_labels(data: Place, model: Any, out: Place, **settings) -> NoisyItems:
     return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
 
 
-def list_components(registry: str = "all") -> Listing:
-    """Return registry -> name -> first line of the docstring, for losses, miners, data sets, ...; as `likewise list`."""
+def list_components(registry: str = "all") -> Listing | PaperListing:
+    """Return registry -> name -> first line of the docstring, for losses, miners, data sets, ...; as `likewise list`.
+
+    "tables" returns paper -> its tables and figures, each with its command, and how it deviates or why it cannot be had.
+    """
     from likewise.config import List
     from likewise.stages.listing import listing as stage
 

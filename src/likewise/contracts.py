@@ -102,7 +102,11 @@ class Loss(nn.Module, TrainingHooks, ABC):
         """Return the loss of every sample of a batch that was checked."""
 
     def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"] | None:
-        """Return the class of the nearest proxy for every sample; None if the loss has no proxy per class."""
+        """Return the predicted class of every sample, by default that of the nearest proxy; None if the loss predicts none.
+
+        Args:
+            z: embeddings as `forward` takes them: of unit length, or raw.
+        """
         proxies = getattr(self, "proxies", None)
         if proxies is None or proxies.ndim != 2 or self.input != "unit":
             return None
@@ -195,6 +199,13 @@ class BatchSampler(TrainingHooks, ABC):
 
     largest_class: int | None = None
     """Upper bound of the samples of one class in a batch; None if the sampler has no such bound."""
+
+    groups: Int[np.ndarray, "N"] | None = None
+    """Group of every row in the current epoch, such as its cluster, which terms get as `Batch.group`; None: there are none.
+
+    A sampler whose groups depend on embeddings must override `observe`: the batches of an epoch are then drawn after the epoch
+    before it was trained.
+    """
 
     @abstractmethod
     def epoch_batches(self, number: int) -> list[list[int]]:

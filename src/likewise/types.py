@@ -46,6 +46,7 @@ class Items:
     weight: Float[np.ndarray, "N"] | None = None  # sample weight that the data set gives
     y_clean: Int[np.ndarray, "N"] | None = None  # true labels, if noise was injected; components never get them
     taxonomy: dict[str, tuple[str, ...]] | None = None  # class name -> its ancestors, coarsest first
+    class_words: dict[str, str] | None = None  # class name -> words for a text encoder, if the names are numbers
 
     def __len__(self) -> int:
         return len(self.y)
@@ -78,6 +79,7 @@ class Batch(NamedTuple):
     x: Float[Tensor, "B ..."]  # images, or feature vectors
     y: Int[Tensor, "B"]  # labels
     row: Int[Tensor, "B"]  # row of each sample in its `Items`
+    group: Int[Tensor, "B"] | None = None  # `BatchSampler.groups` of each sample; None: the sampler has none
 
 
 class Output(NamedTuple):
@@ -87,7 +89,7 @@ class Output(NamedTuple):
     e: Float[Tensor, "B D"]  # raw embedding, before it is divided by its length
     f: Float[Tensor, "B F"]  # pooled feature of the backbone
     nodes: Float[Tensor, "B M d"] | None = None  # M sub-embeddings of a head that has them
-    rec: Float[Tensor, "B M"] | None = None  # reconstruction errors of the M sub-embeddings
+    rec: Float[Tensor, "B M"] | None = None  # costs of the M sub-embeddings, such as reconstruction errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +173,7 @@ class TrainingSetInfo:
     folder: Path  # of the run; a term may store its results here
     device: torch.device
     quiet: bool = False  # True: no progress bar
+    class_words: dict[str, str] | None = None  # class name -> words for a text encoder, if the names are numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,6 +100,7 @@ def test_which_network_it_is(card):
     [
         ({}, "published weights of resnet50"),
         ({"weights": "/home/me/w.pth"}, "the file w.pth"),
+        ({"weights": "/home/me/ResNet50"}, "the folder ResNet50"),
         ({"pretrained": False}, "random weights"),
     ],
 )

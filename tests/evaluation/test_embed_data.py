@@ -80,7 +80,7 @@ def test_features_are_what_the_head_gets_and_train_a_new_one(picture_run, pictur
 def test_a_backbone_needs_no_run(pictures, tmp_path, monkeypatch):
     """Its features are those of the network that a training would start from."""
     monkeypatch.setattr(
-        "likewise.models.backbones.download", lambda name, fetch: timm.create_model(name, num_classes=0)
+        "likewise.pretrained.networks.download", lambda name, fetch, *_: timm.create_model(name, num_classes=0)
     )
     torch.manual_seed(5)
     how = {"data": str(pictures), "quiet": True, "device": "cpu", "workers": 0}

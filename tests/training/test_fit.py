@@ -348,7 +348,7 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
     def looked_for(*_):
         raise LikewiseError("weights were looked for")
 
-    monkeypatch.setattr("likewise.models.backbones.download", looked_for)
+    monkeypatch.setattr("likewise.pretrained.networks.download", looked_for)
     settings = small | {"data": str(pictures), "out": str(tmp_path / "run"), "backbone": "resnet18", "size": 32}
     for slip, says in [
         ({"loss": "Tripplet()"}, "did you mean 'Triplet'"),

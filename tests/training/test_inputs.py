@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 from training.small_training import CPU, GLYPHS, built
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.models.heads import PCA
 from likewise.training.fit import train
-from likewise.training.inputs import open_inputs, prepare_terms
+from likewise.training.inputs import fit_heads, open_inputs, prepare_terms
 from likewise.training.loop import Hooks
 
 
@@ -27,6 +29,24 @@ def test_what_is_held_covers_who_trains_validates_and_is_peeked_at(pictures, sma
         )
         assert settings["budget"] == 2 * 2**30
         assert inputs.augment.side == inputs.plain.side == side
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_principal_components_are_those_of_the_training_samples_before_training(items, make, layer_norm):
+    state = make(items, head="PCA()", dim=3, layer_norm=layer_norm, steps=0)
+    fit_heads(state, open_inputs(state))
+    x = torch.as_tensor(items.x[144:])
+    own = PCA(x.shape[1], 3)
+    own.fit(F.layer_norm(x, x.shape[1:]) if layer_norm else x)
+    torch.testing.assert_close(state.components.embedder.head.components, own.components)
+
+
+def test_a_run_without_training_stores_its_principal_components(pictures, small, tmp_path):
+    config = Train(data=str(pictures), out=str(tmp_path / "run"), head="PCA()", **small | {"steps": 0})
+    run = train(config)
+    components = run.load_tensors("model.safetensors")["embedder.head.components"]
+    assert (components != torch.eye(*components.shape)).any()
+    torch.testing.assert_close(components @ components.T, torch.eye(len(components)), rtol=0, atol=1e-5)
 
 
 def test_terms_are_given_the_training_samples_in_order(items, make, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from likewise.confidence import CoTeaching, ProcSim
 from likewise.contracts import Confidence, Loss, Term
-from likewise.losses import CrossBatchMemory, MultiSimilarity, NormSoftmax
+from likewise.losses import CrossBatchMemory, MultiSimilarity, NormSoftmax, Softmax
 from likewise.training.objective import Objective, weighted_mean
 from likewise.types import Batch, Output, Ref, SampleWeights
 
@@ -256,3 +256,23 @@ def test_what_an_exchange_sees():
         near = F.normalize(loss.proxies.detach().float(), dim=1)
         nearest = [max(range(4), key=lambda c: float(out.z[i].float() @ near[c])) for i in range(B)]
         assert seen.prediction.tolist() == nearest
+
+
+def test_a_classifier_of_raw_embeddings_predicts_from_those():
+    """A confidence sees unit embeddings; the prediction is that of the embeddings that the loss was given."""
+
+    class Sees(Says):
+        def exchange(self, views, y, row):
+            self.asked = views
+            return [self.trust] * 2
+
+    torch.manual_seed(0)
+    outs, sees = [view(0), view(1)], Sees(SampleWeights(W), needs_loss=True)
+    losses = [Softmax(classes=4, dim=D).double() for _ in outs]
+    for loss in losses:
+        loss.proxies.data[:, -1] *= 20  # biases that are large for unit embeddings
+    Objective(losses, sees)(outs, batch(), WEIGHT)
+    for loss, out, seen in zip(losses, outs, sees.asked):
+        raw = (out.e @ loss.proxies[:, :-1].T + loss.proxies[:, -1]).argmax(1)
+        assert torch.equal(seen.z, out.z) and torch.equal(seen.prediction, raw)
+    assert any((loss.predict(out.z) != loss.predict(out.e)).any() for loss, out in zip(losses, outs))

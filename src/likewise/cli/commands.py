@@ -137,7 +137,12 @@ def run_bench(config) -> None:
         return show_table(found)
     if not config.quiet:
         show_benchmark(found)
-        print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
+        if found.entries:
+            print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
+        else:
+            print(f"page: {found.folder / 'table.html'} (and .md)")
+        for name in found.figures:
+            print(f"figure: {found.folder / name} (its values: {name.removesuffix('.png')}.csv)")
     if found.failed:
         sys.exit(1)
 
@@ -209,10 +214,12 @@ def run_export(config) -> None:
     "list the losses, miners, samplers, metrics, data sets, recipes and other components",
 )
 def run_list(config) -> None:
+    from likewise.render.coverage import PaperListing, show_papers
     from likewise.render.listing import show_listing
     from likewise.stages.listing import listing
 
-    show_listing(listing(config))
+    found = listing(config)
+    show_papers(found) if isinstance(found, PaperListing) else show_listing(found)
 
 
 @command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Data, File, Folder, Memory, Positional, called
+from likewise.config.cli_types import Data, File, Folder, Location, Memory, Positional, called
 from likewise.config.shared import Checkpoint, Computation, MovedData
 
 
@@ -51,7 +51,7 @@ class Embed(Computation):
     """Compute the embeddings of data with a trained network, and write them to a file that other commands read."""
 
     run: Annotated[Positional[str], called("RUN")]
-    """A run folder; or the name of a backbone, to use its published weights without training."""
+    """A run folder; or the name of a backbone, to use its published weights, or --weights, without training."""
     data: Annotated[Positional[str], called("DATA")]
     """Any DATA of `likewise train`, or a folder of images without classes."""
     out: File
@@ -64,6 +64,9 @@ class Embed(Computation):
     backbone has no head: its embedding is the feature at unit length."""
     checkpoint: Literal["best", "last", "untrained"] = "best"
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
+    weights: Location | None = None
+    """For a backbone: weight file in place of the published weights; for resnet50_v1 also a TensorFlow.js folder. By default
+    none."""
     skip_bad: bool = False
     """Decode every image first, and leave out and count the images that cannot be read."""
 
@@ -123,7 +126,8 @@ class List:
 
     registry: Annotated[Positional[str], called("REGISTRY")] = "all"
     """The registry to list: losses, miners, samplers, confidence, terms, noise, protocols, heads, loggers, metrics, data,
-    recipes, tables, backbones; all lists all of them except the backbones."""
+    recipes, tables (of papers, with their figures, commands and differences), backbones; all lists all of them except the
+    backbones."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,13 @@ class Bench:
     only: tuple[str, ...] = ()
     """Train only these cells: "method=ProcSim" "seed=0", or their numbers in --list. By default all cells.
 
-    The table then shows the finished cells; further analyses (overlap, detection) need a call without --only."""
+    The table then shows the finished cells; figures of its grid need a call without --only."""
+    budget: float | None = None
+    """Minutes that the whole command may take. Every row is trained once before any row twice, no training starts that would not
+    end in time, and a training that is still running is saved; the same command continues. By default no limit."""
+    adopt: tuple[File, ...] = ()
+    """Tables of results (results.csv) of the same grid on other machines: their finished cells are not trained again. By default
+    none."""
     out: Folder | None = None
     """Folder of runs, results.csv and the tables (md, tex, csv, html). By default bench/NAME."""
     jobs: int = 1
@@ -104,7 +110,7 @@ class Tune:
     """A TOML file with [settings] of a training and optional [ranges]; or a run folder, for its settings."""
     ranges: tuple[str, ...] = ()
     """Settings to vary and their ranges: "lr=1e-5..1e-2 log" "loss.miner.eps=0..0.5" "dim=64|128"; or reality-check, for the
-    ranges of "A Metric Learning Reality Check". By default the [ranges] of the file CONFIG."""
+    ranges of "A Metric Learning Reality Check" that are not given otherwise. By default the [ranges] of the file CONFIG."""
     trials: int = 50
     """Number of settings to try, summed over all processes that share the search."""
     sampler: Literal["tpe", "gp", "random"] = "tpe"

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from likewise.config.cli_types import (
     Device,
     Duration,
-    File,
     Folder,
+    Location,
     Memory,
     Name,
     Positional,
@@ -93,8 +93,8 @@ class Train:
     """Folder with the original download of a named data set (required for most of them), or the folder that the paths of a table
     start from. By default the folder of the table."""
     recipe: Name | None = None
-    """Start from the settings of a recipe, such as a paper's; other flags override it; `likewise list recipes` shows all. By
-    default none."""
+    """Start from the settings of a recipe, such as a paper's; other flags override it; `likewise list recipes` shows all.
+    With :print after the name, the values of the paper's text where its code differs. By default none."""
 
     loss: Spec = "MultiSimilarity()"
     """The loss, as a spec such as "Triplet(margin=0.1)"; `likewise list losses` shows all."""
@@ -119,12 +119,12 @@ class Train:
     By default none."""
 
     backbone: Name | None = None
-    """The network: any timm name, googlenet, bn_inception or conv_small. By default resnet50; conv_small for the data
-    set glyphs."""
+    """The network: any timm name, or resnet50_v1, mobilenet_v2, googlenet, bn_inception, conv_small (`likewise list backbones`).
+    By default resnet50; conv_small for the data set glyphs."""
     pretrained: bool | None = None
     """Start from ImageNet weights. By default on if the backbone has such weights and --weights is not given."""
-    weights: File | None = None
-    """Weight file to start from, in place of ImageNet weights. By default none."""
+    weights: Location | None = None
+    """Weight file to start from, in place of ImageNet weights; for resnet50_v1 also a TensorFlow.js folder. By default none."""
     dim: int = 128
     """Number of dimensions of the embedding."""
     head: Spec = "Linear()"
@@ -254,7 +254,7 @@ class Train:
     gradient. By default one. For several machines: torchrun ... -m likewise train ..."""
     shard_proxies: bool = False
     """With --gpus, divide the proxies of the loss among the GPUs, for very many classes; results are exact. For ArcFace,
-    CosFace, NormSoftmax and ProxyNCA."""
+    CosFace, NormSoftmax, ProxyNCA and Softmax."""
     workers: int = -1
     """Number of processes that read images, or of threads that decode them once; -1 chooses."""
     skip_bad: bool = False

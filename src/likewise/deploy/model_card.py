@@ -108,7 +108,8 @@ def start(config: Mapping) -> str:
     if config["backbone"] == "features":
         return "random weights"
     if config.get("weights"):
-        return f"the file {Path(config['weights']).name}"
+        weights = Path(config["weights"])
+        return f"the {'file' if weights.suffix else 'folder'} {weights.name}"
     return f"published weights of {config['backbone']}" if config.get("pretrained") else "random weights"
 
 

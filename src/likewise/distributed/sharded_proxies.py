@@ -44,7 +44,7 @@ def shard(part: nn.Module) -> None:
         if not loss.can_shard:
             raise LikewiseError(
                 f"shard: the loss must support sharded proxies, got {name}, which needs all proxies or has none; "
-                "use ArcFace, CosFace, NormSoftmax or ProxyNCA, or do not shard the proxies"
+                "use ArcFace, CosFace, NormSoftmax, ProxyNCA(squared=True) or Softmax, or do not shard the proxies"
             )
         if loss.classes < processes:
             raise LikewiseError(
@@ -63,6 +63,7 @@ def cross_entropy(
     classes: int,
     margin: Callable[[Tensor], Tensor] | None = None,
     with_own: bool = True,
+    unit_proxies: bool = True,
 ) -> Float[Tensor, "B"]:
     """Return -log( e^(l_iy) / sum_c e^(l_ic) ) for every sample, with l_ic = z_i p_c / |p_c|; the proxies may be sharded.
 
@@ -72,10 +73,11 @@ def cross_entropy(
         classes: number of classes.
         margin: function from the logit of a sample's own class to the logit with margin.
         with_own: whether the sum includes the sample's own class.
+        unit_proxies: whether proxies are divided by their lengths; False: l_ic = z_i p_c.
     """
-    unit = unit_rows(proxies).to(z)
+    unit = (unit_rows(proxies) if unit_proxies else proxies).to(z)
     if len(proxies) == classes:
-        return _unsharded_cross_entropy(z @ unit.T, y, margin, with_own)
+        return logit_cross_entropy(z @ unit.T, y, margin, with_own)
     if len(proxies) != len(range(classes)[share(classes)]):
         rank, processes = world()
         raise LikewiseError(
@@ -87,9 +89,13 @@ def cross_entropy(
     return (exact_softplus(others - own) if with_own else others - own).squeeze(1)
 
 
-def _unsharded_cross_entropy(
-    logits: Float[Tensor, "B C"], y: Int[Tensor, "B"], margin: Callable[[Tensor], Tensor] | None, with_own: bool
+def logit_cross_entropy(
+    logits: Float[Tensor, "B C"],
+    y: Int[Tensor, "B"],
+    margin: Callable[[Tensor], Tensor] | None = None,
+    with_own: bool = True,
 ) -> Float[Tensor, "B"]:
+    """Return `cross_entropy` from the logits of all classes."""
     own = y[:, None]
     if margin is not None:
         logits = logits.scatter(1, own, margin(logits.gather(1, own)))
@@ -134,9 +140,15 @@ class _ShardedLogits(torch.autograd.Function):
 
 
 @torch.no_grad()
-def nearest(z: Float[Tensor, "B D"], proxies: Float[Tensor, "c D"], classes: int) -> Int[Tensor, "B"]:
-    """Return the class of the nearest proxy over all processes; the first one if several are equally near."""
-    sim = z.float() @ F.normalize(proxies.float(), dim=1).T
+def nearest(
+    z: Float[Tensor, "B D"], proxies: Float[Tensor, "c D"], classes: int, unit_proxies: bool = True
+) -> Int[Tensor, "B"]:
+    """Return the class of the nearest proxy over all processes; the first one if several are equally near.
+
+    Args:
+        unit_proxies: as in `cross_entropy`.
+    """
+    sim = z.float() @ (F.normalize(proxies.float(), dim=1) if unit_proxies else proxies.float()).T
     if len(proxies) == classes:
         return sim.argmax(1)
     best, at = sim.max(1)

@@ -30,6 +30,8 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     device = choose_device(config.device)
     is_run = os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
     options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
+    if is_run and config.weights:
+        raise LikewiseError(f"embed: --weights is for a backbone, but '{config.run}' is a run; drop --weights")
     opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
@@ -72,13 +74,13 @@ def of_backbone(config: Embed) -> Train:
         dim = width_of(config.run)
     except LikewiseError as error:
         raise LikewiseError(f"embed: '{config.run}' is not a run folder, and no backbone either ({error})") from None
-    if config.run == "conv_small":
+    if config.run == "conv_small" and config.weights is None:
         raise LikewiseError(
             "embed: the backbone must have published weights, but conv_small has none; use efficientnet_lite0"
         )
     return Train(
-        data=config.data, backbone=config.run, pretrained=True, head="Identity()", dim=dim, augment="crop",
-        allow_imports=config.allow_imports,
+        data=config.data, backbone=config.run, pretrained=True, weights=config.weights, head="Identity()", dim=dim,
+        augment="crop", allow_imports=config.allow_imports,
     )  # fmt: skip
 
 

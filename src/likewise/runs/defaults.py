@@ -15,7 +15,7 @@ from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
-from likewise.models.backbones import OTHER_BACKBONES, check_name, width_of
+from likewise.models.backbones import OWN_BACKBONES, check_name, width_of
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.types import Items, LikewiseError
@@ -26,7 +26,7 @@ def check_texts(config: Train) -> None:
     for text in texts_of(config, SPECS):
         check_names(text)
     check_durations(config)
-    if config.backbone not in (None, "features", "efficientnet_lite0", *OTHER_BACKBONES):
+    if config.backbone not in (None, "features", *OWN_BACKBONES):
         check_name(config.backbone)
 
 

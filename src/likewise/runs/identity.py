@@ -73,9 +73,11 @@ def is_free(run: Run) -> bool:
 
 
 def hash_of(file: str | None) -> str | None:
-    """Return the SHA-256 of a file: other content under the same name gives another identity."""
+    """Return the SHA-256 of a weight file or folder: other content under the same name gives another identity."""
     if file is None:
         return None
+    if Path(file).expanduser().is_dir():
+        return content_of(file)
     try:
         with Path(file).expanduser().open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()

@@ -8,6 +8,7 @@ from likewise.config import List, check
 from likewise.errors import LikewiseError, nearest_name
 
 if TYPE_CHECKING:
+    from likewise.render.coverage import PaperListing
     from likewise.render.listing import Listing
 
 REGISTRIES = {
@@ -27,11 +28,15 @@ OTHER_REGISTRIES = ("metrics", "data", "recipes", "tables", "backbones")
 """Registries of names that are not components."""
 
 
-def listing(config: List, say=print) -> Listing:
-    """Return registry -> name -> one-line description. "all" leaves out the more than a thousand backbones."""
+def listing(config: List, say=print) -> Listing | PaperListing:
+    """Return registry -> name -> its line, without the backbones for "all"; for "tables", paper -> its tables and figures."""
     check(config)
+    from likewise.published import coverage, papers
+    from likewise.render.coverage import PaperListing
     from likewise.render.listing import Listing
 
+    if config.registry == "tables":
+        return PaperListing(coverage.printed_places(), papers())
     everything = (*REGISTRIES, *OTHER_REGISTRIES)
     if config.registry not in ("all", *everything):
         raise LikewiseError(
@@ -55,17 +60,18 @@ def entries(registry: str) -> dict[str, str]:
     if registry == "data":
         return data.NAMES | data.HUB_FORMS
     if registry == "recipes":
-        return {name: recipes.read(name).title for name in recipes.names()}
+        printed = recipes.names_with_print()
+        return {
+            name: recipes.read(name).title + (f"; also {name}:print" if name in printed else "")
+            for name in recipes.names()
+        }
     if registry == "tables":
         return {name: read_grid(name).title for name in table_names()}
     import timm
 
-    own = {
-        "conv_small": "small convolutional network for images of the size of glyphs",
-        "bn_inception": "BN-Inception",
-        "googlenet": "GoogLeNet, from torchvision",
-    }
-    return own | dict.fromkeys(timm.list_models(), "timm")
+    from likewise.models.backbones import OWN_BACKBONES
+
+    return OWN_BACKBONES | {name: "timm" for name in timm.list_models() if name not in OWN_BACKBONES}
 
 
 def first_line(component: type) -> str:

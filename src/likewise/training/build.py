@@ -78,7 +78,11 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
     if config.shard_proxies:
         for loss in losses:
             shard(loss)
-    terms = [make(text, Term, make_loss=lambda dim: make(config.loss, Loss, dim=dim)) for text in config.terms]
+
+    def make_loss(dim: int, **more: Any) -> Loss:
+        return make(config.loss, Loss, dim=dim, **more)
+
+    terms = [make(text, Term, make_loss=make_loss) for text in config.terms]
     inside = [module for component in (*losses, *terms) for module in component.modules()]
     taught_miners = [module for module in inside if isinstance(module, Miner) and module.momentum is not None]
     momentum = taught_miners[0].momentum if taught_miners else None

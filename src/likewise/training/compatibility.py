@@ -19,6 +19,11 @@ def check_compatibility(
     if config.cache_memory:
         bytes_of(config.cache_memory)  # raises for a malformed amount
     check_loss_arguments(config, components)
+    for text, term in zip(config.terms, components.terms, strict=True):
+        if (views := getattr(term, "views", 1)) not in (1, config.views):
+            raise LikewiseError(
+                f"train: {text} has views={views}, but a batch has {config.views} views of every image; use --views {views}"
+            )
     needs_prediction = components.confidence and components.confidence.needs_prediction
     if needs_prediction and components.loss.predict(torch.zeros(1, config.dim, device=device)) is None:
         raise LikewiseError(

@@ -17,7 +17,7 @@ from likewise.evaluation.checks import check_plan
 from likewise.runs.folder import RESULT_FILES
 from likewise.runs.identity import Claim, prepare_folder
 from likewise.training.build import build_state, make_samples
-from likewise.training.inputs import open_inputs, prepare_terms, start_sampler, training_batches
+from likewise.training.inputs import fit_heads, open_inputs, prepare_terms, start_sampler, training_batches
 from likewise.training.loop import Hooks, PeriodicWork, loop
 from likewise.training.run_log import RunLog
 from likewise.training.step import NetworkRunner
@@ -53,6 +53,7 @@ def execute(
             prepare_folder(claim, config, device)
         wait_for_all()
         inputs = open_inputs(state, say)
+        fit_heads(state, inputs)
         first_process_first(lambda: prepare_terms(state, inputs, run))
         log.restore(state)
         hooks.restored(state)

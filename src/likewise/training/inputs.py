@@ -15,6 +15,7 @@ from likewise.data.augment import Augment, Plain
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import Resident, hold
 from likewise.engine.embed import embed_rows
+from likewise.models.heads import PCA
 from likewise.runs.devices import bytes_of
 from likewise.runs.folder import Run
 from likewise.runs.network import transforms
@@ -55,12 +56,21 @@ def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Cal
     return Inputs(augment, plain, held)
 
 
-def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False) -> Embedded:
-    """Embed rows of the data with the first network, using the evaluation transform."""
+def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False, network: int = 0) -> Embedded:
+    """Embed rows of the data with a network, by default the first, using the evaluation transform."""
     return embed_rows(
-        state.components.embedder, state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
+        state.components.embedders[network], state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
         workers=state.config.workers, quiet=True, features=features,
     )  # fmt: skip
+
+
+def fit_heads(state: TrainState, inputs: Inputs) -> None:
+    """Call `fit` of every head that has it, with the features of the training samples before training."""
+    for network, embedder in enumerate(state.components.embedders):
+        if isinstance(embedder.head, PCA):
+            f = embed(state, inputs, state.samples.rows, features=True, network=network).f
+            assert f is not None
+            embedder.head.fit(embedder.head_input(f).to(state.device))
 
 
 def prepare_terms(state: TrainState, inputs: Inputs, run: Run) -> None:
@@ -76,7 +86,9 @@ def prepare_terms(state: TrainState, inputs: Inputs, run: Run) -> None:
         for batch in feed:
             yield batch.x, samples.position[batch.row]
 
-    info = TrainingSetInfo(samples.labels, samples.class_names, images, run.path, state.device, config.quiet)
+    info = TrainingSetInfo(
+        samples.labels, samples.class_names, images, run.path, state.device, config.quiet, samples.items.class_words
+    )
     for term in state.components.terms:
         term.prepare(info)
 

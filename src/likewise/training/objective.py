@@ -73,8 +73,8 @@ class Objective:
         if len(outs) == 1:
             weights = [self.confidence(seen[0], batch.y, batch.row, known_losses[0].detach())]
         else:
-            every = zip(self.losses, seen, known_losses, strict=True)
-            views = [PeerView(z, loss_values.detach(), loss.predict(z)) for loss, z, loss_values in every]
+            every = zip(self.losses, seen, each, known_losses, strict=True)
+            views = [PeerView(z, values.detach(), loss.predict(own.detach())) for loss, z, own, values in every]
             weights = self.confidence.exchange(views, batch.y, batch.row)
         return weights, [None if t.partner is not None else n for t, n in zip(weights, known_losses, strict=True)]
 

@@ -49,7 +49,7 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
     runner.train_backbone(state.step >= state.plan.warmup)
     place = samples.position[batch.row]
     weight = samples.weight[batch.row]
-    batch = Batch(batch.x, state.y[place], place)
+    batch = Batch(batch.x, state.y[place], place, groups_of(state, place))
     bf16 = config.precision == "bf16"
     networks = [] if components.mixup else runner.networks(batch.x, len(place), bf16)
     state.seed(1 + state.rank)
@@ -75,6 +75,12 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
     result = StepResult(output, place, value, weights, losses)
     advance(state, result)
     return result
+
+
+def groups_of(state: TrainState, place: Int[Tensor, "B"]) -> Int[Tensor, "B"] | None:
+    """Return the group of the sampler for each of these training samples; None if the sampler has no groups."""
+    groups = state.sampler.groups
+    return None if groups is None else torch.as_tensor(groups, device=state.device)[state.kept_position[place]]
 
 
 def advance(state: TrainState, result: StepResult) -> None:
