@@ -93,8 +93,7 @@ def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> S
     embedder, device = opened.network, opened.device
     rows = {name: protocol.rows(items, name) for name in ("train", "val", "test")}
     every = np.unique(np.concatenate(list(rows.values())))
-    few = device.type == "cpu" and items.x is None  # memory of larger layers is allocated again in each batch
-    e = opened.embed(items, every, features=True, batch=32 if few else 256)
+    e = opened.embed(items, every, features=True)
     if device.type == "mps":  # MPS has no float64
         device = torch.device("cpu")
         embedder = embedder.to(device)
@@ -153,10 +152,7 @@ def start_features(config: Audit, opened: OpenRun, items: Items, every: np.ndarr
         opened.run, checkpoint="untrained", device=config.device, data=config.data, root=config.root,
         allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, settings=settings, items=items,
     )  # fmt: skip
-    few = start.device.type == "cpu"
-    e = start.embed(
-        items, every, features=True, batch=32 if few else 256, title="embed with the network before training"
-    )
+    e = start.embed(items, every, features=True, title="embed with the network before training")
     assert e.f is not None
     found = e.f.new_zeros(len(items), e.f.shape[1])
     found[e.row] = e.f
