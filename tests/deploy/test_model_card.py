@@ -110,6 +110,12 @@ def test_what_it_started_from(card, config, said):
     assert ("of the initial weights" in text) == (said != "random weights")
 
 
+def test_a_backbone_that_stands_in_for_the_default_is_named(card):
+    note = "No backbone was named, so one was chosen: efficientnet_lite0"
+    assert f"| choice | {note} |" in write_card(dataclasses.replace(card, choice=note))
+    assert "| choice |" not in write_card(card)
+
+
 def test_the_licence_is_left_to_the_user(card):
     assert "Not stated. Choose a licence before you share" in write_card(card)
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from likewise.cli import commands
 from likewise.cli.commands import COMMANDS
+from likewise.cli.early import check_early
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
@@ -121,7 +122,9 @@ def start(words: list[str]) -> None:
         print(help_of(name, rest), end="")
         return
     check_current_folder()
-    COMMANDS[name](parse(name, rest))
+    config = parse(name, rest)
+    check_early(name, config)
+    COMMANDS[name](config)
 
 
 def help_of(name: str, words: list[str]) -> str:

@@ -271,9 +271,19 @@ def _must_take(component: type, given: Iterable[str | None], parameters: dict) -
             )
 
 
+def names_in(text: str) -> tuple[str | None, list[str]]:
+    """Return the component that a spec names, None for a dotted name, and the components inside its arguments."""
+    node = _parse(text)
+    node = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    calls = [one.func.id for one in ast.walk(node) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+    is_plain = isinstance(node.func, ast.Name)
+    return (calls[0], calls[1:]) if is_plain and calls else (None, calls)
+
+
 def check_names(text: str) -> None:
     """Raise for an unknown component or argument in a spec, without building it. Dotted names are not checked."""
-    for node in ast.walk(_parse(text)):
+    tree = _parse(text)
+    for node in ast.walk(ast.Call(tree, [], []) if isinstance(tree, ast.Name) else tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             component = _resolve(node.func, text, False)
             _must_take(component, [k.arg for k in node.keywords], _parameters(component) | _passed_on(component))

@@ -120,7 +120,8 @@ class Train:
 
     backbone: Name | None = None
     """The network: any timm name, or resnet50_v1, mobilenet_v2, googlenet, bn_inception, conv_small (`likewise list backbones`).
-    By default resnet50; conv_small for the data set glyphs."""
+    By default resnet50; without a hub and without its weights on this disk, the best backbone whose weights are installed
+    (`likewise doctor` shows it); conv_small for the data set glyphs."""
     pretrained: bool | None = None
     """Start from ImageNet weights. By default on if the backbone has such weights and --weights is not given."""
     weights: Location | None = None

@@ -171,6 +171,7 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
         checked=f"Compared with the run's own network, on the CPU in float32, on {parity}.",
         made=made(run, checkpoint != "untrained"),
         finished=run.done,
+        choice=run.backbone_note,
         has_gallery=config.gallery is not None,
     )
 

@@ -34,7 +34,7 @@ class Card:
 
     `preprocess`: how an image becomes the input; None for feature vectors. `scores`: content of scores.json; None if this network
     was not scored. `labels`: sentences about label noise. `checkpoint`: "best" on validation, "last" (another one was best),
-    "only" (there is one network), or "untrained".
+    "only" (there is one network), or "untrained". `choice`: why its backbone stands in for the default one; else "".
     """
 
     name: str
@@ -52,6 +52,7 @@ class Card:
     checked: str
     made: Mapping[str, str]
     finished: bool
+    choice: str = ""
     calibration: Calibration | None = None
     has_gallery: bool = False
 
@@ -70,7 +71,7 @@ def write_card(card: Card) -> str:
         "scores": score_lines(card.scores) if card.scores else [],
         "score_heads": score_heads(card.scores)[1:] if card.scores else [],
         "scored": scored(card),
-        "settings": settings | {"starts from": start(config)},
+        "settings": settings | {"starts from": start(config)} | ({"choice": card.choice} if card.choice else {}),
         "start": start(config),
         "limits": limits(card),
         "decisions": decisions(card),

@@ -73,8 +73,15 @@ def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
 
 
 def notes_of(one: ReportTarget) -> list[str]:
-    """Return notes about a target: its own, the scores before training, their class tree, and the corrected scores."""
-    return [*one.notes, *baseline_notes(one.scores), *tree_lines(one.scores), *corrected_notes(one.scores)]
+    """Return notes about a target: its own, a replaced backbone, the scores before training, class tree and corrected scores."""
+    replaced = one.run.backbone_note if one.run is not None else ""
+    return [
+        *one.notes,
+        *filter(None, [replaced]),
+        *baseline_notes(one.scores),
+        *tree_lines(one.scores),
+        *corrected_notes(one.scores),
+    ]
 
 
 def baseline_notes(scores: dict) -> list[str]:

@@ -16,6 +16,7 @@ from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN_BACKBONES, check_name, width_of
+from likewise.pretrained.available import DEFAULT_BACKBONE
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.types import Items, LikewiseError
@@ -41,7 +42,7 @@ def check_durations(config: Train) -> None:
 def resolve(config: Train, items: Items) -> Train:
     """Return the settings with all defaults that depend on the data filled in, and all specs in canonical form."""
     glyphs = items.name == "glyphs"
-    backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else "resnet50")
+    backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else DEFAULT_BACKBONE)
     if (backbone == "features") != (items.x is not None):
         kind = "features" if items.x is not None else "images"
         raise LikewiseError(

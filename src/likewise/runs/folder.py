@@ -35,6 +35,7 @@ from likewise._notebook import table, view
 from likewise.errors import RunBusy
 from likewise.io.files import atomic_write, read_json, write_json
 from likewise.io.locks import HeartbeatLock, LockHeld
+from likewise.pretrained.available import DEFAULT_BACKBONE
 from likewise.pretrained.weights import DIGEST_KEY, brief, digest, read_safetensors
 from likewise.runs.log import append_log, read_log, rewind_log
 from likewise.runs.loss_history import Losses, read_losses
@@ -83,6 +84,14 @@ class Run:
     def done(self) -> bool:
         """Whether training has finished."""
         return (self.path / "done").exists()
+
+    @property
+    def backbone_note(self) -> str:
+        """A sentence about the backbone, if it was chosen in place of the default one; otherwise ""."""
+        choice = str(self.about.get("backbone_chosen", ""))
+        if not choice or self.about["config"].get("backbone") == DEFAULT_BACKBONE:
+            return ""
+        return f"No backbone was named, so one was chosen: {choice.removeprefix('backbone ')}."
 
     @property
     def about(self) -> dict:

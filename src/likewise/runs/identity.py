@@ -28,20 +28,20 @@ class Claim:
     about: dict
 
 
-def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
+def find_run(config: Train, items: Items, data: str | None = None, choice: str = "") -> Claim:
     """Return the run folder of these settings and data, which may not exist yet. Raises if it holds another run.
 
     Args:
         data: fingerprint of the items; None: it is computed.
+        choice: why this backbone was chosen; "" if the user or the data chose it. It is stored, and no part of the identity.
     """
     settings, data = to_dict(config), data or fingerprint(items)
-    learned = {k: v for k, v in settings.items() if k not in SETTINGS_OUTSIDE_IDENTITY}
-    read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
-    counts = learned | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
-    key = identity(counts, data)
-    run = Run(config.out or f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}")
+    learned = learned_settings(config)
+    key = identity_of(config, data)
+    run = Run(config.out or default_folder(config, items, key))
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
+    about |= {"backbone_chosen": choice} if choice else {}
     if (run.path / "config.json").exists():
         stored = run.about
         if stored["identity"] != key and not is_free(run):
@@ -49,9 +49,11 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
             changes = [f"{k}: {old[k]} there, {v} here" for k, v in learned.items() if k in old and old[k] != v]
             changes += ["the data"] if stored["data"] != data else []
             reason = "; ".join(changes[:4]) or "another weight file or format"
+            other = old.get("backbone") if choice and old.get("backbone") != config.backbone else None
             raise LikewiseError(
                 f"train: '{run.path}' must be empty or hold a run with the same settings, but it holds another run ({reason}); "
-                "choose another --out, or delete that folder"
+                + (f"add --backbone {other} for that run, " if other else "")
+                + "choose another --out, or delete that folder"
             )
     elif run.path.exists() and (
         not run.path.is_dir() or {p.name for p in run.path.iterdir()} - STARTUP_FILES - unfinished(run)
@@ -60,6 +62,23 @@ def find_run(config: Train, items: Items, data: str | None = None) -> Claim:
             f"train: '{run.path}' must be empty or a run folder, but it exists and is not a run; choose another --out"
         )
     return Claim(run, about)
+
+
+def learned_settings(config: Train) -> dict:
+    """Return the settings that change what is learned."""
+    return {k: v for k, v in to_dict(config).items() if k not in SETTINGS_OUTSIDE_IDENTITY}
+
+
+def identity_of(config: Train, data: str) -> str:
+    """Return the identity of resolved settings with data of this fingerprint."""
+    read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
+    counts = learned_settings(config) | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
+    return identity(counts, data)
+
+
+def default_folder(config: Train, items: Items, key: str) -> str:
+    """Return the folder of a run without --out."""
+    return f"runs/{items.name}-{config.loss.split('(')[0]}-{key[:8]}"
 
 
 def unfinished(run: Run) -> set[str]:

@@ -11,11 +11,11 @@ from likewise.config import Train, check
 from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
 from likewise.evaluation.evaluate import evaluate_run
+from likewise.runs.backbone_choice import claim_run, find_backbone, resolve_with
 from likewise.runs.dataset import load_items, make_protocol
-from likewise.runs.defaults import check_texts, fold_specs, resolve
+from likewise.runs.defaults import check_texts, fold_specs
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
-from likewise.runs.identity import find_run
 from likewise.runs.usage import Session
 from likewise.training.execute import execute
 from likewise.training.launch import is_started, launch
@@ -51,17 +51,18 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     """Train in this process, which may be one of several. Only the first process writes into the run folder."""
     config = config if first else replace(config, quiet=True)
     loggers = make_loggers(config)  # first: a missing package must be reported before the data is read
+    found = find_backbone(config)
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         allow_imports=config.allow_imports,
     )  # fmt: skip
     if folds := config.protocol and fold_specs(config.protocol):
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
-    default_sampler, config = config.sampler is None, resolve(config, items)
+    default_sampler, (config, choice) = config.sampler is None, resolve_with(config, items, found)
     if config.evaluate and not make_protocol(config).has_test_split:
         say("the protocol assigns all classes to training, so there is no test split to score")
         config = replace(config, evaluate=False)
-    claim = find_run(config, items)
+    claim = claim_run(config, items, choice, say)
     run, pixels = claim.run, None
     with LoggerDispatch(run, config, loggers if first else {}, say) as dispatch:
         session = Session(run, device)

@@ -1,0 +1,190 @@
+"""Checks of a command's settings that take no time: names, paths and output files. They import neither torch nor timm.
+
+The command itself makes the same checks and more, later. A name that this module cannot judge is left to the command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import typing
+from pathlib import Path
+
+from likewise.config import check
+from likewise.config.cli_types import marks, spec_fields, texts_of
+from likewise.config.known_names import component_names, data_names, metric_names
+from likewise.config.spec import REGISTRIES, names_in
+from likewise.errors import LikewiseError, nearest_name
+from likewise.io.files import check_output_path
+
+SPEC_KINDS = {
+    "loss": ("losses", "loss"),
+    "sampler": ("samplers", "batch sampler"),
+    "protocol": ("protocols", "protocol"),
+    "confidence": ("confidence", "confidence"),
+    "terms": ("terms", "term"),
+    "noise": ("noise", "noise model"),
+    "model": ("noise", "noise model"),
+    "head": ("models.heads", "head"),
+    "loggers": ("loggers", "logger"),
+}
+"""Setting that holds specs -> the registry of its components, and what one of them is called."""
+
+RUN_HINT = "give a folder that `likewise train` wrote"
+TARGET_HINT = "give a run folder, or a file of embeddings"
+AUDIT_HINT = "run `likewise audit` first"
+INPUTS = {
+    "evaluate": {"target": TARGET_HINT},
+    "audit": {"targets": "give a run folder, or a file of embeddings"},
+    "report": {"runs": TARGET_HINT},
+    "search": {"target": "give a run folder, a file of embeddings, or an index folder", "model": RUN_HINT},
+    "compare": {"run_a": RUN_HINT, "run_b": RUN_HINT},
+    "export": {"run": RUN_HINT},
+    "hierarchy": {"run": RUN_HINT},
+    "calibrate": {"run": RUN_HINT},
+    "review": {"audit": AUDIT_HINT},
+}
+"""Command -> settings that are paths which must exist -> what to do if they do not."""
+
+INPUT_FILES = ("weights", "exclude", "labels", "gallery", "token_file", "adopt", "root")
+"""Settings of any command that are paths which must exist."""
+
+OUTPUT_SUFFIXES = {"embed": ".npz", "search": ".png", "compare": ".png", "calibrate": ".png", "report": ".html"}
+"""Command -> suffix of the file that --out names."""
+
+DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "ipu", "xla", "hip", "meta")
+"""Kinds of devices that are left to torch."""
+
+
+def check_early(command: str, config: object) -> None:
+    """Raise for the first setting of a command that cannot be right."""
+    check(config)
+    check_specs(command, config)
+    check_metrics(command, config)
+    check_device(command, getattr(config, "device", None))
+    check_inputs(command, config)
+    check_data(command, config)
+    check_grid(command, config)
+    if command in OUTPUT_SUFFIXES and (out := getattr(config, "out", None)):
+        check_output_path(out, OUTPUT_SUFFIXES[command], command)
+
+
+def check_specs(command: str, config: object) -> None:
+    """Raise for a spec whose component is not in the registry of its setting."""
+    for field in spec_fields(type(config)):
+        registry, kind = SPEC_KINDS[field]
+        known = component_names(registry) + component_names("adapters")
+        for text in texts_of(config, (field,)):
+            name, inner = names_in(text)
+            flag = f"{command}: --{field}"
+            if name is not None and name not in known:
+                raise LikewiseError(unknown_component(flag, name, kind, registry, known))
+            everything = [one for of in REGISTRIES for one in component_names(of)]
+            for one in inner:
+                if one not in everything:
+                    raise LikewiseError(
+                        f"{flag} must name known components, got '{one}' in '{text}'{nearest_name(one, everything)} "
+                        "`likewise list` shows the registries"
+                    )
+
+
+def unknown_component(flag: str, name: str, kind: str, registry: str, known: tuple[str, ...]) -> str:
+    """Return the error about a name that is not in the registry of its setting."""
+    shown = f"`likewise list {registry.split('.')[-1]}` shows all"
+    if name.casefold() == "robust" and kind == "confidence":
+        return f"{flag} must name a confidence, got '{name}'; write --robust alone, or choose a confidence: {shown}"
+    others = [other for field, (of, other) in SPEC_KINDS.items() if of != registry and name in component_names(of)]
+    if others:
+        return f"{flag} must name a {kind}, got '{name}', which is a {others[0]}; {shown}"
+    return f"{flag} must name a {kind}, got '{name}'{nearest_name(name, known)} {shown}"
+
+
+def check_metrics(command: str, config: object) -> None:
+    """Raise for a metric that does not exist. Dotted names and names with a level or a comma are left to the command."""
+    if command == "published":
+        return
+    known = metric_names()
+    names = [("--metrics", name) for name in getattr(config, "metrics", None) or ()]
+    for flag, name in [*names, *([("--select", config.select)] if hasattr(config, "select") else [])]:  # pyright: ignore
+        generic = re.sub(r"=[\d.e-]+$", "=x", re.sub(r"@[1-9]\d*", "@k", name))
+        if generic in known or re.search(r"[.:,(=]", name) or re.fullmatch(r"map@\d+", name, re.IGNORECASE):
+            continue
+        near = nearest_name(generic, known)
+        if k := re.search(r"@(\d+)", name):
+            near = near.replace("@k", f"@{k[1]}")
+        raise LikewiseError(
+            f"{command}: {flag} must name known metrics, got '{name}'{near} `likewise list metrics` shows all"
+        )
+
+
+def check_device(command: str, device: str | None) -> None:
+    """Raise for a word that is no device."""
+    if device is not None and device.split(":")[0] not in DEVICE_KINDS:
+        near = nearest_name(device, DEVICE_KINDS[:3])
+        raise LikewiseError(f"{command}: --device must be cpu, cuda, cuda:1 or mps, got '{device}'{near}")
+
+
+def check_inputs(command: str, config: object) -> None:
+    """Raise for an input path that does not exist, with a similar name in its folder."""
+    hints = INPUTS.get(command, {}) | dict.fromkeys(INPUT_FILES, "check the path")
+    types = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):  # pyright: ignore[reportArgumentType]
+        if field.name not in hints:
+            continue
+        for text in texts_of(config, (field.name,)):
+            if not os.path.exists(os.path.expanduser(text)):
+                flag = "" if marks(types[field.name]) == [] else f" for --{field.name.replace('_', '-')}"
+                raise LikewiseError(f"{command}: there is no '{text}'{flag}{near_path(text)} {hints[field.name]}")
+    query = getattr(config, "query", None)
+    if command == "search" and query and not query.isdigit() and not os.path.exists(os.path.expanduser(query)):
+        raise LikewiseError(
+            f"{command}: --query must be an image file or the number of a row, got '{query}', which does not exist"
+            f"{near_path(query)} Check the path"
+        )
+    taxonomy = getattr(config, "taxonomy", None)
+    if taxonomy and taxonomy.lower().endswith((".json", ".csv")) and not os.path.isfile(os.path.expanduser(taxonomy)):
+        raise LikewiseError(f"{command}: there is no '{taxonomy}' for --taxonomy{near_path(taxonomy)} Check the path")
+
+
+def near_path(text: str) -> str:
+    """Return the end of an error about a missing path: "; did you mean 'runs/birds'?", or ";" if no name there is similar."""
+    path = Path(text).expanduser()
+    try:
+        names = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    except OSError:
+        names = []
+    near = nearest_name(path.name, names)
+    start = text.removesuffix("/").removesuffix(path.name)
+    return near.replace("mean '", f"mean '{start}") if len(near) > 1 else ";"
+
+
+def check_data(command: str, config: object) -> None:
+    """Raise for DATA that is neither a name nor an existing path; readers of the user and names of a hub are left to the command."""
+    data = getattr(config, "data", None)
+    if data is None or data.startswith("hf:") or data.strip().endswith(")") or data in data_names():
+        return
+    if os.path.exists(os.path.expanduser(data)):
+        return
+    near = nearest_name(data, data_names())
+    near = near if len(near) > 1 else near_path(data)
+    raise LikewiseError(
+        f"{command}: there is no data '{data}'{near} Give a folder with one sub-folder per class, a table (.csv, .parquet), "
+        "features (.npz), or a name of `likewise list data`"
+    )
+
+
+def check_grid(command: str, config: object) -> None:
+    """Raise for a table or a file of settings that does not exist."""
+    name = {"bench": getattr(config, "grid", ""), "tune": getattr(config, "config", "")}.get(command)
+    if name is None or os.path.exists(os.path.expanduser(name)):
+        return
+    from likewise import tables
+
+    if command == "bench" and not name.endswith(".toml") and name in tables.names():
+        return
+    near = nearest_name(name, tables.names()) if command == "bench" and not name.endswith(".toml") else near_path(name)
+    what = (
+        "a table of `likewise list tables`, or a .toml file" if command == "bench" else "a .toml file, or a run folder"
+    )
+    raise LikewiseError(f"{command}: there is no '{name}'{near} Give {what}")
