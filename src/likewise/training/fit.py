@@ -11,7 +11,7 @@ from likewise.config import Train, check
 from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
 from likewise.evaluation.evaluate import evaluate_run
-from likewise.runs.dataset import load_items, make_protocol
+from likewise.runs.dataset import is_strict, make_protocol, training_items
 from likewise.runs.defaults import check_texts, fold_specs, resolve
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
@@ -51,10 +51,8 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     """Train in this process, which may be one of several. Only the first process writes into the run folder."""
     config = config if first else replace(config, quiet=True)
     loggers = make_loggers(config)  # first: a missing package must be reported before the data is read
-    items = load_items(
-        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
-        allow_imports=config.allow_imports,
-    )  # fmt: skip
+    config = replace(config, strict=is_strict(config))
+    items = training_items(config, say)
     if folds := config.protocol and fold_specs(config.protocol):
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     default_sampler, config = config.sampler is None, resolve(config, items)
