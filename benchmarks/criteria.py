@@ -71,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> None:
             seconds = time.monotonic() - started
             if not lines:
                 stored = read_config(run)
-                items = load_items(stored.data, None, skip_bad=False, workers=0, quiet=True, say=print)
+                items = load_items(stored.data, None, strict=True, quiet=True)
                 how = {"device": torch.device(options.device), "checkpoint": "untrained", "quiet": True}
                 before = evaluate_run(run, config=stored, items=items, metrics=METRICS, **how)
                 lines.append({"loss": "untrained", "seconds": 0.0, **before["metrics"]})

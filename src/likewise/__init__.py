@@ -116,7 +116,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
         labels: for an array, its N labels (integers or strings). For a file without labels, a file that has them.
             For a run, None, since a run has its own labels.
-        settings: fields of `likewise.config.Evaluate`. `data`, `root`, `checkpoint`, `workers`, `skip_bad` and
+        settings: fields of `likewise.config.Evaluate`. `data`, `root`, `checkpoint`, `workers` and
             `allow_imports` are for runs; `per_query` is for files and arrays; `split` is for runs and for files with a column
             `split`.
     """

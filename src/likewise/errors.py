@@ -1,12 +1,16 @@
 """Errors for users: LikewiseError and its subclasses, and suggestions for misspelt names. Does not import torch."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that control a terminal, break lines or change the direction of text, and undecodable bytes."""
+
+
+MAX_SHOWN_NAMES = 5
+"""Number of names that a message shows."""
 
 
 class LikewiseError(ValueError):
@@ -40,6 +44,12 @@ def nearest_name(name: str, names: Iterable[str]) -> str:
     known = {n.casefold(): n for n in names}
     close = get_close_matches(name.casefold(), known, 1, 0.6)
     return f"; did you mean '{known[close[0]]}'?" if close else "."
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Return the first `MAX_SHOWN_NAMES` names in quotes, for a message; "..." at the end stands for the others."""
+    shown = ", ".join(f"'{printable(name)}'" for name in names[:MAX_SHOWN_NAMES])
+    return f"{shown}{', ...' * (len(names) > MAX_SHOWN_NAMES)}"
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -47,6 +47,8 @@ class Items:
     y_clean: Int[np.ndarray, "N"] | None = None  # true labels, if noise was injected; components never get them
     taxonomy: dict[str, tuple[str, ...]] | None = None  # class name -> its ancestors, coarsest first
     class_words: dict[str, str] | None = None  # class name -> words for a text encoder, if the names are numbers
+    skipped: tuple[tuple[int, str], ...] = ()  # (row, path) in the complete table of images that cannot be decoded
+    notes: tuple[str, ...] = ()  # what the reader ignored, one sentence each
 
     def __len__(self) -> int:
         return len(self.y)

@@ -17,7 +17,7 @@ from likewise.data import decode
 from likewise.data import decoded_cache as pixels
 from likewise.data.decode import decoded_bytes, pixels_of
 from likewise.data.decoded_cache import _finished, home_of, is_cached, open_pixels
-from likewise.data.images import BadImage
+from likewise.data.images import BadImage, UnreadableFile
 from likewise.io import locks
 from likewise.types import Items, LikewiseError
 
@@ -200,10 +200,16 @@ def test_after_a_kill_it_goes_on_behind_the_last_whole_block(items, folder, open
     assert sorted(read) == list(range(2 * whole, COUNT)) and opened.said == []
 
 
-def test_a_broken_picture_is_named_and_finished_blocks_stay(items, folder, opened):
+def test_a_broken_picture_is_named_and_its_cache_removed(items, folder, opened):
+    """A cache with a broken picture can never be completed: the repaired file has another key."""
     (Path(items.root) / items.path[7]).write_bytes(b"no picture")
     with pytest.raises(BadImage, match=r"07\.jpg: this is not an image"):
         opened(items)
+    assert not home(items, folder).exists()
+
+
+def test_finished_blocks_stay_if_a_file_cannot_be_read_now(items, folder, opened, monkeypatch):
+    fail_at(monkeypatch, opened, items, 7, UnreadableFile)
     assert (home(items, folder) / "blocks.jsonl").read_text().count("\n") == 3
 
 

@@ -222,7 +222,7 @@ def test_unusable_files_are_named(tmp_path):
         ("empty.jpg", r"the file is empty \(0 bytes\)"),
         ("text.jpg", "this is not an image in a known format"),
         ("gone.jpg", "there is no such file"),
-        ("folder.jpg", "(the image cannot be decoded|the file is empty)"),
+        ("folder.jpg", "(the file cannot be read|the file is empty)"),
     ):
         with pytest.raises(BadImage, match=f"{name}: {wrong}"):
             read_image(tmp_path / name)

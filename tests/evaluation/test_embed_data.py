@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,15 +181,18 @@ def test_a_broken_picture_is_named_or_skipped(picture_run, pictures, tmp_path):
     folder = shutil.copytree(pictures, tmp_path / "data")
     broken = folder / "2 färg" / "bild 1.png"
     broken.write_bytes(broken.read_bytes()[:70])
-    with pytest.raises(LikewiseError, match=r"bild 1.png.*cannot be decoded"):
-        write(picture_run, folder, tmp_path / "z.npz")
-    lines = []
     settings = Embed(
-        run=str(picture_run.path), data=str(folder), out=str(tmp_path / "z.npz"), skip_bad=True, workers=0, quiet=True,
-        device="cpu",
-    )  # fmt: skip
+        run=str(picture_run.path), data=str(folder), out=str(tmp_path / "z.npz"), workers=0, quiet=True, device="cpu"
+    )
+    with pytest.raises(LikewiseError, match=r"bild 1.png.*cannot be decoded"):
+        embed(dataclasses.replace(settings, strict=True))
+    lines = []
     assert len(embed(settings, lines.append).z) == 35
-    assert "dropped 1 of 36 images" in lines[0]
+    assert "skipped 1 of 36 images" in lines[0]
+    with np.load(tmp_path / "z.npz") as written:
+        assert str(broken) not in written["path"]
+        for path, name, label in zip(written["path"], written["class_name"], written["label"], strict=True):
+            assert Path(path).parent.name == name == sorted(f.name for f in folder.iterdir())[label]
 
 
 @pytest.mark.parametrize(

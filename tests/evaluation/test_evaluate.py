@@ -263,11 +263,12 @@ def test_pictures_left_out_in_training_are_left_out_here(tmp_path, pictures, sma
     """A run that skipped broken pictures is evaluated without being told so again."""
     folder = shutil.copytree(pictures, tmp_path / "data")
     (folder / "5 färg" / "bild 2.png").write_bytes(b"no picture")
-    train(Train(data=str(folder), out=str(tmp_path / "run"), skip_bad=True, **small | {"steps": 2}), lambda line: None)
-    lines = []
-    result = evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"), lines.append)
+    train(Train(data=str(folder), out=str(tmp_path / "run"), **small | {"steps": 2}), lambda line: None)
+    result = evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"))
     assert result["rows"] == 17
-    assert "dropped 1 of 36 images" in lines[0]
+    (folder / "5 färg" / "bild 2.png").unlink()
+    with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
+        evaluate(Evaluate(target=str(tmp_path / "run"), workers=0, quiet=True, device="cpu"))
 
 
 def test_pictures_of_every_kind_train_and_are_scored(tmp_path, small):

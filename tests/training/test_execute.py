@@ -64,6 +64,6 @@ def test_classes_with_one_sample_are_said_to_be_left_out(settings, tmp_path):
     settings |= {"data": str(tmp_path / "few.npz"), "steps": 2, "metrics": ("R@1",)}
     said = []
     train(Train(**settings | {"sampler": None}), said.append)
-    assert said == ["training skips 1 of 3 classes, because they have one sample only"]
+    assert said == ["training skips 1 of 3 classes, because they have one sample only: '2'"]
     with pytest.raises(LikewiseError, match="lonely"):
         train(Train(**settings | {"sampler": "SamplesPerClass(batch=8, per_class=4)", "out": str(tmp_path / "other")}))

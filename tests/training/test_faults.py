@@ -162,6 +162,6 @@ def test_one_of_several_does_not_save_alone(processes, settings):
         raise BadImage("images: broken")
         yield
 
-    with pytest.raises(LikewiseError, match="^images: broken. Training stopped at step 5; --skip-bad drops"):
+    with pytest.raises(LikewiseError, match="^images: broken. Training stopped at step 5; all images could be decoded"):
         next_batch(feed(), state, log)
     assert saved == ([state] if processes == 1 else [])

@@ -151,7 +151,7 @@ def test_a_training_that_fails_ends_its_loggers(told, calls):
 
 
 def test_what_cannot_be_made_is_said_before_anything_else(settings, monkeypatch):
-    monkeypatch.setattr("likewise.training.fit.load_items", lambda *_, **__: pytest.fail("the work began"))
+    monkeypatch.setattr("likewise.training.fit.training_items", lambda *_, **__: pytest.fail("the work began"))
     for text, words in (
         ("Triplet()", "describes a Triplet, but a Logger is needed here"),
         ("TensorBord()", "did you mean 'TensorBoard'"),

@@ -121,19 +121,33 @@ def test_a_diverged_training_says_so_and_keeps_the_last_sound_state(settings):
 
 
 @pytest.mark.parametrize(("keep", "workers"), [("files", 0), ("files", 1), ("auto", 1), ("disk", 0)])
-def test_a_broken_picture_is_named_and_nothing_learned_is_lost(tmp_path, keep, workers):
+def test_a_broken_picture_is_skipped_or_stops_a_strict_training_before_it_starts(tmp_path, keep, workers):
     folder = pictures(tmp_path / "data")
     broken = folder / "class1" / "3.png"
     broken.write_bytes(broken.read_bytes()[:60])
-    out = str(tmp_path / "run")
-    with pytest.raises(LikewiseError, match="class1/3.png.*cannot be decoded.*--skip-bad") as caught:
-        train(Train(data=str(folder), out=out, cache=keep, workers=workers, **SMALL))
-    assert "Traceback" not in str(caught.value)
-    assert (Path(out) / "state.pt").exists() == (keep == "files")  # others decode all of them before the first step
+    out, more = str(tmp_path / "run"), {"cache": keep, "workers": workers}
+    with pytest.raises(LikewiseError, match="class1/3.png.*cannot be decoded.*strict: no image is skipped") as caught:
+        train(Train(data=str(folder), out=out, strict=True, **more, **SMALL))
+    assert "Traceback" not in str(caught.value) and not Path(out).exists()
     lines = []
-    more = {"cache": keep, "workers": workers, "skip_bad": True}
-    run = train(Train(data=str(folder), out=str(tmp_path / "two"), **more, **SMALL), lines.append)
-    assert run.done and "dropped 1 of 24 images" in lines[0] and "class1/3.png" in lines[0]
+    run = train(Train(data=str(folder), out=out, **more, **SMALL), lines.append)
+    assert run.done and run.skipped == [[9, "class1/3.png"]]
+    assert "skipped 1 of 24 images" in lines[0] and "class1/3.png" in lines[0]
+
+
+def test_a_picture_that_breaks_during_the_training_is_named_and_nothing_learned_is_lost(tmp_path):
+    folder = pictures(tmp_path / "data")
+    out = str(tmp_path / "run")
+
+    def damage(state):
+        if state.step == 2:
+            for file in folder.glob("class1/*.png"):
+                file.write_bytes(b"no picture")
+
+    settings = Train(data=str(folder), out=out, cache="files", workers=0, **SMALL)
+    with pytest.raises(LikewiseError, match=r"class1/\d.png.*Training stopped at step .*all images could be decoded"):
+        train(settings, hooks=Hooks(after_step=damage))
+    assert (Path(out) / "state.pt").exists()
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_what_is_true_never_reaches_a_part(settings, tmp_path, monkeypatch, conf
     for name, clean in (("true", data.y), ("garbage", garbage), ("unknown", None)):
         split = np.where(data.y < 12, "train", "test")  # without one, true labels say who tests, as they must
         items = dataclasses.replace(data, y=y, y_clean=clean, split=split)
-        monkeypatch.setattr(module, "load_items", lambda *_, items=items, **__: items)
+        monkeypatch.setattr(module, "training_items", lambda *_, items=items, **__: items)
         runs.append(train(Train(**settings | {"out": str(tmp_path / name)})))
     for other in runs[1:]:
         assert_same_network(runs[0], other)

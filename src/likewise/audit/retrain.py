@@ -59,7 +59,7 @@ def retrain(
         return found | {"summary": "no training label changes, so nothing was trained again"}
     new = replace(
         settings, data=str(write_corrected(items, protocol, changes, out).absolute()), root=None, noise=None,
-        protocol=spec(split_column_protocol(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, skip_bad=False,
+        protocol=spec(split_column_protocol(protocol)), out=str(out / "retrained"), restart=False, evaluate=False, strict=True,
         device=config.device, workers=config.workers, allow_imports=config.allow_imports, quiet=config.quiet,
     )  # fmt: skip
     from likewise.training.fit import train

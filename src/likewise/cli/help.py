@@ -29,7 +29,7 @@ SHARED_GROUPS = {
     "Index": ("index", "save", "add", "remove"),
     "Page in the browser": ("serve", "host", "port", "token_file", "max_upload"),
     "Data and machine": (
-        "data", "root", "labels", "seed", "device", "workers", "memory", "skip_bad", "allow_imports", "quiet",
+        "data", "root", "labels", "seed", "device", "workers", "memory", "strict", "allow_imports", "quiet",
     ),
 }  # fmt: skip
 """Heading -> flags, for commands other than train. All other flags of a command come first."""

@@ -23,6 +23,9 @@ USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even 
 DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with
 x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command."""
 
+REMOVED_FLAGS = {"--skip-bad": "skipping broken images is the default; --strict stops at the first one"}
+"""Flags that no command has any more -> what to do."""
+
 
 def usage() -> str:
     """Return the text of `likewise --help`: one line per command."""
@@ -191,6 +194,8 @@ def check_flags(name: str, kind: type, words: list[str]) -> None:
     known = [f"--{field.replace('_', '-')}" for field in fields] + (["--robust"] if name == "train" else [])
     for word in words:
         flag = word.split("=")[0].replace("_", "-")
+        if flag in REMOVED_FLAGS and flag not in known:
+            fail(f"{name}: there is no flag '{flag}': {REMOVED_FLAGS[flag]}")
         if word.startswith("--") and word != "--" and flag.replace("--no-", "--", 1) not in known:
             fail(f"{name}: there is no flag '{flag}'{nearest_name(flag, known)} See `likewise {name} --help-all`")
 

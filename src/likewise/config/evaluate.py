@@ -42,8 +42,6 @@ class Evaluate(Checkpoint):
     memory: Memory = "512MB"
     """Working memory of the ranking on the device that ranks, besides the embeddings; less is slower and gives the same
     results."""
-    skip_bad: bool = False
-    """Decode every image first, and leave out and count the images that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,8 @@ class Embed(Computation):
     weights: Location | None = None
     """For a backbone: weight file in place of the published weights; for resnet50_v1 also a TensorFlow.js folder. By default
     none."""
-    skip_bad: bool = False
-    """Decode every image first, and leave out and count the images that cannot be read."""
+    strict: bool = False
+    """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ class Noise:
     `likewise train`.
 
     To train on the table with a closed set of classes, use --protocol "SeenClasses(own_split=True)"."""
+    strict: bool = False
+    """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
     allow_imports: bool = False
     """Allow specs to import components by dotted name, which runs their code."""
     quiet: bool = False

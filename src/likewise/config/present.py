@@ -57,8 +57,8 @@ class Search(Computation):
     saved."""
     add: Data | None = None
     """Data to embed and add to the saved index (any DATA of `likewise embed`). By default none."""
-    skip_bad: bool = False
-    """With --add, leave out and count the images that cannot be read."""
+    strict: bool = False
+    """With --add, stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
     remove: tuple[int, ...] = ()
     """Numbers of the rows to remove from the saved index. By default none."""
     serve: bool = False

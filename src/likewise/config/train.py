@@ -37,7 +37,7 @@ SETTINGS_OUTSIDE_IDENTITY = (
     "gpus",
     "shard_proxies",
     "metrics",
-    "skip_bad",
+    "strict",
     "data",
     "allow_imports",
     "quiet",
@@ -56,7 +56,7 @@ ROBUST_FLAG_HELP = (
 FLAG_GROUPS = {
     "Data": (
         "data", "root", "protocol", "augment", "crop_scale", "views", "color_jitter", "short_side", "mixup", "mixup_at",
-        "skip_bad", "allow_imports",
+        "strict", "allow_imports",
     ),
     "Network": (
         "backbone", "pretrained", "weights", "size", "dim", "head", "pool", "layer_norm", "freeze_bn",
@@ -258,8 +258,11 @@ class Train:
     CosFace, NormSoftmax, ProxyNCA and Softmax."""
     workers: int = -1
     """Number of processes that read images, or of threads that decode them once; -1 chooses."""
-    skip_bad: bool = False
-    """Decode every image first, and leave out and count the images that cannot be read."""
+    strict: bool = False
+    """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed before the training
+    starts, and it stops only if they are 5 or more and above 1 % of the images, or all images of a class.
+
+    A recipe on a named data set is always strict."""
     allow_imports: bool = False
     """Allow specs, metrics and data to import components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False

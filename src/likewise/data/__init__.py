@@ -12,7 +12,7 @@ from likewise.data.own_reader import is_own, read_own
 from likewise.errors import LikewiseError, nearest_name
 from likewise.types import Items
 
-__all__ = ["HUB_FORMS", "NAMES", "load"]
+__all__ = ["HUB_FORMS", "NAMES", "is_named", "load"]
 
 NAMES: dict[str, str] = {
     "glyphs": "characters drawn from fonts when first used: glyphs(size=40, per_class=24, classes=None, seed=0)",
@@ -66,6 +66,11 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
         return load_name(name, root, arguments)
     guess = nearest_name(data, NAMES)
     raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path{guess} DATA is {DATA_FORMS}")
+
+
+def is_named(data: str) -> bool:
+    """Whether DATA is the name of a data set, with or without arguments."""
+    return data in NAMES or (data.partition("(")[0].strip() in NAMES and data.strip().endswith(")"))
 
 
 def parse(text: str) -> tuple[str, dict]:

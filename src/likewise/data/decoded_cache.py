@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Int, UInt8, UInt32
 
 from likewise.data.decode import check_has_images, decoded
-from likewise.data.images import BadImage, check_files, file_of
+from likewise.data.images import BadImage, UnreadableFile, check_files, file_of
 from likewise.io.files import atomic_write, cache_folder
 from likewise.io.locks import file_lock, share_lock
 from likewise.types import Items, LikewiseError
@@ -141,7 +141,7 @@ def open_pixels(
     """
     home = home_of(items, side, folder)
     try:
-        return _opened(items, side, home, say) or _made(items, side, home, workers, quiet, say)
+        return open_cache(items, side, home, workers=workers, quiet=quiet, say=say)
     except BadImage:
         raise
     except (OSError, LikewiseError) as error:  # images raise only BadImage, so the problem is the cache folder
@@ -153,6 +153,13 @@ def open_pixels(
             size.append(x.shape[:2])
     edge = np.array([*range(0, len(items), BLOCK_ROWS), len(items)])
     return Pixels(items, side, np.frombuffer(held, np.uint8).reshape(-1, 3), np.array(size), edge, say=say)
+
+
+def open_cache(
+    items: Items, side: int | None, home: Path, *, workers: int = -1, quiet: bool = False, say: Callable[[str], None] = print
+) -> Pixels:  # fmt: skip
+    """Return the decoded images from the cache in `home`, which is built first if needed. See `open_pixels`."""
+    return _opened(items, side, home, say) or _made(items, side, home, workers, quiet, say)
 
 
 def is_cached(items: Items, side: int | None, folder: Path | None = None) -> bool:
@@ -225,10 +232,11 @@ def _made(items: Items, side: int | None, home: Path, workers: int, quiet: bool,
         home.mkdir(exist_ok=True)
         try:
             _build(items, side, home, workers, quiet)
-        except BadImage:
+        except UnreadableFile:
             raise
         except (OSError, LikewiseError):
-            shutil.rmtree(home, ignore_errors=True)  # an incomplete cache would keep the disk full
+            # An incomplete cache would keep the disk full; with a broken image it can never be completed.
+            shutil.rmtree(home, ignore_errors=True)
             raise
         found = _opened(items, side, home, say)
     assert found is not None

@@ -13,7 +13,8 @@ from likewise.types import Items
 
 
 def fingerprint(items: Items) -> str:
-    """Return the SHA-256 of a data set: paths below root, all columns, class names, and file sizes (features: their bytes).
+    """Return the SHA-256 of a data set: paths below root, all columns, class names, skipped images, and file sizes
+    (features: their bytes).
 
     It does not depend on the location of root or the name of the data set. Image files are not read, so it is fast.
     """
@@ -44,6 +45,8 @@ def fingerprint(items: Items) -> str:
     if items.path is not None:
         base = os.path.join(items.root, "")
         add_words("path", (p.removeprefix(base) if items.root else p for p in items.path))
+        if items.skipped:
+            add_words("skipped", (word for row, p in items.skipped for word in (str(row), p.removeprefix(base))))
         if items.x is None:
             try:
                 sizes = [os.stat(file_of(items, row)).st_size for row in range(len(items))]

@@ -1,15 +1,14 @@
-"""Read the images of items; find and drop damaged ones."""
+"""Read the images of items, check that their files exist, and drop rows."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 from PIL import Image, ImageOps
-from torch.utils.data import DataLoader, Dataset
 
 from likewise.io.image_files import formats, open_image
 from likewise.types import ROW_COLUMNS, Items, LikewiseError
@@ -26,6 +25,10 @@ GREY_BITS_KEY = "likewise grey bits"
 
 class BadImage(LikewiseError):
     """Raised for an image that cannot be used. The message names the file and the problem."""
+
+
+class UnreadableFile(BadImage):
+    """Raised for an image file that cannot be read now: it is missing, may not be opened, or memory is exhausted."""
 
 
 def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> Image.Image:
@@ -45,7 +48,7 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
     except BadImage:
         raise
     except FileNotFoundError:
-        raise BadImage(f"{path}: there is no such file; check the path and root") from None
+        raise UnreadableFile(f"{path}: there is no such file; check the path and root") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise BadImage(
             f"{path}: the image has more pixels than is safe to decode (limit {2 * (Image.MAX_IMAGE_PIXELS or 0):,}); "
@@ -56,8 +59,12 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
             f"{path}: this is not an image in a known format ({', '.join(formats())}); drop it or convert it"
         ) from None
     except MemoryError:
-        raise BadImage(f"{path}: there is not enough memory to decode it; shrink it first") from None
+        raise UnreadableFile(f"{path}: there is not enough memory to decode it; shrink it first") from None
     except Exception as error:
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # from the system; decoders raise it without a number
+            raise UnreadableFile(f"{path}: the file cannot be read ({error.strerror}); check the file and its permissions") from None
         raise BadImage(f"{path}: the image cannot be decoded ({error}); download it again or drop it") from None
     return check_shape(image if box is None else crop(image, np.asarray(tuple(box), np.float64), path), path)
 
@@ -142,14 +149,14 @@ def image_of(items: Items, row: int) -> Image.Image:
 
 
 def check_files(items: Items, rows: Iterable[int] | None = None) -> None:
-    """Raise unless every image file exists and is not empty. Images are not decoded; items without paths pass."""
+    """Raise unless every image file exists. Images are not opened; items without paths pass."""
     if items.path is None:
         return
     bad = []
     for row in range(len(items)) if rows is None else rows:
         try:
             status = os.stat(file_of(items, row))
-            problem = "" if stat.S_ISREG(status.st_mode) and status.st_size else "empty or not a file"
+            problem = "" if stat.S_ISREG(status.st_mode) else "not a file"
         except OSError as error:
             problem = "missing" if isinstance(error, FileNotFoundError) else (error.strerror or "unreadable")
         if problem:
@@ -158,50 +165,8 @@ def check_files(items: Items, rows: Iterable[int] | None = None) -> None:
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
         raise LikewiseError(
             f"{items.name}: every image file must exist, but {len(bad)} cannot be used: {', '.join(bad[:3])}{more}; "
-            "check root and the paths, or skip them with --skip-bad"
+            "check root and the paths"
         )
-
-
-class Decoded(Dataset):
-    """Dataset of (row, error message of decoding its image); the message is "" for a valid image."""
-
-    def __init__(self, items: Items, rows: list[int]):
-        self.items, self.rows = items, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, number: int) -> tuple[int, str]:
-        row = self.rows[number]
-        try:
-            image_of(self.items, row)
-        except BadImage as error:
-            return row, str(error)
-        return row, ""
-
-
-def find_bad(
-    items: Items,
-    rows: Iterable[int] | None = None,
-    workers: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[tuple[int, str]]:
-    """Decode every image and return the rows that fail, each with its error message.
-
-    Args:
-        workers: processes that decode; 0: decode in this process.
-        progress: called with the number of decoded images and the total.
-    """
-    if items.path is None:
-        return []
-    dataset = Decoded(items, [int(row) for row in (range(len(items)) if rows is None else rows)])
-    bad, done = [], 0
-    for chunk in DataLoader(dataset, batch_size=32, num_workers=workers, collate_fn=list):
-        bad += [(row, problem) for row, problem in chunk if problem]
-        done += len(chunk)
-        if progress is not None:
-            progress(done, len(dataset))
-    return bad
 
 
 def drop(items: Items, rows: Iterable[int]) -> Items:

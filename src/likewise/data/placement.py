@@ -18,7 +18,7 @@ from torch import Tensor
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, send
 from likewise.data.decode import decoded_bytes
-from likewise.data.decoded_cache import Pixels, is_cached, open_pixels
+from likewise.data.decoded_cache import Pixels, home_of, is_cached, open_cache, open_pixels
 from likewise.data.images import BadImage
 from likewise.distributed.collectives import world
 from likewise.io.files import cache_folder
@@ -140,26 +140,36 @@ def hold(
         return None
     options = {"workers": workers, "quiet": quiet, "say": say}
     if keep != "auto":
-        try:
-            return Resident(open_pixels(items, side, **options), rows, device, keep)
-        except BadImage as error:
-            raise with_skip_hint(error) from None
+        return Resident(open_pixels(items, side, **options), rows, device, keep)
     try:
         if not is_cached(items, side) and not has_room(length := decoded_bytes(items, side)):
             raise LikewiseError(f"not enough space for {length / 1e9:.1f} GB")
         pixels = open_pixels(items, side, **options)
         wanted = 3 * int(pixels.size[np.unique(rows)].prod(1).sum())
         return Resident(pixels, rows, device, choose(wanted, device, budget))
-    except BadImage as error:
-        raise with_skip_hint(error) from None
+    except BadImage:
+        raise
     except (LikewiseError, OSError) as error:
         say(f"images are read from their files every time, because they cannot be cached: {error}")
         return None
 
 
-def with_skip_hint(error: BadImage) -> BadImage:
-    """Return the error with a hint at --skip-bad."""
-    return BadImage(f"{error}; --skip-bad skips such images")
+def fill_cache(items: Items, keep: Keep, side: int | None, workers: int = -1, quiet: bool = False) -> bool:
+    """Decode all images into the cache on disk that `hold` uses; return whether it holds them all.
+
+    Raises `BadImage` at the first image that cannot be decoded. See `hold` for the arguments.
+    """
+    if keep == "files" or items.x is not None:
+        return False
+    try:
+        if keep == "auto" and not is_cached(items, side) and not has_room(decoded_bytes(items, side)):
+            return False
+        open_cache(items, side, home_of(items, side, None), workers=workers, quiet=quiet)
+        return True
+    except BadImage:
+        raise
+    except (LikewiseError, OSError):  # `hold` reports the problem
+        return False
 
 
 def choose(wanted: int, device: torch.device, budget: int | None) -> Literal["disk", "host", "device"]:

@@ -34,7 +34,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
         raise LikewiseError(f"embed: --weights is for a backbone, but '{config.run}' is a run; drop --weights")
     opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
     items = load_items(
-        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
+        config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
     check_input(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)

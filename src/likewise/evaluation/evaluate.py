@@ -40,7 +40,7 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
                 raise LikewiseError(f"evaluate: '{target}' is a run and has {flag} of its own; drop --{flag}")
         opened = OpenRun(
             Run(target), checkpoint=config.checkpoint, device=device, data=config.data, root=config.root,
-            allow_imports=config.allow_imports, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
+            allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
         )  # fmt: skip
         if not opened.run.done:
             say(f"this run is not finished, so these are the scores of its last checkpoint: {opened.run.path}")

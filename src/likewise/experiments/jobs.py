@@ -112,12 +112,10 @@ class Planner:
         """Return the data of these settings, and its fingerprint."""
         from likewise.runs.dataset import load_items
 
-        key = (config.data, config.root, config.skip_bad)
+        key = (config.data, config.root)
         if key not in self._items:
-            items = load_items(
-                config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=True, say=self.say,
-                allow_imports=config.allow_imports,
-            )  # fmt: skip
+            options = {"quiet": True, "say": self.say, "allow_imports": config.allow_imports}
+            items = load_items(config.data, config.root, skipped=(), **options)  # its trainings are strict
             self._items[key] = items, fingerprint(items)
         return self._items[key]
 
@@ -128,7 +126,7 @@ class Planner:
         from likewise.runs.defaults import check_durations, check_loss, resolve
 
         items, data = self.items(config)
-        config = replace(resolve(config, items), quiet=True, restart=False, out=None)
+        config = replace(resolve(config, items), quiet=True, restart=False, out=None, strict=True)
         check_loss(config, items)
         rows = np.arange(len(items))
         facts = {

@@ -29,7 +29,7 @@ FIXED_SETTINGS = (
     "metrics",
     "device",
     "workers",
-    "skip_bad",
+    "strict",
 )
 """Settings that must be equal in all trials: they define the score, or do not change what is learned."""
 

@@ -87,7 +87,7 @@ def write_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> No
         evaluate_open(opened, settings.metrics)
         return
     say("this run has no test split, so all of its data is searched")
-    data = {"data": settings.data, "root": settings.root, "skip_bad": settings.skip_bad}
+    data = {"data": settings.data, "root": settings.root, "strict": settings.strict}
     embed(Embed(run=str(run.path), out=str(run.path / EMBEDDINGS_FILE), **data, **how), say, fetch=False)
 
 
@@ -167,7 +167,7 @@ def embed_added(network: Network | None, config: Search, say: Callable[[str], No
     from likewise.evaluation.embed_data import embed
 
     network.check_same_network()
-    shared = {name: getattr(config, name) for name in ("device", "workers", "skip_bad", "allow_imports", "quiet")}
+    shared = {name: getattr(config, name) for name in ("device", "workers", "strict", "allow_imports", "quiet")}
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "new.npz")
         embed(

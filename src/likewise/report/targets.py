@@ -116,7 +116,7 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
 
 def data_of(opened: OpenRun, known: dict[tuple, Items]) -> Items:
     """Return the data of a run. Runs of the same data set share one copy in `known`."""
-    key = (opened.settings.data, opened.settings.root, opened.settings.skip_bad)
+    key = (opened.settings.data, opened.settings.root, str(opened.run.skipped))
     if key not in known:
         known[key] = opened.load()
     return opened.take(known[key])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,11 @@ import numpy as np
 from likewise.config import Train
 from likewise.config.spec import build
 from likewise.contracts import NoiseModel, Protocol
-from likewise.data import NAMES, load
+from likewise.data import NAMES, is_named, load
+from likewise.data.broken_images import skip_again, skip_broken
 from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import is_flat, read_flat
-from likewise.data.images import check_files, drop, find_bad
-from likewise.errors import printable
 from likewise.io.files import cache_folder
-from likewise.io.progress import bar
 from likewise.runs.folder import Run
 from likewise.types import Items, LikewiseError
 
@@ -27,19 +26,24 @@ def load_items(
     data: str,
     root: str | None,
     *,
-    skip_bad: bool,
-    workers: int,
-    quiet: bool,
-    say: Callable[[str], None],
+    strict: bool = False,
+    workers: int = -1,
+    quiet: bool = False,
+    say: Callable[[str], None] = print,
+    skipped: Sequence | None = None,
+    decode: Callable[[Items], bool] | None = None,
     flat: bool = False,
     fetch: bool = True,
     allow_imports: bool = False,
 ) -> Items:
-    """Return the data set, after checking that its image files exist; with `skip_bad`, without unreadable images.
+    """Return the data set without its broken images; see `data.broken_images` for the rule.
 
     Args:
         data: name of a data set, or path of a folder or table.
-        skip_bad: decode all images once, and drop the rows of those that cannot be decoded.
+        strict: raise at a broken image.
+        skipped: `Items.skipped` of the data of a run: these images are skipped, and nothing is decoded; None: all images are
+            checked.
+        decode: see `skip_broken`.
         flat: accept a folder without class folders, as one class.
         fetch: whether data may be downloaded from a hub. False for data that a run names: the run may not be trustworthy.
         allow_imports: whether a reader given by dotted name may be imported, which runs its code.
@@ -48,19 +52,27 @@ def load_items(
         items = read_flat(data)
     else:
         items = load(data, root, fetch=fetch, allow_imports=allow_imports)
-    if not skip_bad or items.path is None or items.x is not None:
-        if items.x is None:
-            check_files(items)
-        return items
-    from likewise.data.loader import choose_workers
+    if skipped is not None:
+        return skip_again(items, skipped)
+    for note in items.notes:
+        say(note)
+    return skip_broken(items, strict=strict, decode=decode, workers=workers, quiet=quiet, say=say)
 
-    with bar("check images", len(items), quiet=quiet) as progress:
-        bad = find_bad(items, None, choose_workers(workers), lambda done, of: progress.advance(done - progress.done))
-    if not bad:
-        return items
-    shown = "\n".join(f"  {printable(reason)}" for _, reason in bad[:5]) + ("\n  ..." if len(bad) > 5 else "")
-    say(f"dropped {len(bad)} of {len(items)} images that cannot be decoded:\n{shown}")
-    return drop(items, [row for row, _ in bad])
+
+def training_items(config: Train, say: Callable[[str], None]) -> Items:
+    """Return the data of a training. Its images are decoded into the cache that the training uses, if it uses one."""
+    from likewise.data.placement import fill_cache
+
+    decode = partial(fill_cache, keep=config.cache, side=config.short_side, workers=config.workers, quiet=config.quiet)
+    return load_items(
+        config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say, decode=decode,
+        allow_imports=config.allow_imports,
+    )  # fmt: skip
+
+
+def is_strict(config: Train) -> bool:
+    """Return whether a broken image must stop the training: with --strict, and with a recipe on a named data set."""
+    return config.strict or (config.recipe is not None and is_named(config.data))
 
 
 def absolute_path(data: str) -> str:

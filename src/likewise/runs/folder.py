@@ -1,6 +1,6 @@
 """The run folder, through which all commands exchange data.
 
-    config.json          every setting, resolved; the data's fingerprint; the run's identity
+    config.json          every setting, resolved; the data's fingerprint and skipped images; the run's identity
     environment.json     versions, device, hardware, commit
     usage.json           sessions: start, duration, device, energy
     log.jsonl            one line for every `log_every` steps, validation and relabelling round
@@ -118,6 +118,18 @@ class Run:
                 f"to {FORMAT}); update likewise"
             )
         return about
+
+    @property
+    def skipped(self) -> list[list]:
+        """Row and path of the images that the training skipped, because they could not be decoded."""
+        skipped = self.about.get("skipped", [])
+        if not isinstance(skipped, list) or any(
+            not isinstance(one, list) or [type(part) for part in one] != [int, str] for one in skipped
+        ):
+            raise LikewiseError(
+                f"run: {self.path / 'config.json'} is damaged (skipped must be pairs of row and path); restore a copy of it"
+            )
+        return skipped
 
     @property
     def scores(self) -> dict | None:

@@ -42,6 +42,7 @@ def find_run(config: Train, items: Items, data: str | None = None, choice: str =
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
     about |= {"backbone_chosen": choice} if choice else {}
+    about |= {"skipped": [list(one) for one in items.skipped]} if items.skipped else {}
     if (run.path / "config.json").exists():
         stored = run.about
         if stored["identity"] != key and not is_free(run):

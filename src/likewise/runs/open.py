@@ -31,7 +31,6 @@ class OpenRun:
         device: the device or its name; None: the GPU if there is one.
         data: new location of the data, if it has moved; `root` likewise.
         allow_imports: whether specs in the settings may import components by dotted name, which runs their code.
-        skip_bad: drop unreadable images; always on for a run that was trained with skip_bad.
         workers: processes that read images; -1: half of the cores.
         quiet: show no progress bars.
         `say`: receives messages for the user.
@@ -48,7 +47,6 @@ class OpenRun:
         data: str | None = None,
         root: str | None = None,
         allow_imports: bool = False,
-        skip_bad: bool = False,
         workers: int = -1,
         quiet: bool = False,
         say: Callable[[str], None] = print,
@@ -58,7 +56,6 @@ class OpenRun:
         self.run, self.checkpoint, self.workers, self.quiet, self.say = run, checkpoint, workers, quiet, say
         self.named, self.moved = bool(data), {k: v for k, v in (("data", data), ("root", root)) if v}
         self.settings = settings or read_config(run, allow_imports=allow_imports, **self.moved)
-        self.skip_bad = skip_bad or self.settings.skip_bad
         self._device = device
         self._items = items
         self._protocol: Protocol | None = None
@@ -88,8 +85,7 @@ class OpenRun:
 
     def load(self) -> Items:
         """Load the data of the settings; a location given as --data or --root replaces theirs. Does not check its fingerprint."""
-        options = {"skip_bad": self.skip_bad, "workers": self.workers, "quiet": self.quiet, "say": self.say}
-        options |= {"allow_imports": self.settings.allow_imports}
+        options = {"skipped": self.run.skipped, "allow_imports": self.settings.allow_imports}
         try:  # a run may not be trustworthy: download data from a hub only if the user has named it
             return load_items(self.settings.data, self.settings.root, **options, fetch=self.named)
         except LikewiseError as error:

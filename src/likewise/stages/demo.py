@@ -35,7 +35,7 @@ def demo(config: Demo, say=print) -> DemoResult:
     from likewise.runs.settings import read_config
     from likewise.training.fit import train
 
-    items = load_items(config.data, None, skip_bad=False, workers=-1, quiet=True, say=say)
+    items = load_items(config.data, None, strict=True, quiet=True, say=say)
     say(
         f"training on {config.data} with {config.noise_rate:.0%} wrong training labels; tested on classes that are not trained"
     )

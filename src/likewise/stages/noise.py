@@ -50,7 +50,7 @@ def read_clean(config: Noise, say) -> Items:
     from likewise.runs.dataset import load_items
     from likewise.taxonomies import taxonomy
 
-    options = {"skip_bad": False, "workers": 0, "quiet": True, "allow_imports": config.allow_imports}
+    options = {"strict": config.strict, "quiet": config.quiet, "allow_imports": config.allow_imports}
     items = load_items(config.data, config.root, **options, say=say)
     if items.y_clean is not None:
         raise LikewiseError(

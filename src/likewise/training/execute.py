@@ -13,6 +13,7 @@ from likewise.config import Train
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import first_process_first, wait_for_all
+from likewise.errors import shown_names
 from likewise.evaluation.checks import check_plan
 from likewise.runs.folder import RESULT_FILES
 from likewise.runs.identity import Claim, prepare_folder
@@ -38,15 +39,18 @@ def execute(
     """Train to the end, from the last checkpoint if there is one. Returns the decoded images, for evaluation to reuse.
 
     Args:
-        default_sampler: the sampler is the default one, so report the number of classes that it skips.
+        default_sampler: the sampler is the default one, so report the classes that it skips.
     """
     run, first = claim.run, log.writes
     samples = make_samples(config, items, device)
     check_plan(config, items, samples.protocol)
     state = build_state(config, samples, device, *world())  # before the folder: bad settings must not leave one behind
     hooks.built(state)
-    if default_sampler and (single := int((np.bincount(samples.labels) == 1).sum())):
-        say(f"training skips {single} of {len(samples.class_names)} classes, because they have one sample only")
+    if default_sampler and (single := np.flatnonzero(np.bincount(samples.labels) == 1).tolist()):
+        names = shown_names([samples.class_names[label] for label in single])
+        say(
+            f"training skips {len(single)} of {len(samples.class_names)} classes, because they have one sample only: {names}"
+        )
     with run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:

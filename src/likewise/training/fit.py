@@ -12,7 +12,7 @@ from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
 from likewise.evaluation.evaluate import evaluate_run
 from likewise.runs.backbone_choice import claim_run, find_backbone, resolve_with
-from likewise.runs.dataset import load_items, make_protocol
+from likewise.runs.dataset import is_strict, make_protocol, training_items
 from likewise.runs.defaults import check_texts, fold_specs
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
@@ -51,11 +51,8 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     """Train in this process, which may be one of several. Only the first process writes into the run folder."""
     config = config if first else replace(config, quiet=True)
     loggers = make_loggers(config)  # first: a missing package must be reported before the data is read
-    found = find_backbone(config)
-    items = load_items(
-        config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
-        allow_imports=config.allow_imports,
-    )  # fmt: skip
+    config, found = replace(config, strict=is_strict(config)), find_backbone(config)
+    items = training_items(config, say)
     if folds := config.protocol and fold_specs(config.protocol):
         say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
     default_sampler, (config, choice) = config.sampler is None, resolve_with(config, items, found)

@@ -107,5 +107,7 @@ def next_batch(feed: Iterator[Batch], state: TrainState, log: RunLog) -> Batch:
     except LikewiseError as error:
         if state.processes == 1:  # other processes are in the middle of a step and cannot take part in saving
             log.save(state)
-        hint = "; --skip-bad drops such images" if isinstance(error, BadImage) else ""
-        raise LikewiseError(f"{error}. Training stopped at step {state.step}{hint}") from None
+        hint = "; all images could be decoded when it started. Restore the file; the same command resumes the training"
+        raise LikewiseError(
+            f"{error}. Training stopped at step {state.step}{hint if isinstance(error, BadImage) else ''}"
+        ) from None
