@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
+    from likewise.audit.apply import Applied
     from likewise.audit.audit import Audited
     from likewise.audit.label_audit import LabelAudit
     from likewise.calibration.result import Calibrated
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from likewise.render.results import Compared, DemoResult, Page, Scored
     from likewise.render.tables import Table
     from likewise.runs.folder import Run
+    from likewise.stages.clean import Cleaned
     from likewise.types import Embedded
     from likewise.web.review.serve import Reviewed
 
@@ -62,6 +64,9 @@ __all__ = [
     "demo",
     "export",
     "hierarchy",
+    "clean",
+    "apply_corrections",
+    "audit_data",
     "audit_run",
     "audit_labels",
     "review",
@@ -221,6 +226,35 @@ def hierarchy(run: Place, **settings) -> LearnedHierarchy:
     from likewise.stages.hierarchy import hierarchy as stage
 
     return stage(_config(Hierarchy, run=run, **settings), _say(settings))
+
+
+def clean(data: Place, **settings) -> Cleaned:
+    """Find wrong labels of images without training, and serve the page to correct them; the same as `likewise clean`.
+
+    Args:
+        data: a folder with one sub-folder per class, or a table.
+        settings: fields of `likewise.config.Clean`; `to` is a new folder for the corrected classes.
+    """
+    from likewise.config import Clean
+    from likewise.stages.clean import clean as stage
+
+    return stage(_config(Clean, data=data, **settings), _say(settings))
+
+
+def apply_corrections(table: Place, **settings) -> Applied:
+    """Apply a corrected table to its images: a new folder (`to`), or moves (`in_place`); the same as `likewise apply`."""
+    from likewise.config import Apply
+    from likewise.stages.apply import apply as stage
+
+    return stage(_config(Apply, table=table, **settings), _say(settings))
+
+
+def audit_data(data: Place, **settings) -> Audited:
+    """Find probably wrong labels in images without training, by a pretrained network; the same as `likewise audit DATA`."""
+    from likewise.config import Audit
+    from likewise.stages.audit import audit as stage
+
+    return stage(_config(Audit, targets=data, **settings), _say(settings))  # pyright: ignore[reportReturnType]
 
 
 def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOverlap:

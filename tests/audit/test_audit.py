@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from likewise.audit.audit import audit, folder_for, without_nan
+from likewise.audit.audit import audit, without_nan
+from likewise.audit.source import folder_of
 from likewise.audit.find_copies import load_image
 from likewise.audit.label_probability import ALONE_REASON
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
@@ -423,15 +424,17 @@ def test_no_errors_asked_for(proxy, tmp_path):
 
 
 def test_where_the_folder_stands(run, tmp_path, monkeypatch):
-    of_run = open_subject(Audit(targets=(str(run.path),), device="cpu", quiet=True), print)
-    assert folder_for(of_run, Audit(targets=("x",), out=str(tmp_path / "a" / "b"))) == tmp_path / "a" / "b"
-    assert folder_for(of_run, Audit(targets=("x",))) == run.path / "audit"
+    assert folder_of(Audit(targets=(str(run.path),), out=str(tmp_path / "a" / "b"))) == tmp_path / "a" / "b"
+    assert folder_of(Audit(targets=(str(run.path),))) == run.path / "audit"
     monkeypatch.chdir(tmp_path)
-    without = replace(of_run, run=None)
-    assert folder_for(without, Audit(targets=("far/z.npy",))) == Path("audit/z") and (tmp_path / "audit" / "z").is_dir()
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "z.npy").write_text("")
+    assert folder_of(Audit(targets=("far/z.npy",))) == Path("audit/z") and (tmp_path / "audit" / "z").is_dir()
+    assert folder_of(Audit(targets=("far/",))) == Path("audit/far")
+    assert folder_of(Audit(targets=("glyphs(size=32)",))) == Path("audit/glyphs-size-32")
     (tmp_path / "file").write_text("")
     with pytest.raises(LikewiseError, match=r"--out must be a folder, got '.*file' \(File exists\)"):
-        folder_for(of_run, Audit(targets=("x",), out=str(tmp_path / "file")))
+        folder_of(Audit(targets=("x",), out=str(tmp_path / "file")))
 
 
 def test_json_has_no_nan():

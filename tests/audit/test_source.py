@@ -105,12 +105,13 @@ def test_what_cannot_be_audited(run, tmp_path):
     with pytest.raises(LikewiseError, match="--labels must be used with a file of embeddings"):
         opened(run.path, labels="x.csv")
     for targets in ((), ("a", "b")):
-        with pytest.raises(
-            LikewiseError, match=f"one run folder or file of embeddings, got {len(targets)}; use --overlap"
-        ):
+        with pytest.raises(LikewiseError, match=f"or file of embeddings, got {len(targets)}; use --overlap"):
             open_subject(Audit(targets=targets), print)
-    with pytest.raises(LikewiseError, match="there is no 'nowhere'"):
-        opened("nowhere")
+    with pytest.raises(LikewiseError, match="'nowhere' is neither a known name nor an existing path"):
+        opened("nowhere", backbone="efficientnet_lite0")
+    for target in (run.path, file):
+        with pytest.raises(LikewiseError, match="--backbone must be used with data, got the (run|file of embeddings)"):
+            opened(target, backbone="efficientnet_lite0")
     x[2] = 0
     with pytest.raises(LikewiseError, match=r"must not be all zeros, but 1 of 4 are \(first: row 2\)"):
         opened(save(tmp_path, x, label=label))

@@ -13,15 +13,15 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits
 from likewise.audit.page import write_page
 from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
-from likewise.audit.source import open_subject
+from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
-from likewise.io.files import make_folder, write_json
+from likewise.io.files import write_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +43,10 @@ class Audited:
 
 
 def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
-    """Audit a run or a file of embeddings, write the audit folder, and retrain with the suggested labels if configured."""
+    """Audit a run, a file of embeddings or data, write the audit folder, and retrain with the suggested labels if configured."""
     check(config)
     subject = open_subject(config, say)
-    folder = folder_for(subject, config)
+    folder = folder_of(config)
     explained = explain(subject, config)
     quality = score_splits(subject, explained, config)
     copies = find_copies(subject, config.quiet)
@@ -69,12 +69,6 @@ def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:
     write_page(folder, lambda row: load_image(subject.items, row), config.quiet)
 
 
-def folder_for(subject: Subject, config: Audit) -> Path:
-    """Create and return the output folder: `audit` in the run's folder, or audit/NAME for a file of embeddings."""
-    default = subject.run.path / "audit" if subject.run else Path("audit") / Path(config.targets[0]).stem
-    return make_folder(config.out or default, "audit")
-
-
 def build_summary(
     subject: Subject, quality: dict[str, SplitQuality], explained: ExplainedErrors, copies: Copies, config: Audit
 ) -> dict:
@@ -95,7 +89,8 @@ def build_summary(
     items, first = subject.items, next(iter(subject.splits))
     return {
         "target": str(config.targets[0]),
-        "kind": "run" if subject.run else "embeddings",
+        "kind": {"run": "run", "data": "data"}.get(kind_of(config.targets[0]), "embeddings"),
+        "own_split": has_own_split(items),
         "title": subject.title,
         "root": str(Path(items.root).absolute()) if items.path is not None else "",
         "rows": len(items),

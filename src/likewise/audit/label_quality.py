@@ -54,13 +54,17 @@ def score_splits(subject: Subject, explained: ExplainedErrors, config: Audit) ->
     split of its own, each of its parts is scored alone: its labels may follow other rules.
     """
     names = list(subject.splits)
-    own_split = subject.items.split is not None and bool((subject.items.split != "").any())
     found, blank = {}, blank_rows(subject.items, np.concatenate([one.e.row.numpy() for one in subject.splits.values()]))
     with bar("score labels", len(names), quiet=config.quiet) as progress:
-        for some in [[name] for name in names] if own_split else [names]:
+        for some in [[name] for name in names] if has_own_split(subject.items) else [names]:
             found |= score_together(subject, some, explained, config, blank)
             progress.advance(len(some))
     return found
+
+
+def has_own_split(items: Items) -> bool:
+    """Return whether the data states the split of its rows; otherwise a protocol splits them."""
+    return items.split is not None and bool((items.split != "").any())
 
 
 def score_together(

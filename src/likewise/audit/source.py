@@ -1,39 +1,52 @@
-"""Source of an audit: a run or a file of embeddings -> embeddings of all splits, and the network if there is one."""
+"""Source of an audit: a run, a file of embeddings or data -> embeddings of all splits, and the network if there is one."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.audit.data_features import FEATURES_FILE, choose_backbone, read_images, write_features
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import AuditSplit, Subject
 from likewise.config import Audit
 from likewise.config.spec import brief
-from likewise.data.features import read_embeddings
+from likewise.data.features import holds_features, read_embeddings
+from likewise.io.files import make_folder
 from likewise.models.heads import Linear
 from likewise.protocols.splits import split_by
 from likewise.runs.devices import choose_device
 from likewise.runs.embeddings import origin
-from likewise.runs.folder import Run, find_target
+from likewise.runs.folder import Run
 from likewise.runs.network import open_loss
 from likewise.runs.open import OpenRun
 from likewise.types import Embedded, Items, LikewiseError
 
+TargetKind = Literal["run", "file of embeddings", "data"]
+
 
 def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
-    """Return the data, splits and network of the run or file that is audited."""
+    """Return the data, splits and network of the run, file or data that is audited."""
     if len(config.targets) != 1:
         raise LikewiseError(
-            f"audit: the target must be one run folder or file of embeddings, got {len(config.targets)}; "
+            f"audit: the target must be one folder of images, run folder or file of embeddings, got {len(config.targets)}; "
             "use --overlap for several runs"
         )
-    target = find_target(config.targets[0], "audit")
-    subject = subject_of_run(config, target, say) if target.is_dir() else subject_of_file(config, target)
+    target = config.targets[0]
+    kind = kind_of(target)
+    if kind != "data":
+        check_unused(config, ("backbone", "weights", "strict"), f"data, got the {kind} '{target}'")
+    if kind != "run":
+        check_unused(config, ("data", "checkpoint", "verify", "retrain"), f"a run, got the {kind} '{target}'")
+    subject = {"run": subject_of_run, "file of embeddings": subject_of_file, "data": subject_of_data}[kind](config, say)
     if len(subject.test.e.y) < 2:
         raise LikewiseError(
             f"audit: the test split must have two samples or more, got {len(subject.test.e.y)}; add data"
@@ -41,50 +54,94 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
     return subject
 
 
-def subject_of_file(config: Audit, file: Path) -> Subject:
+def kind_of(target: str) -> TargetKind:
+    """Return what a target is: a run folder, a file of embeddings, or data. An unknown name is data, whose reader reports it."""
+    path = Path(target).expanduser()
+    if path.is_dir():
+        return "run" if (path / "config.json").exists() else "data"
+    if path.exists() and path.suffix.lower() != ".csv" and (path.suffix.lower() != ".parquet" or holds_features(str(path))):
+        return "file of embeddings"
+    return "data"
+
+
+def check_unused(config: Audit, names: Iterable[str], where: str) -> None:
+    """Raise if one of these settings differs from its default."""
+    default = {field.name: field.default for field in dataclasses.fields(Audit)}
+    for name in names:
+        if getattr(config, name) != default[name]:
+            raise LikewiseError(f"audit: --{name} must be used with {where}; leave it out")
+
+
+def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
+    """Return the features of data by a pretrained network. Labels, pairs and duplicates can be audited, causes cannot."""
+    if config.labels:
+        raise LikewiseError(f"audit: --labels must be used with embeddings, got the data '{config.targets[0]}'; leave it out")
+    backbone, reason = choose_backbone(config)
+    say(reason)
+    items = read_images(config, say)
+    file = folder_of(config) / FEATURES_FILE
+    write_features(config, items, backbone, file, say)
+    z = read_embeddings(str(file)).x
+    notes = [f"the features are those of a pretrained network, without training ({reason})"]
+    return subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
+
+
+def subject_of_file(config: Audit, say: Callable[[str], None]) -> Subject:
     """Return embeddings without their network: labels, pairs and duplicates can be audited, causes cannot."""
-    for name, default in (("data", None), ("checkpoint", "best"), ("verify", False), ("retrain", False)):
-        if getattr(config, name) != default:
-            raise LikewiseError(
-                f"audit: --{name} must be used with a run, got the file of embeddings '{file}'; leave it out, or audit the run"
-            )
+    file = Path(config.targets[0]).expanduser()
     items = read_embeddings(str(file), config.labels, config.root)
+    notes = ["the causes of errors are not computed, because the file has embeddings without their network"]
+    if config.labels:
+        notes.append(f"labels are read from {config.labels}, not from the file of embeddings")
+    if origin(file).get("similarity", "cosine") != "cosine":
+        notes.append("distances are between unit vectors, although these embeddings were trained for raw distances")
+    return subject_of_vectors(config, items, torch.as_tensor(np.array(items.x, dtype=np.float32)), file.name, notes)
+
+
+def subject_of_vectors(config: Audit, items: Items, z: Float[Tensor, "N D"], title: str, notes: list[str]) -> Subject:
+    """Return the splits of data whose vectors are given, one per row."""
     split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), UNSPLIT_NAME)
     split = split if items.junk is None else np.where(items.junk, "", split)
-    z = torch.as_tensor(np.array(items.x, dtype=np.float32))
     length = z.norm(dim=1)
     if not bool((length > 0).all()):
         raise LikewiseError(
             f"audit: embeddings must not be all zeros, but {int((length == 0).sum())} of {len(z)} are (first: row "
             f"{int((length == 0).nonzero()[0, 0])}); leave out these rows"
         )
-    z = F.normalize(z, dim=1)
-    splits = {}
+    z, splits = F.normalize(z, dim=1), {}
     for name in ("train", "val", "test", UNSPLIT_NAME):
         rows = np.flatnonzero(split == name)
         if len(rows):
             splits[name] = renumber_labels(
                 Embedded(z[rows], torch.as_tensor(items.y[rows]), torch.as_tensor(rows)), items
             )
-    notes = ["the causes of errors are not computed, because the file has embeddings without their network"]
-    if config.labels:
-        notes.append(f"labels are read from {config.labels}, not from the file of embeddings")
     if outside := len(z) - sum(len(one.e.y) for one in splits.values()):
         notes.append(f"{outside} of {len(z)} rows are junk or have no split, and are not audited")
-    if origin(file).get("similarity", "cosine") != "cosine":
-        notes.append("distances are between unit vectors, although these embeddings were trained for raw distances")
-    return Subject(
-        file.name, items, splits, splits.get("test", next(iter(splits.values()))), notes, choose_device(config.device)
-    )
+    test = splits.get("test", next(iter(splits.values())))
+    return Subject(title, items, splits, test, notes, choose_device(config.device))
 
 
-def subject_of_run(config: Audit, folder: Path, say: Callable[[str], None]) -> Subject:
+def folder_of(config: Audit) -> Path:
+    """Create and return the folder of an audit: `audit` in a run's folder, or audit/NAME for data and embeddings."""
+    target = config.targets[0]
+    path = Path(target).expanduser()
+    default = path / "audit" if kind_of(target) == "run" else Path("audit") / data_folder_name(target)
+    return make_folder(config.out or default, "audit")
+
+
+def data_folder_name(target: str) -> str:
+    """Return the name of data or of a file as the name of a folder: "photos" for photos/ and photos.csv."""
+    name = Path(target).expanduser().absolute().stem if Path(target).expanduser().exists() else target
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "data"
+
+
+def subject_of_run(config: Audit, say: Callable[[str], None]) -> Subject:
     """Return the embeddings of all splits by a run's network, with the labels that the run was given."""
     if config.labels:
         raise LikewiseError(
-            f"audit: --labels must be used with a file of embeddings, got the run '{folder}'; leave out --labels"
+            f"audit: --labels must be used with a file of embeddings, got the run '{config.targets[0]}'; leave out --labels"
         )
-    run, notes = Run(folder), []
+    run, notes = Run(config.targets[0]), []
     opened = OpenRun(
         run, checkpoint=config.checkpoint, device=config.device, data=config.data, root=config.root,
         allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,

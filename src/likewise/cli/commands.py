@@ -183,7 +183,30 @@ def run_hierarchy(config) -> None:
     show_hierarchy(hierarchy(config))
 
 
-@command("audit RUN_OR_EMBEDDINGS", "find probably wrong labels, and the training samples that cause test errors")
+@command("clean DATA", "find wrong labels in a folder of images without training, and correct them on a page")
+def run_clean(config) -> None:
+    from likewise.audit.summary import show_findings
+    from likewise.stages.clean import clean
+
+    cleaned = clean(config, show=lambda found: None if config.quiet else show_findings(found))
+    print(f"\nreview: {cleaned.reviewed}")
+    if cleaned.applied:
+        print("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))
+
+
+@command("apply TABLE [--to FOLDER]", "write a folder with the corrected labels of a review, or move the files; with undo")
+def run_apply(config) -> None:
+    from likewise.stages.apply import apply
+
+    applied = apply(config)
+    print("\n".join(applied.lines()))
+    if applied.done == "planned" and not config.dry_run:
+        print("nothing was changed; add --to FOLDER for a corrected copy of links, or --in-place to move the files")
+    elif applied.journal:
+        print(f"undo: likewise apply {config.table} --undo")
+
+
+@command("audit TARGET", "find probably wrong labels of a folder, a run or embeddings, and the causes of test errors")
 def run_audit(config) -> None:
     from likewise.audit.summary import show_findings
     from likewise.render.error_overlap import ErrorOverlap, show_overlap

@@ -1,6 +1,6 @@
 """Settings of every command, without torch: fields are flags, the texts below them are their help."""
 
-from likewise.config.audit import Audit, Review
+from likewise.config.audit import Apply, Audit, Clean, Review
 from likewise.config.checks import check, to_dict
 from likewise.config.cli_types import duration_fields, spec_fields, texts_of
 from likewise.config.evaluate import Calibrate, Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
@@ -12,9 +12,11 @@ from likewise.config.train import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merge
 __all__ = [
     "SETTINGS_OUTSIDE_IDENTITY",
     "SPECS",
+    "Apply",
     "Audit",
     "Bench",
     "Calibrate",
+    "Clean",
     "Compare",
     "Demo",
     "Embed",

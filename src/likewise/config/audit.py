@@ -5,21 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import File, Folder, Positional, called
-from likewise.config.shared import Checkpoint
+from likewise.config.cli_types import Data, File, Folder, Location, Positional, called
+from likewise.config.shared import Checkpoint, Computation
 
 
 @dataclass(frozen=True)
 class Audit(Checkpoint):
     """Find labels that are probably wrong, classes that should be merged, and the training samples that cause test errors."""
 
-    targets: Annotated[Positional[tuple[str, ...]], called("RUN_OR_EMBEDDINGS")] = ()
-    """A run folder, or embeddings (.npz, .npy, .parquet); with --overlap, several runs."""
+    targets: Annotated[Positional[tuple[str, ...]], called("TARGET")] = ()
+    """A folder of images with one sub-folder per class, or another DATA of `likewise train`; a run folder; or embeddings (.npz,
+    .npy, .parquet). With --overlap, several runs."""
     labels: File | None = None
     """Labels for embeddings without labels: a table (.csv) with the column `label`, in the order of the embeddings, or an array
     (.npy). By default the labels in the file of embeddings."""
     out: Folder | None = None
-    """Folder of the audit. By default `audit` in the run folder, or audit/NAME for embeddings."""
+    """Folder of the audit. By default `audit` in the run folder, or audit/NAME for data and embeddings."""
+    backbone: str | None = None
+    """For data: the pretrained network that computes its features. By default the best one whose weights can be had."""
+    weights: Location | None = None
+    """For data: weight file of the backbone, in place of the published weights. By default none."""
+    strict: bool = False
+    """For data: stop at the first broken image. By default broken images are skipped and listed."""
     influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
     """How the influence of training samples on errors is computed: by a finite step of the head, to first order, with an inverse
     Hessian (kronecker, lissa), or through all layers (deep)."""
@@ -63,3 +70,51 @@ class Review:
     """File of the reviewers' decisions. By default decisions.sqlite in the folder of the audit."""
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit."""
+
+
+@dataclass(frozen=True)
+class Clean(Computation):
+    """Find wrong labels in a folder of images without training, review them on a page, and write the corrected labels."""
+
+    data: Annotated[Positional[Data], called("DATA")]
+    """A folder with one sub-folder per class, or another DATA of `likewise train` with images."""
+    to: Folder | None = None
+    """New folder with the corrected classes, written at the end; it holds links to the images and no copies. By default only
+    the corrected table."""
+    out: Folder | None = None
+    """Folder of the audit and of the corrected table. By default audit/NAME. A second call continues there."""
+    backbone: str | None = None
+    """The pretrained network that computes the features. By default the best one whose weights can be had."""
+    weights: Location | None = None
+    """Weight file of the backbone, in place of the published weights. By default none."""
+    root: Folder | None = None
+    """Folder that the paths of a table start from. By default the folder of the table."""
+    strict: bool = False
+    """Stop at the first broken image. By default broken images are skipped and listed."""
+    browser: bool = True
+    """Open the page in the browser; without a display the address is only printed."""
+    host: str = "127.0.0.1"
+    """Address to serve the page on. An address other than 127.0.0.1 admits other machines that have the token."""
+    port: int = 8017
+    """Port to serve the page on; 0 takes any free port."""
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Apply a corrected table to its images: write a new folder, or move files; without either, show what would change."""
+
+    table: Annotated[Positional[str], called("TABLE")]
+    """corrected.csv of a review, or the folder of its audit."""
+    to: Folder | None = None
+    """New folder: one sub-folder per class, with links to the images. The old folder is not changed. By default none."""
+    in_place: bool = False
+    """Move the relabelled images of the data folder to the folders of their new classes, and removed images to a folder beside
+    it."""
+    copy: bool = False
+    """With --to, copy the images in place of linking them."""
+    dry_run: bool = False
+    """Show what would change, and change nothing."""
+    undo: bool = False
+    """Reverse the last call with this table."""
+    root: Folder | None = None
+    """The data folder. By default the folder in the audit beside the table, or the common folder of all images."""

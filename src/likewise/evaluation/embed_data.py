@@ -23,8 +23,16 @@ from likewise.runs.open import OpenRun
 from likewise.types import Embedded, Items, LikewiseError
 
 
-def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
-    """Return the embeddings of all rows of the data, and write them to `config.out` if it is set. `fetch`: see `load_items`."""
+def embed(
+    config: Embed, say=print, fetch: bool = True, items: Items | None = None, made_by: dict[str, str] | None = None
+) -> Embedded:
+    """Return the embeddings of all rows of the data, and write them to `config.out` if it is set.
+
+    Args:
+        fetch: see `load_items`.
+        items: the data, if the caller has read it.
+        made_by: further words about the origin of the file, which `runs.embeddings.origin` returns.
+    """
     check(config)
     out = check_output_path(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
@@ -33,7 +41,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     if is_run and config.weights:
         raise LikewiseError(f"embed: --weights is for a backbone, but '{config.run}' is a run; drop --weights")
     opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
-    items = load_items(
+    items = items or load_items(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
@@ -46,10 +54,10 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     similarity = opened.similarity if isinstance(opened, OpenRun) and not by_feature else "cosine"
     e = Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, similarity)
     if out:  # a search by image needs the network that computed the embeddings, so the file names the run
-        made_by = {}
+        words = dict(made_by or {})
         if isinstance(opened, OpenRun) and not by_feature:
-            made_by = {"run": opened.run.path, "checkpoint": config.checkpoint}
-        save_embeddings(out, e, items, made_by | {"similarity": similarity})
+            words |= {"run": opened.run.path, "checkpoint": config.checkpoint}
+        save_embeddings(out, e, items, words | {"similarity": similarity})
     return e
 
 

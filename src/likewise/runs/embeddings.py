@@ -13,6 +13,8 @@ from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""
+ORIGIN_WORDS = ("run", "checkpoint", "similarity", "data", "backbone", "weights")
+"""What a file of embeddings stores about its origin: the run or the network, and the fingerprint of the data."""
 
 
 def save_embeddings(
@@ -26,7 +28,7 @@ def save_embeddings(
     """Write embeddings to an npz file that `train`, `evaluate`, `search` and other tools can read.
 
     Args:
-        made_by: run, checkpoint and similarity, which `origin` returns.
+        made_by: some of `ORIGIN_WORDS`, which `origin` returns.
         split: the split of these rows; replaces the `split` column of the data.
         sides: masks of the queries and of the gallery rows; replace the `query` and `gallery` columns of the data.
     """
@@ -60,10 +62,10 @@ def save_embeddings(
 
 
 def origin(file: Path) -> dict:
-    """Return the origin of an embeddings file: its run, checkpoint, similarity and the rows of the data, as far as stored."""
+    """Return the origin of an embeddings file: `ORIGIN_WORDS` and the rows of the data, as far as stored."""
     if file.suffix.lower() != ".npz":
         return {}
-    stored = load_arrays(file, "features", "save it again", ("run", "checkpoint", "similarity", "row"), need=False)
+    stored = load_arrays(file, "features", "save it again", (*ORIGIN_WORDS, "row"), need=False)
     row = {name: stored.pop(name) for name in ("row",) if name in stored}
     words = {
         name: str(word) for name, word in stored.items() if word.ndim == 0

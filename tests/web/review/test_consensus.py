@@ -61,16 +61,23 @@ def test_without_pictures_it_labels_every_row_of_the_embeddings(tmp_path):
     items = read_embeddings(str(tmp_path / "z.npy"), str(tmp_path / "corrected.csv"))
     names = [items.class_name[y] for y in items.y]
     assert [names[row] for row in (1, 2, 4)] == ["wren", "tit, blue", "robin"] and names[0] == names[3] == "not audited"
-    assert items.split.tolist() == [
-        "",
-        "train",
-        "train",
-        "",
-        "val",
-        "",
-        "",
-        "",
-    ]  # row 5 was removed, others not looked at
+    assert items.junk.tolist() == [True, False, False, True, False, True, True, True]  # row 5 was removed, others not audited
+    assert items.split.tolist()[1:6] == ["train", "train", "", "val", "test"]
+
+
+def test_a_split_that_the_data_does_not_have_is_not_written(tmp_path):
+    """Training on the table chooses the split again; an old split would put relabelled classes into train and test."""
+    found = findings(tmp_path)
+    assert "split" in corrected(found, SAID)[0]
+    found.about["own_split"] = False
+    head, *lines = corrected(found, SAID)
+    assert "split" not in head and all(len(line) == len(head) for line in lines)
+
+
+def test_columns_without_a_value_are_left_out(tmp_path):
+    text = AUDIT.replace(",train,", ",,").replace(",val,", ",,").replace(",test,", ",,")
+    head, *lines = corrected(findings(tmp_path, text), SAID)
+    assert "split" not in head and "weight" in head and all(len(line) == len(head) for line in lines)
 
 
 def test_changes_say_what_and_who(tmp_path):

@@ -84,29 +84,36 @@ def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str
 
 
 def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
-    """Return the data's table with all changes, for `likewise train`: removed rows are gone, relabelled rows have the new
-    label.
+    """Return the data's table with all changes: removed rows are gone, relabelled rows have the new label.
 
-    Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows stay without a
-    split, and so
-    do rows that were not audited.
+    Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows and rows that were
+    not audited are marked in the column `junk`, which excludes them from all splits.
     """
     settled, samples = settle_copies(findings, find_consensus(decisions)), findings.sample
-    names = tuple(next(iter(samples.values())).carried)
+    names = carried_names(findings)
     if any(s.path for s in samples.values()):
         table: list[tuple] = [("path", "label", *names, "row")]
         for s in samples.values():
             choice, label, _ = settled.get(str(s.row), ("keep", "", ()))
             if choice != "remove":
-                table.append((os.path.join(root, s.path), label or s.label, *s.carried.values(), s.row))
+                table.append((os.path.join(root, s.path), label or s.label, *(s.carried[n] for n in names), s.row))
         return table
-    table = [("label", *names, "row")]
-    empty = {name: "0" if name == "weight" else "" for name in names}
+    table = [("label", *names, "junk", "row")]
     for row in range(findings.about["rows"]):
         s, (choice, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
-        carried = empty if s is None else {**s.carried, "split": ""} if choice == "remove" else s.carried
-        table.append((label or (s.label if s else "not audited"), *carried.values(), row))
+        carried = [s.carried[n] if s else "0" if n == "weight" else "" for n in names]
+        table.append((label or (s.label if s else "not audited"), *carried, int(s is None or choice == "remove"), row))
     return table
+
+
+def carried_names(findings: Findings) -> list[str]:
+    """Return the columns that the corrected table copies from the data: those with a value, and `split` if the data has its own.
+
+    A split that a protocol chose is not written: training on the table chooses it again, by the corrected labels.
+    """
+    samples = findings.sample.values()
+    names = [name for name in next(iter(samples)).carried if any(s.carried[name] for s in samples)]
+    return [name for name in names if name != "split" or findings.about.get("own_split", True)]
 
 
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:

@@ -1,0 +1,53 @@
+"""`likewise clean`: from a folder of images to corrected labels, without training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from likewise.config import Apply, Audit, Clean, Review, check
+
+if TYPE_CHECKING:
+    from likewise.audit.apply import Applied
+    from likewise.audit.audit import Audited
+    from likewise.web.review.serve import Reviewed
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """The audit, the review, and the new folder if one was written."""
+
+    audited: Audited
+    reviewed: Reviewed
+    applied: Applied | None
+
+
+def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
+    """Audit the data, serve the review page until people finish it, and write the corrected table and folder.
+
+    Args:
+        show: gets the findings before the page is served.
+    """
+    check(config)
+    from likewise.audit.apply import apply, check_new_folder
+    from likewise.audit.audit import audit
+    from likewise.web.review.serve import serve_review
+
+    if config.to:
+        check_new_folder(config.to)
+    audited = audit(
+        Audit(
+            targets=(config.data,), out=config.out, backbone=config.backbone, weights=config.weights, root=config.root,
+            strict=config.strict, device=config.device, workers=config.workers, allow_imports=config.allow_imports,
+            quiet=config.quiet,
+        ),
+        say,
+    )  # fmt: skip
+    show(audited)
+    reviewed = serve_review(
+        Review(audit=str(audited.folder), host=config.host, port=config.port, browser=config.browser), say
+    )
+    applied = None
+    if config.to and reviewed.corrected is not None:
+        applied = apply(Apply(table=str(reviewed.corrected), to=config.to), say)
+    return Cleaned(audited, reviewed, applied)
