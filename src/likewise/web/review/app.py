@@ -33,6 +33,7 @@ from likewise.web.review.items import (
     ItemFilter,
     Questions,
     flagged_questions,
+    is_copy_pair,
     is_outdated,
     matches_filter,
     other_questions,
@@ -101,6 +102,7 @@ class Questioned:
 
     def __post_init__(self) -> None:
         self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
+        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
         self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
 
     def rows(self, item: str) -> tuple[int, ...]:
@@ -112,7 +114,7 @@ class Questioned:
     def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
         """Return how many questions of a kind are decided, and how many there are."""
         if kind == "pair":
-            return {"done": sum(item in decided for item in self.findings.pair), "whole": len(self.findings.pair)}
+            return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
         done = sum(all(str(row) in decided for row in rows) for rows in self.flagged.values())
         return {"done": done, "whole": len(self.flagged)}
 
@@ -132,7 +134,7 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
     questions = Questioned(store.findings)
     add_item_routes(app, store, questions, served)
     add_decision_routes(app, store, questions)
-    add_result_routes(app, store, served)
+    add_result_routes(app, store, questions, served)
     add_file_routes(app, store, served)
     app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     return app
@@ -151,7 +153,7 @@ def describe(questions: Questioned, served: Served) -> dict:
         "classes": {part: names for part, names in there.items() if names},
         "among": {
             "sample": [part for part in SPLIT_NAMES if there[part]],
-            "pair": list(dict.fromkeys(pair.type for pair in findings.pair.values())),
+            "pair": list(dict.fromkeys(findings.pair[item].type for item in questions.pairs)),
         },
         "moves": [{"given": given, "suggested": other, "count": count} for (given, other), count in moves],
         "states": list(dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))),
@@ -224,7 +226,7 @@ def select_items(
         return list(dict.fromkeys(first.get(int(item), item) if first and item.isdecimal() else item for item in items))
     if wanted.kind == "sample":
         return list(questions.flagged if wanted.flagged else questions.others)
-    return [item for item in findings.pair if not is_outdated(findings, item, decided)]
+    return [item for item in questions.pairs if not is_outdated(findings, item, decided)]
 
 
 def add_decision_routes(app: FastAPI, store: Store, questions: Questioned) -> None:
@@ -259,15 +261,18 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned) -> No
         }
 
 
-def add_result_routes(app: FastAPI, store: Store, served: Served) -> None:
+def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
     """Add the routes of the end: what the decisions come to, and the end of the server."""
 
     @app.get("/api/outcome")
-    def result() -> dict:
+    def result(reviewer: str = "") -> dict:
+        """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
         table = shlex.quote(str(served.table))
         commands = [f"likewise train {table}", f"likewise apply {table}"] if served.load_image is not None else []
-        found = outcome(store.findings, store.current_decisions())
-        return {**found._asdict(), "table": str(served.table), "commands": commands}
+        found = outcome(store.findings, store.current_decisions())._asdict()
+        progress = questions.progress("sample", store.decided_items(reviewer, "sample"))
+        open_count = progress["whole"] - progress["done"]
+        return {**found, "open": open_count, "table": str(served.table), "commands": commands}
 
     @app.post("/api/finish")
     def finish(after: BackgroundTasks) -> dict:

@@ -142,6 +142,13 @@ def pair_tile(findings: Findings, item: str, decided: Mapping[str, Decision]) ->
     }
 
 
+def is_copy_pair(findings: Findings, item: str) -> bool:
+    """Return whether the query and its wrong neighbour are the same image: that is a question about labels, not a confusion."""
+    pair = findings.pair[item]
+    first, other = findings.sample[pair.query].same_as, findings.sample[pair.wrong].same_as
+    return first is not None and first == other
+
+
 def is_outdated(findings: Findings, item: str, decided: Mapping[str, Decision]) -> bool:
     """Return whether the reviewer removed or relabelled a sample of a pair, which is then no error any more."""
     pair = findings.pair[item]

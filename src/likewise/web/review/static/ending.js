@@ -16,14 +16,14 @@ function estimate(left) {
 const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", "Then train on it, or apply it to the folders:"),
   ...found.commands.map((line) => make("p", "command", make("code", "", line), copier(line, "Copy")))) : null;
 
-export async function ending(open, resume, beyond) {
+export async function ending(resume, beyond) {
   await settled();
-  const found = await ask("/api/outcome");
+  const found = await ask("/api/outcome", { reviewer: reviewer() }), { open } = found;
   const more = state.about.others && !state.beyond;
   const link = set(make("a", "button", "Download corrected table"), { href: "/export/corrected.csv", download: "corrected.csv" });
   byId("main").className = "ending";
   byId("main").replaceChildren(make("div", "card", make("h2", "", open ? `So far: ${count(found)}.` : `Done: ${count(found)}.`),
-    open ? make("p", "", `${plural(open, "label is", "labels are")} still to review.`) : null,
+    open ? make("p", "", `${plural(open, "flagged label is", "flagged labels are")} still to review.`) : null,
     make("p", "", estimate(found.left)),
     make("p", "buttons", open ? act("Back to the review", "", resume) : null, link, act("Finish", "main", () => finish().catch((error) => say(error.message, true)))),
     make("p", "quiet", `Finish writes ${found.table} and stops the server. All decisions are kept; you can review again later.`),

@@ -105,7 +105,7 @@ export function drawGrid() {
   const least = set(make("input"), { id: "above", type: "number", min: 0, max: 1, step: 0.01, value: limit, ariaLabel: "Least probability", oninput: () => hooks.changed() });
   const all = set(make("button", "", "Select all"), { id: "all", type: "button", onclick: selectAbove });
   all.dataset.key = "a";
-  const head = make("div", "bar", make("h2", "question", ""), make("span", "spread"), all, make("label", "", "from a probability of ", least));
+  const head = make("div", "bar", make("h2", "question", ""), make("span", "spread"), make("span", "together", all, make("label", "", "from a probability of ", least)));
   const sheet = set(make("div", "sheet"), { id: "sheet" });
   const end = set(make("div", "end"), { id: "end" });
   main.className = "grid";

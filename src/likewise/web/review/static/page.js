@@ -11,7 +11,6 @@ const PAGE = 100;
 const DID = { keep: "kept", remove: "removed", unsure: "unsure", agreeable: "yes", disagreeable: "no" };
 const FINDINGS = { flagged: "labels that look wrong", conflict: "same image, several labels", "off-topic": "images of no class" };
 const ready = new Map();
-let progress = { done: 0, whole: 0 };
 let loading = false;
 
 const current = () => state.view === "end" ? null : state.aside || state.tiles[state.at] || null;
@@ -173,8 +172,8 @@ function drawFooter(tile) {
     return one;
   });
   byId("actions").replaceChildren(...found);
-  byId("moves").replaceChildren(...(state.view === "grid" ? MOVES.slice(0, 1) : MOVES).map(button));
-  if (state.view !== "grid") byId("moves").children[1].after(set(make("span"), { id: "place" }));
+  byId("moves").replaceChildren(...(state.view === "one" ? MOVES : MOVES.slice(0, 1)).map(button));
+  if (state.view === "one") byId("moves").children[1].after(set(make("span"), { id: "place" }));
   byId("note").hidden = !found.length;
   document.body.classList.toggle("idle", !found.length);
 }
@@ -188,7 +187,6 @@ function place() {
 
 function count(answer) {
   if (answer.kind && answer.kind !== state.kind) return;
-  progress = { done: answer.done, whole: answer.whole };
   byId("bar").max = Math.max(answer.whole, 1);
   byId("bar").value = answer.done;
   byId("count").replaceChildren(`${answer.done.toLocaleString("en")} of ${answer.whole.toLocaleString("en")}`, make("span", "wide", " reviewed"));
@@ -249,8 +247,7 @@ function end() {
   state.view = "end";
   drawFooter(null);
   tabs();
-  const open = progress.whole - progress.done;
-  ending(Math.max(open, 0), () => load(), beyond).catch((error) => say(error.message, true));
+  ending(() => load("sample"), beyond).catch((error) => say(error.message, true));
 }
 
 const go = (by) => {
@@ -314,6 +311,10 @@ async function more() {
 }
 
 const beyond = () => inTurn(async () => {
+  if (state.kind !== "sample") {
+    kind("sample");
+    await fetchQueue();
+  }
   Object.assign(state, { beyond: true, next: 0 });
   const at = state.tiles.length;
   await more();
