@@ -79,6 +79,7 @@ export function zoom(found, at) {
     else if (event.key.toLowerCase() === "z") box.close();
     else return;
     event.preventDefault();
+    event.stopPropagation();
   };
   if (!box.open) box.showModal();
   image.focus();

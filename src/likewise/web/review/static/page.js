@@ -295,7 +295,7 @@ const load = (name = state.kind, shown) => inTurn(async () => {
 
 // Labels that are not flagged, in pieces of the ranking.
 async function more() {
-  if (loading) return;
+  if (loading || state.next === null) return;
   loading = true;
   try {
     const found = await ask("/api/queue", { ...filter(), flagged: false, begin: state.next, most: PAGE });
