@@ -55,7 +55,7 @@ class Audit(Checkpoint):
 
 @dataclass(frozen=True)
 class Review:
-    """Serve a page in the browser on which people review the findings of an audit and export corrected labels."""
+    """Serve a page in the browser on which people review the findings of an audit; corrected.csv is written at the end."""
 
     audit: Annotated[Positional[str], called("AUDIT")]
     """The folder of an audit, or the run folder that contains it."""
@@ -70,6 +70,8 @@ class Review:
     """File of the reviewers' decisions. By default decisions.sqlite in the folder of the audit."""
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit."""
+    browser: bool = True
+    """Open the page in the browser; without a display the address is only printed."""
 
 
 @dataclass(frozen=True)

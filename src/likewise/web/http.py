@@ -18,6 +18,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -137,15 +138,34 @@ def new_app(owner: str, token: str, largest: int) -> FastAPI:
     return app
 
 
-def run_app(app: FastAPI, owner: str, host: str, port: int, token: str, say: Callable[[str], None] = print) -> None:
-    """Serve until interrupted. `say` gets the address, which opens the page; port 0 is any free port."""
+def run_app(
+    app: FastAPI,
+    owner: str,
+    host: str,
+    port: int,
+    token: str,
+    say: Callable[[str], None] = print,
+    open_page: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until interrupted, or until a route calls `app.state.stop()`.
+
+    Args:
+        port: 0 is any free port.
+        say: gets a line with the address, which opens the page.
+        open_page: gets the address when the port takes connections, to show the page in a browser.
+    """
     with take_port(owner, host, port) as listener:
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         key = quote(token, safe="")
-        say(f"{owner}: http://{name}:{listener.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
+        address = f"http://{name}:{listener.getsockname()[1]}/?token={key}"
+        say(f"{owner}: {address} (Ctrl-C ends it)")
         sys.stdout.flush()  # for a program that reads the address from a pipe
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
-        uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[listener])
+        server = uvicorn.Server(uvicorn.Config(app, **how))
+        app.state.stop = partial(setattr, server, "should_exit", True)
+        if open_page is not None:
+            open_page(address)
+        server.run(sockets=[listener])
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:

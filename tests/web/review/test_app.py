@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from likewise.audit.read import read_findings
 from likewise.errors import LikewiseError
-from likewise.web.review.app import make_app
+from likewise.web.review.app import STATIC_FOLDER, Served, make_app
 from likewise.web.review.store import Store
 
 KEY = "a token of 24 characters"
@@ -51,29 +51,34 @@ def store(tmp_path):
 
 
 def visit(store, headers=BEARER, **settings):
-    return TestClient(make_app(store, KEY, **settings), base_url="http://127.0.0.1:8017", headers=headers)
+    return TestClient(make_app(store, KEY, Served(**settings)), base_url="http://127.0.0.1:8017", headers=headers)
 
 
 def decide(browser, reviewer, item, choice, label="", note=""):
-    said = {"reviewer": reviewer, "item": item, "choice": choice, "label": label, "note": note}
-    return browser.post("/api/decide", json=said)
+    return decide_all(browser, reviewer, [(item, choice, label)], note=note)
+
+
+def decide_all(browser, reviewer, choices, **more):
+    made = [dict(zip(("item", "choice", "label"), one)) for one in choices]
+    return browser.post("/api/decide", json={"reviewer": reviewer, "choices": made, **more})
 
 
 def queue(browser, **asked):
-    return browser.get("/api/queue", params={"kind": "sample", "reviewer": "ann", **asked}).json()
+    found = browser.get("/api/queue", params={"kind": "sample", "reviewer": "ann", **asked}).json()
+    return found | {"items": [one["item"] for one in found["items"]]}
 
 
 def test_suspects_come_most_suspect_first_and_by_filter(store):
     browser = visit(store)
-    assert queue(browser) == {"items": ["13", "11", "14"], "done": 0, "whole": 3}
+    assert queue(browser) == {"items": ["13", "11", "14"], "done": 0, "whole": 3, "next": None}
     assert queue(browser, label="wren")["items"] == ["13", "11"]  # claimed or suggested
-    assert queue(browser, label="tit, blue", most=0.2)["items"] == []
-    assert queue(browser, most=0.1)["items"] == ["13", "11"]
+    assert queue(browser, label="tit, blue", suspicion=0.8)["items"] == []
+    assert queue(browser, suspicion=0.9)["items"] == ["13", "11"]
     assert queue(browser, among="test")["items"] == ["13", "14"]
     assert queue(browser, kind="pair")["items"] == ["11-12", "14-13"]
     assert queue(browser, kind="pair", label="wren")["items"] == ["11-12"]
     assert decide(browser, "ann", "13", "keep").json()["done"] == 1
-    assert queue(browser) == {"items": ["11", "14"], "done": 1, "whole": 3}
+    assert queue(browser) == {"items": ["11", "14"], "done": 1, "whole": 3, "next": None}
     assert queue(browser, show="all")["items"] == ["13", "11", "14"]
     assert queue(browser, reviewer="bob")["items"] == ["13", "11", "14"]  # blind to one another
     assert decide(browser, "ann", "10", "remove").json()["done"] == 1  # nobody asked, so it is not progress
@@ -87,9 +92,9 @@ def test_others_are_heard_only_after_the_own_decision_and_only_in_a_dispute(stor
     browser = visit(store)
     decide(browser, "ann", "11", "relabel", "robin", "red")
     own = look(browser, "11", " ann ").json()
-    assert own["decision"]["label"] == "robin" and own["decision"]["note"] == "red" and own["others"] == []
+    assert (own["choice"], own["new_label"], own["note"], own["others"]) == ("relabel", "robin", "red", [])
     fresh = look(browser, "11", "bob").json()
-    assert fresh["decision"] is None and fresh["others"] == [] and fresh["panels"][0]["row"] == 11
+    assert fresh["choice"] == "" and fresh["others"] == [] and fresh["panels"][0]["row"] == 11
     decide(browser, "bob", "11", "unsure")
     assert look(browser, "11", "bob").json()["others"] == []
     decide(browser, "bob", "11", "keep")
@@ -107,8 +112,8 @@ def test_undo_takes_back_the_own_last_decision(store):
     browser = visit(store)
     decide(browser, "ann", "11", "remove")
     decide(browser, "bob", "11", "keep")
-    assert browser.post("/api/undo", params={"reviewer": "ann"}).json()["undone"]["item"] == "11"
-    assert browser.post("/api/undo", params={"reviewer": "ann"}).json()["undone"] is None
+    assert browser.post("/api/undo", params={"reviewer": "ann"}).json()["undone"][0]["item"] == "11"
+    assert browser.post("/api/undo", params={"reviewer": "ann"}).json()["undone"] == []
     assert [d.reviewer for d in store.current_decisions()] == ["bob"]
 
 
@@ -156,13 +161,13 @@ def test_the_page_asks_nothing_of_other_servers(store):
     browser = visit(store)
     page = browser.get("/")
     assert "likewise review" in page.text and "default-src 'self'" in page.headers["content-security-policy"]
-    for name in ("page.css", "page.js"):
+    for name in sorted(one.name for one in STATIC_FOLDER.iterdir() if one.suffix in (".css", ".js")):
         text = browser.get(f"/static/{name}").text
         assert text and "http:" not in text and "https:" not in text and "innerHTML" not in text
 
 
 def test_a_token_opens_the_page_and_nothing_else_does(store):
-    browser, said = visit(store, headers={}), {"reviewer": "eve", "item": "11", "choice": "remove"}
+    browser, said = visit(store, headers={}), {"reviewer": "eve", "choices": [{"item": "11", "choice": "remove"}]}
     for path in ("/", "/api/about", "/picture/11", "/static/page.js", "/export/corrected.csv", "/?token=wrong"):
         assert browser.get(path).status_code == 403
     assert browser.post("/api/decide", json=said).status_code == 403
@@ -175,11 +180,11 @@ def test_a_token_opens_the_page_and_nothing_else_does(store):
 
 def test_decisions_are_small_and_well_formed(store):
     browser = visit(store)
-    long = decide(browser, "ann", "11", "keep", note="x" * 70_000)
-    assert long.status_code == 413 and "a request must have at most 0.0625 MB" in long.json()["error"]
+    long = decide(browser, "ann", "11", "keep", note="x" * 2**20)
+    assert long.status_code == 413 and "a request must have at most 1 MB" in long.json()["error"]
     assert decide(browser, "ann", "11", "keep", note="x" * 60_000).status_code == 200
     for value in ("NaN", "1e999", "-Infinity", "[NaN]", "{}", "null"):
-        sent = f'{{"reviewer": "ann", "item": "13", "choice": "keep", "note": {value}}}'
+        sent = f'{{"reviewer": "ann", "choices": [{{"item": "13", "choice": "keep"}}], "note": {value}}}'
         told = browser.post("/api/decide", content=sent, headers={"content-type": "application/json"})
         assert told.status_code == 400 and told.json()["error"].startswith("review: note cannot be ")
     assert [d.item for d in store.current_decisions()] == ["11"]
@@ -220,3 +225,65 @@ def test_reviewers_are_told_how_far_they_agree(store):
     decide(browser, "bob", "14", "remove")
     decide(browser, "ann", "14", "remove")
     assert browser.get("/api/reviewers").json()["agreement"][0]["kappa"] == pytest.approx((2 / 3 - 4 / 9) / (5 / 9))
+
+
+def test_labels_beyond_the_flag_come_in_pieces_that_decisions_do_not_move(store):
+    browser = visit(store)
+    first = queue(browser, flagged=False, most=1)
+    assert first["items"] == ["12"] and first["next"] == 1  # robin, 0.7; then the wren, 0.9
+    decide(browser, "ann", "12", "keep")
+    rest = queue(browser, flagged=False, begin=first["next"], most=1)
+    assert rest["items"] == ["10"] and rest["next"] is None and rest["done"] == 0
+    assert queue(browser, flagged=False)["items"] == ["10"] and queue(browser, flagged=False, show="all")["items"] == ["12", "10"]
+
+
+def test_many_are_decided_at_once_or_not_at_all_and_undone_together(store):
+    browser = visit(store)
+    bad = decide_all(browser, "ann", [("11", "relabel", "robin"), ("13", "relabel", "robn")])
+    assert bad.status_code == 400 and store.current_decisions() == []
+    good = decide_all(browser, "ann", [("11", "relabel", "robin"), ("13", "relabel", "wren"), ("14", "keep", "")])
+    assert [d["item"] for d in good.json()["decisions"]] == ["11", "13", "14"] and good.json()["done"] == 3
+    undone = browser.post("/api/undo", params={"reviewer": "ann"}).json()
+    assert sorted(d["item"] for d in undone["undone"]) == ["11", "13", "14"] and undone["done"] == 0
+
+
+def test_a_move_from_one_class_to_another_is_a_filter(store):
+    browser = visit(store)
+    assert {"given": "tit, blue", "suggested": "robin", "count": 1} in browser.get("/api/about").json()["moves"]
+    assert queue(browser, given="tit, blue", suggested="robin")["items"] == ["14"]
+    assert queue(browser, given="robin", suggested="robin")["items"] == []
+
+
+def test_new_classes_are_added_on_purpose_and_then_known(store):
+    browser = visit(store)
+    assert decide(browser, "ann", "11", "relabel", "gull").status_code == 400
+    assert decide_all(browser, "ann", [("11", "relabel", " grey  gull ")], new_class=True).status_code == 200
+    assert browser.get("/api/about").json()["added"] == ["grey gull"]
+    assert decide(browser, "bob", "14", "relabel", "grey gull").status_code == 200
+
+
+def test_a_pair_is_gone_when_one_of_its_images_is_removed_or_relabelled(store):
+    browser = visit(store)
+    decide(browser, "ann", "12", "keep")
+    assert queue(browser, kind="pair")["items"] == ["11-12", "14-13"]
+    decide(browser, "ann", "12", "remove")
+    decide(browser, "ann", "14", "relabel", "robin")
+    assert queue(browser, kind="pair")["items"] == []
+    assert queue(browser, kind="pair", reviewer="bob")["items"] == ["11-12", "14-13"]
+
+
+def test_the_end_counts_what_was_done_and_what_is_left(store, tmp_path):
+    browser = visit(store, load_image=lambda row: None, table=tmp_path / "my audit" / "corrected.csv")
+    decide_all(browser, "ann", [("11", "relabel", "robin"), ("13", "remove", "")])
+    found = browser.get("/api/outcome", params={"reviewer": "ann"}).json()
+    assert [found[name] for name in ("changed", "removed", "kept", "unsure", "disputed", "open")] == [1, 1, 0, 0, 0, 1]
+    assert found["left"] == pytest.approx(0.1 + 0.3 + 0.7)  # rows 10, 12 and 14
+    assert found["commands"] == [f"likewise {word} '{found['table']}'" for word in ("train", "apply")]
+
+
+def test_finish_writes_and_stops(store):
+    wrote, stopped = [], []
+    browser = visit(store, finish=lambda: wrote.append(1), load_image=None)
+    browser.app.state.stop = lambda: stopped.append(list(wrote))
+    told = browser.post("/api/finish").json()
+    assert told["written"] is False and wrote == [1] and stopped == [[1]]  # nothing was decided; first written, then stopped

@@ -1,6 +1,5 @@
-"""The page in a real browser: judge by keyboard, reload, undo, export; two reviewers; a server that is gone; links."""
+"""The page in a real browser: decide by keyboard, reload, undo, export; two reviewers; a server that is gone; links."""
 
-import csv
 import http.server
 import os
 import subprocess
@@ -9,153 +8,42 @@ import threading
 from urllib.parse import urlsplit
 
 import pytest
-from PIL import Image
-
-from likewise.errors import LikewiseError
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
-import uvicorn
 from playwright import sync_api as api
-
-from likewise.audit.read import read_findings
-from likewise.web.http import take_port
-from likewise.web.review.app import make_app
-from likewise.web.review.store import Store
+from review_page import KEY, Server, download, picture, press, see, write_audit, write_copies
 
 pytestmark = pytest.mark.browser
-
-KEY = "a-token-of-24-characters"
-
-
-def picture(row):
-    if row == 8:
-        raise LikewiseError("8.png: there is no such file")
-    return Image.new("RGB", (90, 60), (row * 40 % 256, 120, 200))
-
-
-class Server:
-    """The page, served by a thread of this process."""
-
-    def __init__(self, folder, picture, token=KEY):
-        self.store, door = (
-            Store(folder / "decisions.sqlite", read_findings(folder)),
-            take_port("review", "127.0.0.1", 0),
-        )
-        self.address = f"http://127.0.0.1:{door.getsockname()[1]}/?token={token}"
-        app = make_app(self.store, token, picture, title="birds")
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [door]})
-        self.thread.start()
-
-    def stop(self):
-        self.server.should_exit = True
-        self.thread.join()
-        self.store.close()
-
-
-def write_audit(folder):
-    names = ["wren", "robin", "tit"]
-    (folder / "audit.json").write_text('{"title": "birds", "root": "", "rows": 13, "pictures": true}')
-    with open(folder / "audit.csv", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["row", "path", "label", "score", "suggested", "confidence", "margin", "reason", "split"])
-        for row in range(12):
-            suspect = row % 2 == 0
-            other = names[(row + 1) % 3] if suspect else ""
-            score, split = row / 20 if suspect else 0.9, "train" if row < 8 else "test"
-            table.writerow([row, f"{row}.png", names[row % 3], score, other, 0.8 * suspect, 0.5 * suspect, "", split])
-        table.writerow([12, "12.png", "gull", 0.9, "", "", "", "", "test"])
-    (folder / "pairs.csv").write_text(
-        "query,other,type,distance,wrong,mate\n0,1,confusion,0.25,1,3\n3,5,mis-similar,0.5,4,5\n"
-    )
-    (folder / "causes.csv").write_text(
-        "error,kind,direction,place,row,influence,relative\n0-1,confusion,harmful,1,7,0.2,2.5\n0-1,confusion,helpful,1,6,-1,-3\n"
-    )
-
-
-@pytest.fixture
-def server(tmp_path):
-    write_audit(tmp_path)
-    made = Server(tmp_path, picture)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def visit(browser):
-    """A browser of its own for each reviewer, who has said who they are."""
-    opened, wrong = [], []
-
-    def visit(address, name):
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
-        context.set_default_timeout(10_000)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        own = (address.partition("?")[0], "data:", "blob:")
-        page.on("request", lambda asked: asked.url.startswith(own) or wrong.append(asked.url))
-        page.goto(address)
-        page.fill("#name", name)
-        page.press("#name", "Enter")
-        see(page, "row 0 ")
-        opened.append(context)
-        return page
-
-    yield visit
-    [context.close() for context in opened]
-    assert wrong == []  # no script failed, and nothing was asked of another server
-
-
-@pytest.fixture
-def enter(visit, server):
-    return lambda name: visit(server.address, name)
-
-
-def see(page, text, where="#main"):
-    api.expect(page.locator(where)).to_contain_text(text, timeout=60_000)
-
-
-def press(page, key, told):
-    page.keyboard.press(key)
-    see(page, told, "#said")
-
-
-def download(page, name):
-    page.click("#who")
-    with page.expect_download() as waiting:
-        page.click(f"a[href='/export/{name}.csv']")
-    with open(waiting.value.path(), newline="") as file:
-        found = list(csv.DictReader(file))
-    page.keyboard.press("Escape")
-    return found
 
 
 def test_a_reviewer_relabels_three_reloads_and_exports(enter):
     page = enter("ann")
+    see(page, "6 labels look wrong. Is the label right?")
+    assert page.title() == "birds · review" and page.locator("#title").inner_text() == "birds"
     assert page.locator(".large img").evaluate("i => i.decode().then(() => i.naturalWidth)") == 90
-    press(page, "r", "Saved: 0 relabel robin")
-    press(page, "r", "Saved: 2 relabel wren")
-    page.keyboard.press("l")
-    page.fill("#pick", "gul")
-    see(page, "gull is a class of test: with this label, train and test share a class.", "#leak")
-    page.fill("#pick", "wren")
-    api.expect(page.locator("#leak")).to_be_empty()
-    page.press("#pick", "Enter")
-    see(page, "Saved: 4 relabel wren", "#said")
+    see(page, "Keep ‘wren’", "#actions .keep")
+    see(page, "Change to ‘robin’", "#actions .relabel")
+    press(page, "r", "Saved. 0.png: changed to robin")
+    press(page, "r", "Saved. 2.png: changed to wren")
     page.keyboard.press("l")
     page.fill("#pick", "tit")
-    page.click("#choose button:text('Cancel')")
-    see(page, "Saved: 4 relabel wren", "#said")
-    press(page, "x", "Saved: 6 remove")
-    press(page, "z", "Undone: 6 remove")
-    see(page, "row 6 ")
-    page.keyboard.press("n")
+    page.keyboard.press("Escape")
+    see(page, "4.png")
+    page.keyboard.press("l")
+    page.fill("#pick", "WRE")
+    page.press("#pick", "Enter")
+    see(page, "Saved. 4.png: changed to wren", "#said")
+    press(page, "x", "Saved. 6.png: removed")
+    press(page, "Backspace", "Undone: 6.png")
+    see(page, "6.png")
+    page.keyboard.press("c")
     page.keyboard.type("kept on purpose")
     page.keyboard.press("Enter")
-    press(page, "k", "Saved: 6 keep")
+    press(page, "k", "Saved. 6.png: kept")
     page.reload()
-    see(page, "row 8 ")
+    see(page, "8.png")
     see(page, "4 of 6", "#count")
     changed = download(page, "changes")
     assert [(c["row"], c["label"], c["new_label"]) for c in changed] == [
@@ -164,48 +52,98 @@ def test_a_reviewer_relabels_three_reloads_and_exports(enter):
         ("4", "robin", "wren"),
     ]
     corrected = {line["path"]: line["label"] for line in download(page, "corrected")}
-    assert len(corrected) == 13 and corrected["0.png"] == "robin" and corrected["6.png"] == "wren"
+    assert len(corrected) == 13 and corrected["/birds/0.png"] == "robin" and corrected["/birds/6.png"] == "wren"
     assert [d["note"] for d in download(page, "decisions") if d["item"] == "6"] == ["kept on purpose"]
+    press(page, "Control+z", "Undone: keep")  # also what was decided before the page was loaded
+    see(page, "6.png")
+
+
+def test_the_page_opens_on_the_first_image_and_asks_for_a_name_at_the_first_decision(enter, server):
+    page = enter("")
+    see(page, "0.png")
+    assert not page.locator("#people").is_visible()
+    page.keyboard.press("k")
+    page.fill("#name", "ann")
+    page.press("#name", "Enter")
+    see(page, "2.png")
+    assert [(d.reviewer, d.item) for d in server.store.current_decisions()] == [("ann", "0")]
+    page.reload()
+    see(page, "ann", "#who")
+
+
+def test_the_account_is_the_reviewer_until_they_change_the_name(visit, tmp_path):
+    write_audit(tmp_path)
+    made = Server(tmp_path, picture, user="cleo")
+    try:
+        page = visit(made.address, "")
+        press(page, "k", "Saved. 0.png: kept")
+        assert made.store.current_decisions()[0].reviewer == "cleo"
+    finally:
+        made.stop()
+
+
+def test_keys_pressed_faster_than_the_server_answers_lose_nothing(visit, tmp_path):
+    write_audit(tmp_path, 120)
+    made = Server(tmp_path, picture)
+    try:
+        page = visit(made.address, "ann")
+        keys = ["krxu"[n % 4] for n in range(60)]
+        hit = "document.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))"
+        page.evaluate(f"keys => keys.forEach(key => document.body.{hit.removeprefix('document.')})", keys[:59])
+        page.keyboard.press("Backspace")  # the last of them is undone, and decided again
+        page.keyboard.press(keys[58])
+        page.keyboard.press(keys[59])
+        see(page, "60 of 60", "#count")
+        wanted = {"k": "keep", "x": "remove", "u": "unsure"}
+        names = ["wren", "robin", "tit"]
+        assert made.said() == {
+            str(row): wanted.get(key, f"relabel {names[(row + 1) % 3]}") for row, key in zip(range(0, 120, 2), keys, strict=True)
+        }
+    finally:
+        made.stop()
 
 
 def test_two_reviewers_at_once_lose_nothing_and_see_how_they_agree(enter):
     ann, bob = enter("ann"), enter("bob")
     for row in range(0, 12, 2):
-        press(ann, "k", f"Saved: {row} keep")
-        press(bob, "k" if row < 8 else "x", f"Saved: {row} ")
-    see(ann, "No items left to review here.")
+        press(ann, "k", f"Saved. {row}.png: kept")
+        press(bob, "k" if row < 8 else "x", f"Saved. {row}.png: ")
+    see(ann, "Done: 0 changed, 0 removed, ")
     assert len(download(ann, "decisions")) == 12
     bob.keyboard.press("p")
     see(bob, "ann and bob, labels60.00", "#table")  # ann always says keep: no better than chance
     see(bob, "2 disputed", "#table")
     bob.keyboard.press("Escape")
+    bob.keyboard.press("f")
     bob.select_option("#show", "disputed")
     see(bob, "Disputed. ann: keep")
 
 
-def test_errors_are_shown_as_triples_with_their_causes_and_labels_can_be_judged_from_there(enter):
+def test_confusions_say_what_the_answer_does_and_labels_can_be_decided_from_there(enter, server):
     page = enter("ann")
-    page.keyboard.press("2")
-    see(page, "The model takes this wren for robin.")
-    see(page, "confusion, distance 0.250")
+    page.keyboard.press("e")
+    see(page, "The model takes this wren for robin. Would a person confuse these two?")
+    see(page, "Your answer changes no label.")
     assert page.locator(".panel .large img").count() == 3
+    page.click(".more summary")
     see(page, "+2.5 robin", ".harmful")
     see(page, "−3.0 wren", ".helpful")
     page.click(".harmful .thumb")
-    see(page, "row 7 · train")
+    page.click("#zoom button:text('Review this label')")
+    see(page, "not flagged")
+    see(page, "7.png")
     see(page, "aside", "#place")
-    assert page.locator("[data-key=r]").is_disabled()  # nobody suggests another label
-    press(page, "x", "Saved: 7 remove")
+    assert page.locator("#actions [data-key=r]").count() == 0  # no other label is suggested
+    press(page, "x", "Saved. 7.png: removed")
     see(page, "The model takes this wren for robin.")  # where the queue was left
-    press(page, "a", "Saved: 0-1 agreeable")
-    press(page, "d", "Saved: 3-5 disagreeable")
+    press(page, "y", "Saved. 0.png: yes")
+    press(page, "n", "Saved. 3.png: no")
     see(page, "2 of 2", "#count")
-    page.keyboard.press("1")
-    see(page, "row 0 ")
-    press(page, "z", "Undone: 3-5 disagreeable")
+    assert server.said() == {"7": "remove", "0-1": "agreeable", "3-5": "disagreeable"}
+    page.keyboard.press("o")
+    see(page, "0.png")
+    press(page, "Backspace", "Undone: disagreeable")
     see(page, "1 of 2", "#count")
-    page.select_option("#among", "confusion")
-    see(page, "No items left to review here.")
 
 
 def test_filters_and_broken_pictures(enter):
@@ -217,24 +155,25 @@ def test_filters_and_broken_pictures(enter):
     page.keyboard.press("/")
     page.keyboard.type("ROB")
     page.keyboard.press("Enter")
-    page.fill("#most", "0.25")
-    page.locator("#most").blur()
-    see(page, "1 / 2", "#place")  # row 2 is no robin, and nobody says it is; row 6 is above the score
+    page.fill("#suspicion", "0.75")
+    page.locator("#suspicion").blur()
+    see(page, "1 / 2", "#place")  # row 2 is no robin and does not look like one; row 6 is less suspicious
     page.keyboard.press("ArrowRight")
-    see(page, "row 4 ")
+    see(page, "4.png")
     page.fill("#label", "")
-    page.fill("#most", "1")
+    page.fill("#suspicion", "0")
     page.select_option("#among", "test")
-    see(page, "row 8 · test")
     see(page, "8.png: there is no such file", ".large .broken")
 
 
 SERVER = """
 import sys
 from likewise.audit.read import read_findings
-from likewise.web.review.app import serve
+from likewise.web.http import run_app
+from likewise.web.review.app import make_app
 from likewise.web.review.store import Store
-serve(Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1])), sys.argv[3], port=int(sys.argv[2]))
+store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
+run_app(make_app(store, sys.argv[3]), "review", "127.0.0.1", int(sys.argv[2]), sys.argv[3])
 """
 
 
@@ -251,78 +190,68 @@ def kill(process):
     process.stdout.close()
 
 
-def test_a_server_that_was_killed_and_came_back_has_every_saved_decision(visit, tmp_path):
+def test_decisions_wait_for_a_server_that_was_killed_and_came_back(visit, tmp_path):
     write_audit(tmp_path)
     process, address = start(tmp_path, 0)
     try:
         page = visit(address, "ann")
-        press(page, "k", "Saved: 0 keep")
+        press(page, "k", "Saved. 0.png: kept")
         kill(process)
-        press(page, "k", "The server does not respond")
-        see(page, "row 2 ")  # not saved, so not passed over
+        press(page, "x", "Not saved yet: 1. The server does not respond")
+        press(page, "u", "Not saved yet: 2.")
         process, _ = start(tmp_path, urlsplit(address).port)  # with the same token the open page goes on
-        press(page, "k", "Saved: 2 keep")
+        see(page, "Saved. 4.png: unsure", "#said")
         page.reload()
-        see(page, "row 4 ")
+        see(page, "6.png")
+        assert [d["choice"] for d in download(page, "decisions")] == ["keep", "remove", "unsure"]
     finally:
         kill(process)
 
 
-def test_nothing_is_cut_off_on_a_desk_or_a_phone(enter):
+def test_a_refused_decision_brings_the_page_back_to_its_image(enter, server):
     page = enter("ann")
-    for width, height in ((1440, 900), (1024, 700), (390, 844)):
-        page.set_viewport_size({"width": width, "height": height})
-        for tab, word in (("#pairs", "Agreeable"), ("#samples", "Relabel")):
-            page.click(tab)
-            see(page, word, "#actions")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            for button in page.locator("footer button").all():
-                api.expect(button).to_be_in_viewport(ratio=1)
+    refusal = {"status": 400, "content_type": "application/json", "body": '{"error": "review: no"}'}
+    page.route("**/api/decide", lambda route: route.fulfill(**refusal))
+    press(page, "k", "Not saved: review: no")
+    see(page, "0.png")
+    assert page.locator("button.chosen").count() == 0 and server.said() == {}
 
 
-def test_without_pictures_the_page_shows_ids(visit, tmp_path):
+def test_without_pictures_the_page_shows_names(visit, tmp_path):
     write_audit(tmp_path)
     made = Server(tmp_path, None)
     try:
         page = visit(made.address, "ann")
-        see(page, "0 · 0.png", ".large")
+        see(page, "0.png", ".large")
         assert page.locator("img").count() == 0
+        page.keyboard.press("g")
+        see(page, "4.png", ".sheet")
     finally:
         made.stop()
 
 
-def test_copies_with_two_labels_and_samples_of_no_class(visit, tmp_path):
-    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 7, "pictures": true}')
-    head = "row,path,label,score,state,suggested,confidence,margin,reason,split,same_as,off_topic"
-    lines = [
-        '0,0.png,wren,0.1,conflict,robin,0.9,0.8,"same image as row 3, labelled robin",train,0,0.1',
-        "1,1.png,robin,0.2,flagged,wren,0.5,0.1,far from its class,train,,0.2",
-        "2,2.png,robin,0.6,off-topic,,,,fits no class,train,,0.97",
-        '3,3.png,robin,0.85,conflict,,,,"same image as row 0, labelled wren",train,0,0.1',
-        "4,4.png,wren,,unknown,,,,the only sample of its class,test,,",
-        "5,5.png,wren,0.9,ok,,,,,train,,0",
-        "6,6.png,robin,0.9,ok,,,,,train,,0",
-    ]
-    (tmp_path / "audit.csv").write_text("\n".join([head, *lines]) + "\n")
+def test_copies_with_two_labels_come_first_and_are_decided_at_once(visit, tmp_path):
+    write_copies(tmp_path)
     made = Server(tmp_path, picture)
     try:
         page = visit(made.address, "ann")
-        see(page, "same image as row 3, labelled robin")
-        see(page, "Suggested: relabel as robin", ".advice")
-        assert page.locator("button.advised").inner_text().startswith("Relabel")
-        press(page, "r", "Saved: 0 relabel robin")
-        see(page, "row 3 ")
-        see(page, "Suggested: keep robin", ".advice")
-        press(page, "k", "Saved: 3 keep")
-        see(page, "Suggested: remove. No label is likelier than not.", ".advice")
+        see(page, "The same image exists twice, with 2 labels. Which one is right?")
+        assert page.locator(".beside .large img").count() == 2
+        assert page.locator("button.advised").inner_text().startswith("It is ‘robin’")
+        press(page, "2", "Saved. 0.png and its copy: changed to robin")
+        assert made.said() == {"0": "relabel robin", "3": "keep"}
+        see(page, "1 of 3", "#count")
+        see(page, "1.png")
+        press(page, "Backspace", "Undone: 0.png and its copy")
+        assert made.said() == {}
+        press(page, "1", "changed to wren")
+        assert made.said() == {"0": "keep", "3": "relabel wren"}
+        page.keyboard.press("f")
         page.select_option("#state", "off-topic")
-        see(page, "fits no class 0.970", ".facts")
-        assert page.locator("#actions button.relabel").is_disabled() and page.locator("#count").inner_text().startswith(
-            "2 of 4"
-        )
-        press(page, "x", "Saved: 2 remove")
+        see(page, "This image seems to fit no class. Should it be removed?")
+        press(page, "x", "Saved. 2.png: removed")
         assert {line["row"]: line["label"] for line in download(page, "corrected")} == {
-            "0": "robin", "1": "robin", "3": "robin", "4": "wren", "5": "wren", "6": "robin",
+            "0": "wren", "1": "robin", "3": "wren", "4": "wren", "5": "wren", "6": "robin",
         }  # fmt: skip
     finally:
         made.stop()
@@ -363,13 +292,10 @@ def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(
             page.reload()
             see(page, "birds", "#title")
         context.clear_cookies()
-        one.fill("#name", "ann")
-        one.press("#name", "Enter")
-        see(
-            one,
-            "a request must carry the token; open the address that `likewise review` printed, with its token",
-            "#said",
-        )
+        one.click("#grid")
+        one.click("#filter select, #sift")
+        one.select_option("#show", "all")
+        api.expect(one.locator("#said")).to_contain_text("a request must carry the token; open the address that", timeout=60_000)
     finally:
         context.close()
         chat.shutdown()

@@ -11,7 +11,7 @@ import pytest
 
 from likewise.audit.read import read_findings
 from likewise.errors import LikewiseError
-from likewise.web.review.store import Store, kind_of
+from likewise.web.review.store import Choice, Store, kind_of
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,vote,split
 0,a/0.png,wren,0.9,,,,,0.8,train
@@ -47,9 +47,9 @@ def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
     store.decide("bob", "1", "remove")
     store.decide("ann", "1", "unsure", "robin")  # only a relabelling has a label
     assert said(store, reviewer="ann") == [("ann", "3", "keep", ""), ("ann", "1", "unsure", "")]
-    assert store.undo("ann")[2:6] == ("ann", "sample", "1", "unsure")
+    assert store.undo("ann")[0][2:6] == ("ann", "sample", "1", "unsure")
     assert said(store, item="1") == [("ann", "1", "relabel", "robin"), ("bob", "1", "remove", "")]
-    assert store.undo("ann").item == "3" and store.undo("ann").choice == "relabel" and store.undo("ann") is None
+    assert [store.undo("ann")[0].item, store.undo("ann")[0].choice, store.undo("ann")] == ["3", "relabel", []]
     assert said(store) == [("bob", "1", "remove", "")]
     assert (
         store.decided_items(" bob", "sample") == {"1"}
@@ -63,6 +63,48 @@ def test_saying_the_same_twice_adds_nothing(store):
     first = store.decide("ann", "1", "relabel", "robin", "sure")
     assert store.decide(" ann ", "1", "relabel", "robin", "sure ") == first
     assert store.decide("ann", "1", "relabel", "robin", "very sure").id > first.id
+
+
+def test_a_bulk_is_one_step_back_also_after_a_change_of_mind(store):
+    store.decide("ann", "0", "keep")
+    store.decide_all("ann", [Choice("1", "relabel", "robin"), Choice("3", "relabel", "wren"), Choice("0", "remove")])
+    store.decide("ann", "3", "keep")
+    assert [d.choice for d in store.undo("ann")] == ["keep"]
+    assert sorted(d.item for d in store.undo("ann")) == ["0", "1", "3"]
+    assert said(store) == [("ann", "0", "keep", "")]  # what was there before the bulk
+    assert len(store.undo("ann")) == 1 and store.undo("ann") == []
+
+
+def test_a_bulk_is_stored_whole_or_not_at_all(store):
+    with pytest.raises(LikewiseError, match="must be a class of this audit, got 'robn'"):
+        store.decide_all("ann", [Choice("1", "keep"), Choice("3", "relabel", "robn")])
+    with pytest.raises(LikewiseError, match="the items of one request must be different"):
+        store.decide_all("ann", [Choice("1", "keep"), Choice("1", "remove")])
+    assert store.current_decisions() == [] and store.decide("ann", "1", "keep").id == 1  # no transaction is left open
+
+
+def test_a_repeated_bulk_adds_nothing(store):
+    both = [Choice("1", "keep"), Choice("3", "remove")]
+    assert store.decide_all("ann", both) == store.decide_all("ann", both)
+    assert store.base.execute("SELECT count(*) FROM decision").fetchone() == (2,)
+
+
+def test_a_store_of_an_earlier_version_is_continued(folder, store):
+    store.decide("ann", "1", "keep")
+    store.base.execute("ALTER TABLE decision DROP COLUMN bulk")
+    store.close()
+    again = Store(store.file, read_findings(folder))
+    again.decide_all("ann", [Choice("1", "remove"), Choice("3", "keep")])
+    assert len(again.undo("ann")) == 2 and said(again) == [("ann", "1", "keep", "")]
+    again.close()
+
+
+def test_new_classes(store):
+    assert store.added_classes() == []
+    assert store.decide("ann", "1", "relabel", " sea  gull ", new_class=True).label == "sea gull"
+    assert store.added_classes() == ["sea gull"] and store.decide("bob", "3", "relabel", "sea gull").label == "sea gull"
+    with pytest.raises(LikewiseError, match="a new label must be a class of this audit, got ''"):
+        store.decide("ann", "1", "relabel", "  ", new_class=True)
 
 
 def test_pairs_have_verdicts_of_their_own(store):

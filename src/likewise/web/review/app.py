@@ -1,151 +1,252 @@
 """Server of the review page: items to review, images by row number, decisions in, tables out.
 
 No text from the browser is opened as a path: images are requested by row, and the caller's `load_image` loads them. Reviewers
-work
-blind: the page shows each of them only their own decisions, until they have decided about an item and disagree.
+work blind: the page shows each of them only their own decisions, until they have decided about an item and disagree.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
+import shlex
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from PIL import Image
 
-from likewise.audit.read import UNSPLIT_NAME
-from likewise.web.http import LOOPBACK_HOSTS, new_app, run_app, send_image
-from likewise.web.review.consensus import agreement, as_csv, changes, corrected, escape_formulas, find_consensus
-from likewise.web.review.items import ItemFilter, matches_filter, shown
-from likewise.web.review.store import Decision, Store, kind_of, tidy
+from likewise.audit.read import UNSPLIT_NAME, Findings
+from likewise.web.http import new_app, send_image
+from likewise.web.review.consensus import (
+    agreement,
+    as_csv,
+    changes,
+    corrected,
+    escape_formulas,
+    find_consensus,
+    outcome,
+)
+from likewise.web.review.items import (
+    ItemFilter,
+    Questions,
+    flagged_questions,
+    is_copy_pair,
+    is_outdated,
+    matches_filter,
+    other_questions,
+    pair_tile,
+    shown,
+    tile,
+)
+from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
 
-from fastapi import Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
+from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
 ImageLoader = Callable[[int], Image.Image]
 STATIC_FOLDER = Path(__file__).parent / "static"
-ItemsByKind = dict[str, Collection[str]]  # kind -> its items in order
-MAX_REQUEST_BYTES = 2**16
-"""Maximum size of a request, in bytes: a decision and its note."""
+MAX_REQUEST_BYTES = 2**20
+"""Maximum size of a request, in bytes: decisions about some 10,000 samples at once."""
 SPLIT_NAMES = ("train", "val", "test", UNSPLIT_NAME)
 """Splits in the order of the page."""
 
 
 @dataclass(frozen=True)
-class DecisionRequest:
-    """A decision as the page sends it."""
+class Served:
+    """What the page shows and does, apart from the findings and decisions in its store."""
 
-    reviewer: str
+    load_image: ImageLoader | None = None
+    """Returns the image of a row; None: there are no images, and the page shows row numbers and names."""
+    root: str = ""
+    """Folder that relative image paths start from; if given, the corrected table has whole paths."""
+    title: str = ""
+    """Name of the audited data."""
+    table: Path = Path("corrected.csv")
+    """The corrected table that `finish` writes."""
+    finish: Callable[[], Path | None] = lambda: None
+    """Writes the corrected table, and returns its path or None if nothing was decided."""
+    user: str = ""
+    """Name of a reviewer who has not given one; empty: the page asks."""
+
+
+@dataclass(frozen=True)
+class ChoiceRequest:
+    """A choice as the page sends it."""
+
     item: str
     choice: str
     label: str = ""
+
+
+@dataclass(frozen=True)
+class DecisionRequest:
+    """Decisions as the page sends them: all of them are stored, or none."""
+
+    reviewer: str
+    choices: list[ChoiceRequest]
     note: str = ""
+    new_class: bool = False
 
 
-def serve(
-    store: Store,
-    token: str,
-    load_image: ImageLoader | None = None,
-    host: str = LOOPBACK_HOSTS[0],
-    port: int = 8017,
-    root: str = "",
-    title: str = "",
-    say: Callable[[str], None] = print,
-) -> None:
-    """Serve the page until interrupted. Arguments as for `make_app`; `say` gets the address, and port 0 is any free port."""
-    run_app(make_app(store, token, load_image, root, title), "review", host, port, token, say)
+@dataclass
+class Questioned:
+    """The questions of an audit: about flagged samples, about the other samples, and about pairs."""
+
+    findings: Findings
+    flagged: Questions = field(init=False)
+    others: Questions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
+        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
+        self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
+
+    def rows(self, item: str) -> tuple[int, ...]:
+        """Return the rows that are decided together with an item, or those of a pair."""
+        if pair := self.findings.pair.get(item):
+            return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
+        return self.flagged.get(self.first.get(int(item), item), (int(item),))
+
+    def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
+        """Return how many questions of a kind are decided, and how many there are."""
+        if kind == "pair":
+            return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
+        done = sum(all(str(row) in decided for row in rows) for rows in self.flagged.values())
+        return {"done": done, "whole": len(self.flagged)}
 
 
-def make_app(
-    store: Store, token: str, load_image: ImageLoader | None = None, root: str = "", title: str = ""
-) -> FastAPI:
+def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
     """Return the app of the review page, where people decide on the findings of an audit; `store` holds the decisions.
 
     Args:
         token: the token that requests must carry.
-        load_image: returns the image of a row; None: there are no images, and the page shows row numbers and names.
-        root: folder that relative image paths start from; if given, the corrected table, a download, has whole paths.
-        title: name of the audited run or file.
     """
-    app = new_app("review", token, MAX_REQUEST_BYTES)
+    app, served = new_app("review", token, MAX_REQUEST_BYTES), served or Served()
 
     @app.get("/")
     def page() -> FileResponse:
         return FileResponse(STATIC_FOLDER / "index.html")
 
-    samples = {str(one.row): None for one in (*store.findings.suspects, *store.findings.off_topic)}
-    whole = {"sample": samples, "pair": dict.fromkeys(store.findings.pair)}
-    add_item_routes(app, store, whole, {"title": title, "pictures": load_image is not None})
-    add_decision_routes(app, store, whole)
-    add_file_routes(app, store, load_image, root)
+    questions = Questioned(store.findings)
+    add_item_routes(app, store, questions, served)
+    add_decision_routes(app, store, questions)
+    add_result_routes(app, store, questions, served)
+    add_file_routes(app, store, served)
     app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
     return app
 
 
-def add_item_routes(app: FastAPI, store: Store, whole: ItemsByKind, about: dict) -> None:
-    """Add the routes that return the items to review."""
-    findings = store.findings
+def describe(questions: Questioned, served: Served) -> dict:
+    """Return what the page shows of the audit as a whole."""
+    findings = questions.findings
     there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLIT_NAMES}
-    about |= {
+    flagged = [one for one in findings.suspects if one.suggested]
+    moves = Counter((one.label, one.suggested) for one in flagged).most_common()
+    return {
+        "title": served.title,
+        "user": served.user,
+        "pictures": served.load_image is not None,
         "classes": {part: names for part, names in there.items() if names},
         "among": {
             "sample": [part for part in SPLIT_NAMES if there[part]],
-            "pair": list(dict.fromkeys(pair.type for pair in findings.pair.values())),
+            "pair": list(dict.fromkeys(findings.pair[item].type for item in questions.pairs)),
         },
+        "moves": [{"given": given, "suggested": other, "count": count} for (given, other), count in moves],
         "states": list(dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))),
+        "flagged": len(questions.flagged),
+        "others": len(questions.others),
         "start": secrets.token_hex(4),  # part of image addresses: browsers cache images by address
     }
 
+
+def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
+    """Add the routes that return the items to review."""
+    findings, about = store.findings, describe(questions, served)
+
     @app.get("/api/about")
     def about_audit() -> dict:
-        return about
+        return about | {"added": store.added_classes()}
 
     @app.get("/api/queue")
-    def queue(reviewer: str, wanted: Annotated[ItemFilter, Depends()]) -> JSONResponse:
-        """Return the items to review, the worst first, and how many items of this kind the reviewer has decided."""
-        found, done = whole[wanted.kind], store.decided_items(reviewer, wanted.kind)
-        if wanted.show == "open":
-            found = (item for item in found if item not in done)
-        elif wanted.show == "disputed":
-            found = (
-                item for item, one in find_consensus(store.current_decisions()).items() if one.choice == "disputed"
-            )
-            found = (item for item in found if kind_of(findings, item) == wanted.kind)
-        found = [item for item in found if matches_filter(findings, item, wanted)]
-        return JSONResponse(
-            {"items": found, **progress(done, whole[wanted.kind])}
-        )  # without validation: there may be very many items
+    def queue(reviewer: str, wanted: Annotated[ItemFilter, Depends()], begin: int = 0, most: int = 0) -> JSONResponse:
+        """Return the items to review, the worst first, and how many questions of this kind the reviewer has decided.
+
+        `begin` is a place in the ranking, and at most `most` items from there on are returned (0: all); `next` is where the
+        next request must begin (None: at the end).
+        """
+        decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
+        found = select_items(store, questions, wanted, decided)
+        items, place = [], max(begin, 0)
+        while place < len(found) and not (most and len(items) >= most):
+            item, place = found[place], place + 1
+            if not matches_filter(findings, item, wanted):
+                continue
+            if wanted.show == "open" and all(str(row) in decided for row in asked_items(questions, item)):
+                continue
+            if wanted.kind == "pair":
+                items.append(pair_tile(findings, item, decided))
+            else:
+                items.append(tile(findings, item, questions.rows(item), decided))
+        after = {"next": place if place < len(found) else None}
+        progress = questions.progress(wanted.kind, decided)
+        return JSONResponse({"items": items, **after, **progress})  # without validation: there may be very many items
 
     @app.get("/api/item/{item}")
     def item(item: str, reviewer: str) -> dict:
         """Return an item; if the reviewer has decided about it and others disagree, also their decisions."""
-        kind_of(findings, item)
-        decisions = store.current_decisions(item=item)
-        own = next((d for d in decisions if d.reviewer == tidy(reviewer)), None)
-        disputed = own is not None and any(s.choice == "disputed" for s in find_consensus(decisions).values())
-        others = [d._asdict() for d in decisions if disputed and d is not own]
-        return {**shown(findings, item), "item": item, "decision": own and own._asdict(), "others": others}
+        kind, rows = kind_of(findings, item), questions.rows(item)
+        decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
+        about_it = [d for one in asked_items(questions, item) for d in store.current_decisions(item=one)]
+        own = [d for d in about_it if d.reviewer == tidy(reviewer)]
+        disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
+        others = [d._asdict() for d in about_it if disputed and d not in own]
+        first = item if kind == "pair" else str(rows[0])
+        brief = pair_tile(findings, item, decided) if kind == "pair" else tile(findings, first, rows, decided)
+        return {**brief, **shown(findings, first, rows, served.root), "others": others}
 
 
-def add_decision_routes(app: FastAPI, store: Store, whole: ItemsByKind) -> None:
+def asked_items(questions: Questioned, item: str) -> list[str]:
+    """Return the items of the store that a question decides: the rows of its copies, or the pair itself."""
+    return [item] if item in questions.findings.pair else [str(row) for row in questions.rows(item)]
+
+
+def select_items(
+    store: Store, questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]
+) -> list[str]:
+    """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
+    findings = store.findings
+    if wanted.show == "disputed":
+        settled = find_consensus(store.current_decisions()).items()
+        items = (item for item, one in settled if one.choice == "disputed" and kind_of(findings, item) == wanted.kind)
+        first = questions.first if wanted.kind == "sample" else {}
+        return list(dict.fromkeys(first.get(int(item), item) if first and item.isdecimal() else item for item in items))
+    if wanted.kind == "sample":
+        return list(questions.flagged if wanted.flagged else questions.others)
+    return [item for item in questions.pairs if not is_outdated(findings, item, decided)]
+
+
+def add_decision_routes(app: FastAPI, store: Store, questions: Questioned) -> None:
     """Add the routes that store and undo decisions, and that compare reviewers."""
+
+    def progress(reviewer: str, made: Iterable[Decision]) -> dict:
+        """Return the progress in the kind of these decisions."""
+        kind = next((d.kind for d in made), "sample")
+        return {"kind": kind, **questions.progress(kind, store.decided_items(reviewer, kind))}
 
     @app.post("/api/decide")
     def decide(sent: DecisionRequest) -> dict:
-        made = store.decide(sent.reviewer, sent.item, sent.choice, sent.label, sent.note)
-        done = store.decided_items(made.reviewer, made.kind)
-        return {"decision": made._asdict(), **progress(done, whole[made.kind])}
+        choices = [Choice(one.item, one.choice, one.label) for one in sent.choices]
+        made = store.decide_all(sent.reviewer, choices, sent.note, sent.new_class)
+        return {"decisions": [d._asdict() for d in made], **progress(sent.reviewer, made)}
 
     @app.post("/api/undo")
     def undo(reviewer: str) -> dict:
         taken = store.undo(reviewer)
-        return {"undone": taken and taken._asdict()}
+        return {"undone": [d._asdict() for d in taken], **progress(reviewer, taken)}
 
     @app.get("/api/reviewers")
     def reviewers() -> dict:
@@ -160,9 +261,30 @@ def add_decision_routes(app: FastAPI, store: Store, whole: ItemsByKind) -> None:
         }
 
 
-def add_file_routes(app: FastAPI, store: Store, load_image: ImageLoader | None, root: str) -> None:
+def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
+    """Add the routes of the end: what the decisions come to, and the end of the server."""
+
+    @app.get("/api/outcome")
+    def result(reviewer: str = "") -> dict:
+        """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
+        table = shlex.quote(str(served.table))
+        commands = [f"likewise train {table}", f"likewise apply {table}"] if served.load_image is not None else []
+        found = outcome(store.findings, store.current_decisions())._asdict()
+        progress = questions.progress("sample", store.decided_items(reviewer, "sample"))
+        open_count = progress["whole"] - progress["done"]
+        return {**found, "open": open_count, "table": str(served.table), "commands": commands}
+
+    @app.post("/api/finish")
+    def finish(after: BackgroundTasks) -> dict:
+        """Write the corrected table, and end the server when the response is sent."""
+        written = served.finish()
+        after.add_task(app.state.stop)
+        return {**result(), "written": written is not None}
+
+
+def add_file_routes(app: FastAPI, store: Store, served: Served) -> None:
     """Add the routes of images and exported tables."""
-    findings = store.findings
+    findings, load_image = store.findings, served.load_image
 
     @app.get("/picture/{row}")
     def image(row: int, large: bool = False) -> Response:
@@ -174,14 +296,9 @@ def add_file_routes(app: FastAPI, store: Store, load_image: ImageLoader | None, 
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:
         made = store.current_decisions()
         if name == "corrected":
-            text = as_csv(corrected(findings, made, root))
+            text = as_csv(corrected(findings, made, served.root))
         else:
             text = as_csv(escape_formulas(changes(findings, made) if name == "changes" else [Decision._fields, *made]))
         return Response(
             text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}.csv"'}
         )
-
-
-def progress(done: set[str], whole: Collection[str]) -> dict[str, int]:
-    """Return how many items are decided, and how many there are."""
-    return {"done": sum(item in whole for item in done), "whole": len(whole)}

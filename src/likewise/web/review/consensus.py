@@ -116,6 +116,31 @@ def carried_names(findings: Findings) -> list[str]:
     return [name for name in names if name != "split" or findings.about.get("own_split", True)]
 
 
+class Outcome(NamedTuple):
+    """Number of samples by decision, and the estimated number of wrong labels among the samples without a decision."""
+
+    changed: int
+    removed: int
+    kept: int
+    unsure: int
+    disputed: int
+    left: float
+
+
+def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
+    """Return what the decisions of all reviewers come to; copies that `settle_copies` relabels count as changed.
+
+    Formula: left = sum of (1 - score) over the samples that are neither kept, changed nor removed
+    """
+    decisions = [d for d in decisions if d.kind == "sample"]
+    settled = settle_copies(findings, find_consensus(decisions))
+    count = Counter(one.choice for one in settled.values())
+    unsure = {d.item for d in decisions} - settled.keys()
+    done = {item for item, one in settled.items() if one.choice != "disputed"}
+    left = (1 - s.score for s in findings.sample.values() if s.score is not None and str(s.row) not in done)
+    return Outcome(count["relabel"], count["remove"], count["keep"], len(unsure), count["disputed"], sum(left))
+
+
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     """One line for every sample that is removed, relabelled or disputed."""
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]

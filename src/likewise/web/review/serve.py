@@ -1,42 +1,55 @@
-"""Serve the review page of an audit until Ctrl-C."""
+"""Serve the review page of an audit until people finish it, then write the corrected table."""
 
 from __future__ import annotations
 
+import getpass
 import os
+import shlex
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
 
 from likewise._notebook import table, view
+from likewise.audit.data_name import data_name
 from likewise.audit.read import find_audit, read_findings
 from likewise.config import Review
 from likewise.data.images import read_image
-from likewise.web.http import choose_token
-from likewise.web.review.app import serve
+from likewise.errors import LikewiseError
+from likewise.io.files import atomic_write
+from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
+from likewise.web.open_page import has_display, open_page, redirect_file
+from likewise.web.review.app import Served, make_app
+from likewise.web.review.consensus import as_csv, corrected
 from likewise.web.review.store import Store
 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The file of decisions, and the number of its decisions and reviewers."""
+    """The file of decisions, the number of its decisions and reviewers, and the corrected table (None: no decisions)."""
 
     file: Path
     decisions: int
     reviewers: int
+    corrected: Path | None = None
 
     def __str__(self) -> str:
-        return f"{count(self.decisions, 'decision')} of {count(self.reviewers, 'reviewer')} stored in {self.file}"
+        made = f"{count(self.decisions, 'decision')} of {count(self.reviewers, 'reviewer')} stored in {self.file}"
+        if self.corrected is None:
+            return made
+        return f"{made}\n{self.corrected}: the corrected table\nnext: likewise train {shlex.quote(str(self.corrected))}"
 
     @view
     def _repr_html_(self) -> str:
         lines = [("decisions", self.decisions), ("reviewers", self.reviewers), ("file", self.file)]
+        lines += [] if self.corrected is None else [("corrected table", self.corrected)]
         return table("review of an audit", (), lines)
 
 
 def serve_review(config: Review, say=print) -> Reviewed:
-    """Serve the review page of an audit until Ctrl-C. `say` gets its address."""
+    """Serve the review page until people finish it or Ctrl-C, and write corrected.csv. `say` gets the address."""
     token, folder = choose_token("review", config.token_file), find_audit(config.audit, "review")
     findings = read_findings(folder)
     about = findings.about
@@ -48,12 +61,41 @@ def serve_review(config: Review, say=print) -> Reviewed:
         return read_image(os.path.join(root, one.path), one.box)
 
     file = folder / "decisions.sqlite" if config.store is None else Path(config.store).expanduser()
-    pictures = picture if about["pictures"] else None
-    with closing(Store(file, findings)) as store:
-        with suppress(KeyboardInterrupt):  # the normal end
-            serve(store, token, pictures, config.host, config.port, root, about["title"], say)
+    with closing(Store(file, findings)) as store, redirect_file(folder) as redirect:
+        finish = partial(write_corrected_table, store, folder / "corrected.csv", root)
+        served = Served(
+            picture if about["pictures"] else None, root, data_name(findings), folder / "corrected.csv", finish,
+            system_user() if config.host in LOOPBACK_HOSTS else "",
+        )  # fmt: skip
+        opener = partial(open_page, file=redirect) if config.browser and has_display() else None
+        with suppress(KeyboardInterrupt):  # the other normal end
+            run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
         made = store.current_decisions()
-    return Reviewed(file, len(made), len({decision.reviewer for decision in made}))
+        return Reviewed(file, len(made), len({decision.reviewer for decision in made}), finish())
+
+
+def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
+    """Write the data's table with all changes and return its path; None, and nothing is written, without decisions."""
+    made = store.current_decisions()
+    if not made:
+        return None
+    try:
+        with atomic_write(file) as aside:
+            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8")
+    except OSError as error:
+        raise LikewiseError(
+            f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "
+            "writable, and finish again"
+        ) from None
+    return file
+
+
+def system_user() -> str:
+    """Return the name of the account, which is the first reviewer's name until they change it; empty if it has none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
 
 
 def count(number: int, what: str) -> str:

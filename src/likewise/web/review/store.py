@@ -1,8 +1,7 @@
 """Store of the reviewers' decisions about an audit, in one SQLite file.
 
 Decisions are appended and never changed: an undo is a row too. The current decisions are the last one of each reviewer
-about each
-item, without those that were undone.
+about each item, without those that were undone. Decisions that were made at once share a number in the column `bulk`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,14 @@ CHOICES_BY_KIND = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("
 """Kind of item -> the choices of a reviewer."""
 IS_CURRENT_SQL = "choice != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
 """SQL condition of decisions that were not undone."""
+
+
+class Choice(NamedTuple):
+    """What a reviewer chose for an item; only the choice "relabel" has a label."""
+
+    item: str
+    choice: str
+    label: str = ""
 
 
 class Decision(NamedTuple):
@@ -74,6 +81,8 @@ class Store:
             "item TEXT NOT NULL, choice TEXT NOT NULL, label TEXT NOT NULL, note TEXT NOT NULL, undoes INTEGER UNIQUE)"
         )
         self.base.execute("CREATE INDEX IF NOT EXISTS by_item ON decision (reviewer, item)")
+        if "bulk" not in [column[1] for column in self.base.execute("PRAGMA table_info(decision)")]:
+            self.base.execute("ALTER TABLE decision ADD COLUMN bulk INTEGER")  # stores of earlier versions lack it
         known = self.base.execute("SELECT fingerprint FROM about").fetchone()
         if known is None:
             self.base.execute("INSERT INTO about VALUES (?)", (self.fingerprint,))
@@ -111,34 +120,83 @@ class Store:
         """Hold the write lock: values that are read inside are still valid when they are written."""
         with self.lock, self.translating_errors():
             self.base.execute("BEGIN IMMEDIATE")
-            yield self.base
+            try:
+                yield self.base
+            except BaseException:
+                if self.base.in_transaction:
+                    self.base.execute("ROLLBACK")
+                raise
             self.base.execute("COMMIT")
 
-    def decide(self, reviewer: str, item: str, choice: str, label: str = "", note: str = "") -> Decision:
-        """Append a decision. A repeated request with the current decision (a browser that retries) adds nothing."""
-        kind = check(self.findings, item, choice, label)
-        reviewer, label, note = tidy(reviewer), label if choice == "relabel" else "", tidy(note)
+    def decide(
+        self, reviewer: str, item: str, choice: str, label: str = "", note: str = "", new_class: bool = False
+    ) -> Decision:
+        """Append a decision about one item; see `decide_all`."""
+        return self.decide_all(reviewer, [Choice(item, choice, label)], note, new_class)[0]
+
+    def decide_all(
+        self, reviewer: str, choices: Sequence[Choice], note: str = "", new_class: bool = False
+    ) -> list[Decision]:
+        """Append decisions about several items, all or none of them, and return the current ones; `undo` undoes them together.
+
+        A repeated request with the current decisions (a browser that retries) adds nothing.
+
+        Args:
+            new_class: whether a label may be a class that the data does not have yet.
+        """
+        reviewer, note = tidy(reviewer), tidy(note)
         if not reviewer:
             raise LikewiseError("review: a decision must have a reviewer, got an empty name; enter your name")
-        values = (reviewer, kind, item, choice, label, note)
+        if len({one.item for one in choices}) != len(choices):
+            raise LikewiseError("review: the items of one request must be different; send each item once")
+        names, items = "reviewer, kind, item, choice, label, note, bulk", [one.item for one in choices]
         with self.writing() as base:
-            last = current_decisions(base, reviewer, item)
-            if not last or last[0][2:] != values:
-                names = "reviewer, kind, item, choice, label, note"
-                base.execute(f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?)", values)
-                last = current_decisions(base, reviewer, item)
-        return last[0]
+            known = self.known_classes(base)
+            checked = [check(self.findings, one, known, new_class) for one in choices]
+            current = {d.item: d for d in self.own_decisions(base, reviewer, items)}
+            added = [(reviewer, kind, *one, note) for kind, one in checked]
+            added = [one for one in added if one[2] not in current or current[one[2]][2:] != one]
+            bulk = base.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0] if len(added) > 1 else None
+            base.executemany(
+                f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", [(*one, bulk) for one in added]
+            )
+            current = {d.item: d for d in self.own_decisions(base, reviewer, items)}
+        return [current[item] for item in items]
 
-    def undo(self, reviewer: str) -> Decision | None:
-        """Undo this reviewer's last current decision and return it; the decision before it becomes current again."""
+    def own_decisions(self, base: sqlite3.Connection, reviewer: str, items: Sequence[str]) -> list[Decision]:
+        """Return a reviewer's current decisions, about these items at least."""
+        return current_decisions(base, reviewer, items[0] if len(items) == 1 else None)
+
+    def known_classes(self, base: sqlite3.Connection) -> set[str]:
+        """Return the classes of the audit, and those that reviewers added."""
+        added = base.execute(f"SELECT DISTINCT label FROM decision WHERE {IS_CURRENT_SQL} AND choice = 'relabel'")
+        return {label for _, label in self.findings.members} | {label for (label,) in added}
+
+    def added_classes(self) -> list[str]:
+        """Return the classes that reviewers added, in alphabetical order."""
+        with self.lock, self.translating_errors():
+            return sorted(self.known_classes(self.base) - {label for _, label in self.findings.members})
+
+    def undo(self, reviewer: str) -> list[Decision]:
+        """Undo this reviewer's last current decision, with all decisions that were made at once with it; return them.
+
+        The decisions before them become current again. The list is empty if there is nothing to undo.
+        """
         reviewer = tidy(reviewer)
         with self.writing() as base:
             last = max(current_decisions(base, reviewer), default=None)
-            if last is not None:
-                names = "reviewer, kind, item, choice, label, note, undoes"
-                values = (reviewer, last.kind, last.item, "undo", "", "", last.id)
-                base.execute(f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-        return last
+            if last is None:
+                return []
+            bulk = base.execute("SELECT bulk FROM decision WHERE id = ?", (last.id,)).fetchone()[0]
+            together = {last.id}
+            if bulk is not None:
+                together |= {id for (id,) in base.execute("SELECT id FROM decision WHERE bulk = ?", (bulk,))}
+            taken = [d for d in current_decisions(base, reviewer) if d.id in together]
+            base.executemany(
+                "INSERT INTO decision (reviewer, kind, item, choice, label, note, undoes) VALUES (?, ?, ?, 'undo', '', '', ?)",
+                [(reviewer, d.kind, d.item, d.id) for d in taken],
+            )
+        return taken
 
     def current_decisions(self, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
         """Return the current decisions, of one reviewer or about one item if given."""
@@ -173,22 +231,29 @@ def kind_of(findings: Findings, item: str) -> str:
     return "sample"
 
 
-def check(findings: Findings, item: str, choice: str, label: str) -> str:
-    """Return the kind of an item; raise if there is no such item, or if the choice is not one of its kind."""
+def check(findings: Findings, given: Choice, known: Collection[str], new_class: bool) -> tuple[str, Choice]:
+    """Return the kind of an item and the choice to store; raise if there is no such item, or it cannot have this choice.
+
+    Args:
+        known: the classes that a sample may be relabelled as.
+        new_class: whether any other class is possible too.
+    """
+    item, choice, label = given
     kind = kind_of(findings, item)
     if choice not in CHOICES_BY_KIND[kind]:
-        known = ", ".join(CHOICES_BY_KIND[kind])
+        names = ", ".join(CHOICES_BY_KIND[kind])
         raise LikewiseError(
-            f"review: the choice for a {kind} must be one of {known}, got {choice!r}; choose one of these"
+            f"review: the choice for a {kind} must be one of {names}, got {choice!r}; choose one of these"
         )
-    if choice == "relabel":
-        known = {label for _, label in findings.members}
-        if label not in known:
-            near = nearest_name(label, known)
-            raise LikewiseError(f"review: a new label must be a class of this audit, got {label!r}{near}")
-        if label == findings.sample[int(item)].label:
-            raise LikewiseError(f"review: row {item} is labelled {label!r} already; keep it, or choose another class")
-    return kind
+    if choice != "relabel":
+        return kind, Choice(item, choice)
+    label = label if label in known else tidy(label)
+    if not label or (label not in known and not new_class):
+        near = nearest_name(label, known)
+        raise LikewiseError(f"review: a new label must be a class of this audit, got {label!r}{near}")
+    if label == findings.sample[int(item)].label:
+        raise LikewiseError(f"review: row {item} is labelled {label!r} already; keep it, or choose another class")
+    return kind, Choice(item, choice, label)
 
 
 def tidy(text: str) -> str:

@@ -1,220 +1,265 @@
-"use strict";
-// State: `queue` of items, `at` the position in it, `shown` the item on the screen. A click on a small image shows that sample
-// outside of the queue; after a decision about it, or a step back, the queue continues where it was.
+// The review page: what is shown, decisions, undo, keys. `state.tiles` is the queue; a sample outside of it is shown "aside", and
+// after a decision about it the queue continues where it was. A decision takes effect on the page at once and is sent in the
+// background, so that no key is lost; if the server refuses it, the page goes back to it.
+import { ask, byId, say, send, settled } from "/static/server.js";
+import { broken, details, known, make, plural, quoted, reviewer, set, source, state, zoom } from "/static/elements.js";
+import { layout, view, zoomable } from "/static/item.js";
+import { choose, ending, help, people } from "/static/ending.js";
+import * as sheet from "/static/grid.js";
 
-const byId = (id) => document.getElementById(id);
-const state = { kind: "sample", queue: [], at: 0, shown: null, busy: 0, last: Promise.resolve(), about: null };
+const PAGE = 100;
+const DID = { keep: "kept", remove: "removed", unsure: "unsure", agreeable: "yes", disagreeable: "no" };
+const FINDINGS = { flagged: "labels that look wrong", conflict: "same image, several labels", "off-topic": "images of no class" };
+const ready = new Map();
+let loading = false;
 
-const ACTIONS = {
-  sample: [
-    ["k", "Keep", () => decide("keep"), "The label is right"],
-    ["r", "Relabel", () => decide("relabel", state.shown.panels[0].suggested), "Give it the suggested label"],
-    ["l", "Other label…", () => choose(), "Give it a label of your choice"],
-    ["x", "Remove", () => decide("remove"), "It belongs to no class"],
-    ["u", "Unsure", () => decide("unsure"), "Leave the decision to others"],
-  ],
-  pair: [
-    ["a", "Agreeable", () => decide("agreeable"), "A person could see it as the model does"],
-    ["d", "Disagreeable", () => decide("disagreeable"), "A person sees what the model missed"],
-  ],
-};
-const MOVES = [
-  ["z", "Undo", () => undo(), "Take back your last decision"],
-  ["ArrowLeft", "←", () => go(-1), "Back (←)"],
-  ["ArrowRight", "→", () => go(1), "Next (→)"],
-];
-const ASK = {
-  confusion: (query, wrong) => ["The model takes this ", query, " for ", wrong, ". Could a person do the same?"],
-  "mis-similar": (query, wrong) => ["The model sees this ", query, " nearer to ", wrong, " than to its own class. Could a person do the same?"],
-};
-const reviewer = () => localStorage.getItem("reviewer") || "";
-const kindOf = (item) => item.includes("-") ? "pair" : "sample";
+const current = () => state.view === "end" ? null : state.aside || state.tiles[state.at] || null;
+const named = (tile) => tile.rows.length > 1 && !tile.type ? `${tile.name} and its ${tile.rows.length === 2 ? "copy" : "copies"}` : tile.name;
 
-function make(kind, className, ...children) {
-  const one = document.createElement(kind);
-  one.className = className || "";
-  one.append(...children.filter((c) => c !== null));
-  return one;
-}
-
-// A name with line breaks allowed after underscores, because many names have no spaces.
-const broken = (name) => name.split(/(?<=_)/).flatMap((part, i) => i ? [make("wbr"), part] : [part]);
-
-const number = (value) => value < 0.0005 && value > 0 ? "< 0.001" : value.toFixed(3);
-
-function say(text, wrong) {
-  byId("said").textContent = text;
-  byId("said").classList.toggle("wrong", Boolean(wrong));
-}
-
-async function ask(address, query, post) {
-  const url = address + (query ? "?" + new URLSearchParams(query) : "");
-  const asked = post === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(post) };
-  let answer;
-  try {
-    answer = await fetch(url, asked);
-  } catch {
-    throw new Error("The server does not respond. Start it again; all saved decisions are kept.");
-  }
-  const told = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
-  if (!answer.ok) throw new Error(told.error || `The server responded with status ${answer.status}.`);
-  return told;
-}
-
-// Run tasks one after another. A decision is ignored while a task runs: it would apply to an item that is not on the screen yet.
+// A load replaces the queue. Until it is done nothing is on the screen, so that no decision can be about an old item.
 function inTurn(work) {
   state.busy += 1;
-  state.last = state.last.then(work).catch((error) => say(error.message, true)).finally(() => { state.busy -= 1; });
+  settled().then(work).catch((error) => say(error.message, true)).finally(() => { state.busy -= 1; });
 }
 
-const source = (row, big) => `/picture/${row}?start=${state.about.start}${big ? "&large=true" : ""}`;
+// What every choice means for the rows of a question.
+const choices = (tile, choice, label) => tile.type ? [{ item: tile.item, choice }] : tile.rows.map((row, i) => {
+  const other = choice === "relabel" && tile.labels[i] === label ? "keep" : choice;
+  return { item: String(row), choice: other, label: other === "relabel" ? label : "" };
+});
 
-function picture(row, name, big) {
-  if (!state.about.pictures) return make("span", "id", big && name ? `${row} · ${name}` : String(row));
-  const image = make("img");
-  image.alt = `row ${row}`;
-  image.src = source(row, big);
-  image.onerror = async () => {
-    const words = make("span", "broken", `row ${row}`);
-    image.replaceWith(words);
-    if (big) words.textContent = await fetch(image.src).then((answer) => answer.text()).catch(() => "");
-  };
-  return image;
+function commit(asked, fresh = false) {
+  if (!asked.length || state.busy) return;
+  if (!reviewer()) return people(() => { commit(asked, fresh); load(); }).catch((error) => say(error.message, true));
+  const note = byId("note").value.trim();
+  const wanted = asked.map((one) => ({ ...one, sent: choices(one.tile, one.choice, one.label || "") }));
+  const same = (one) => one.tile.choice === one.sent[0].choice && (one.tile.new_label || "") === (one.sent[0].label || "") && one.tile.note === note && one.tile.rows.length === 1;
+  const fresher = wanted.filter((one) => !same(one));
+  const entry = { kind: state.kind, view: state.view, at: state.at, changed: fresher.map(({ tile }) => ({ tile, before: { choice: tile.choice, new_label: tile.new_label, note: tile.note } })) };
+  for (const { tile, sent } of fresher) {
+    set(tile, { choice: sent[0].choice, new_label: sent[0].label || "", note });
+    ready.delete(tile.item);
+    state.details.delete(tile.item);
+  }
+  if (fresh && !known().includes(asked[0].label)) state.about.added.push(asked[0].label);
+  const body = { reviewer: reviewer(), choices: fresher.flatMap((one) => one.sent), note, new_class: fresh };
+  const words = asked.length > 1 ? `${plural(asked.length, "label")}: ${asked[0].choice === "relabel" ? "changed" : DID[asked[0].choice]}.` : `${named(asked[0].tile)}: ${asked[0].choice === "relabel" ? `changed to ${asked[0].label}` : DID[asked[0].choice]}.`;
+  byId("note").value = "";
+  byId("note").blur();
+  if (fresher.length) {
+    state.history.push(entry);
+    send("/api/decide", null, body).then((answer) => { count(answer); say(`Saved. ${words}`); }, (error) => refuse(entry, error));
+  } else say(`Saved. ${words}`);
+  onward();
 }
 
-const aside = (row) => inTurn(() => { say(""); return show(String(row)); });
-
-function thumbs(found, captions, kinds) {
-  const frame = (one, i) => {
-    const button = make("button", "thumb", picture(one.row, "", false));
-    button.title = `row ${one.row}: ${one.label}`;
-    button.onclick = () => aside(one.row);
-    return make("figure", kinds ? kinds[i] : "", button, captions ? make("figcaption", "", ...broken(captions[i])) : null);
-  };
-  return make("div", "row", ...found.map(frame));
+function restore(entry) {
+  for (const { tile, before } of entry.changed) {
+    const own = state.tiles.find((one) => one.item === tile.item && Boolean(one.type) === Boolean(tile.type)) || tile;
+    set(own, before);
+    ready.delete(tile.item);
+    state.details.delete(tile.item);
+  }
 }
 
-function group(kind, words, name, found, more) {
-  const inside = found.length ? thumbs(found) : make("p", "quiet", "No other sample of this class.");
-  return make("section", kind, make("h2", "", words + " ", make("b", "", ...broken(name)), more ? make("span", "", more) : null), inside);
+function refuse(entry, error) {
+  restore(entry);
+  state.history = state.history.filter((one) => one !== entry);
+  state.at = Math.min(state.at, entry.at);
+  draw();
+  say(`Not saved: ${error.message}`, true);
 }
 
-function facts(panel) {
-  return make("p", "facts", make("span", "", "score ", make("b", "", panel.score === null ? "unknown" : number(panel.score))),
-    panel.off_topic === null ? null : make("span", "", "fits no class ", make("b", "", number(panel.off_topic))),
-    make("span", "", `row ${panel.row} · ${panel.split}`), panel.path ? make("span", "path", panel.path) : null);
+function onward() {
+  if (state.view === "grid") {
+    state.chosen.clear();
+    return sheet.drawGrid();
+  }
+  if (state.aside) state.aside = null;
+  else state.at += 1;
+  draw();
 }
 
-function nearest(panel) {
-  if (!panel.near.length) return null;
-  const kind = (n) => n.label === panel.label ? "claimed" : n.label === panel.suggested ? "instead" : "";
-  return make("section", "near", make("h2", "", "Nearest neighbours"), thumbs(panel.near, panel.near.map((n) => n.label), panel.near.map(kind)));
+const decide = (choice, label) => { const tile = current(); if (tile) commit([{ tile, choice, label }]); };
+const decideAll = (choice, pick = () => "") => commit(sheet.selected().map((tile) => ({ tile, choice, label: pick(tile) })).filter((one) => choice !== "relabel" || one.label));
+
+function undo() {
+  if (state.busy) return;
+  const entry = state.history.pop();
+  if (!entry || entry.kind !== state.kind || !entry.changed.every(({ tile }) => state.tiles.some((one) => one.item === tile.item))) return undoThere();
+  restore(entry);
+  state.aside = null;
+  if (state.view === "end") state.view = entry.view === "grid" ? "grid" : "one";
+  if (state.view === "grid") entry.changed.forEach(({ tile }) => state.chosen.add(tile.item));
+  else state.at = state.tiles.findIndex((one) => one.item === entry.changed[0].tile.item);
+  draw();
+  send("/api/undo", { reviewer: reviewer() }, {}).then((answer) => {
+    const items = new Set(answer.undone.map((one) => one.item));
+    const told = entry.changed.every(({ tile }) => items.has(tile.type ? tile.item : String(tile.rows[0])));
+    if (!told) return load();
+    count(answer);
+    say(entry.changed.length > 1 ? `Undone: ${plural(entry.changed.length, "label")}.` : `Undone: ${named(entry.changed[0].tile)}.`);
+  }).catch((error) => { say(error.message, true); load(); });
 }
 
-function causes(kind, found) {
-  const words = kind === "harmful" ? "training samples that cause the error most" : "training samples that counteract the error most";
-  const caption = (c) => `${c.relative > 0 ? "+" : "−"}${Math.abs(c.relative).toFixed(1)} ${c.label}`;
-  return make("section", kind, make("h2", "", make("b", "", kind === "harmful" ? "Harmful" : "Helpful"), make("span", "", words)),
-    thumbs(found, found.map(caption)));
-}
+// An undo of something that was decided before this page was loaded, or in another view.
+const undoThere = () => inTurn(async () => {
+  const { undone } = await ask("/api/undo", { reviewer: reviewer() }, {});
+  if (!undone.length) return say("There is nothing to undo.");
+  state.history = [];
+  ready.clear();
+  state.details.clear();
+  kind(undone[0].kind);
+  if (state.view !== "grid") state.view = "one";
+  await fetchQueue();
+  const at = state.tiles.findIndex((tile) => tile.item === undone[0].item || (!tile.type && tile.rows.includes(Number(undone[0].item))));
+  if (at >= 0) state.at = at;
+  else state.aside = await details(undone[0].item);
+  draw();
+  say(undone.length > 1 ? `Undone: ${plural(undone.length, "label")}.` : `Undone: ${undone[0].choice} ${undone[0].label}`.trim() + ".");
+});
 
-function others(shown) {
-  const words = (d) => `${d.reviewer}: ${d.choice} ${d.label}`.trim() + (d.note ? ` (${d.note})` : "");
-  return shown.others.length ? [make("p", "others", "Disputed. ", shown.others.map(words).join("; "))] : [];
-}
-
-const STATES = { flagged: "flagged labels", conflict: "same image, two labels", "off-topic": "off-topic" };
-const ADVICE = {
-  keep: (panel) => ["Suggested: keep ", make("b", "", ...broken(panel.label))],
-  relabel: (panel) => ["Suggested: relabel as ", make("b", "", ...broken(panel.suggested))],
-  remove: (panel) => [panel.state === "off-topic" ? "Suggested: remove. It fits no class." : "Suggested: remove. No label is likelier than not."],
+const chooseOther = () => {
+  const many = state.view === "grid", tiles = many ? sheet.selected() : [current()].filter(Boolean);
+  if (!tiles.length) return;
+  const panels = (!many && ready.get(tiles[0].item)?.panels) || [];
+  const likely = [...tiles.flatMap((tile) => tile.rows.length > 1 ? [...tile.labels, tile.suggested] : [tile.suggested]), ...panels.flatMap((panel) => panel.near.map((n) => n.label))];
+  const but = tiles.length === 1 && tiles[0].rows.length === 1 ? tiles[0].label : "";
+  choose(likely.slice(0, 12), but, [...new Set(panels.map((panel) => panel.split))], (label, fresh) => commit(tiles.map((tile) => ({ tile, choice: "relabel", label })), fresh));
 };
 
-const advice = (panel) => STATES[panel.state] ? make("p", "advice", ...ADVICE[panel.advice](panel)) : null;
-
-const same = (panel) => panel.copies.length ? make("section", "near", make("h2", "", "The same image"),
-  thumbs(panel.copies, panel.copies.map((c) => `row ${c.row}: ${c.label}`), panel.copies.map((c) => c.label === panel.label ? "claimed" : "instead"))) : null;
-
-const frame = (panel) => make("div", "large", picture(panel.row, panel.path, true));
-
-function viewSample(shown) {
-  const [panel] = shown.panels;
-  const sure = panel.confidence === null ? "" : `confidence ${panel.confidence.toFixed(2)}` +
-    (panel.margin === null ? "" : `, margin ${panel.margin.toFixed(2)}`);
-  return [make("div", "panel", frame(panel)), make("div", "side", ...others(shown),
-    make("div", "", panel.reason ? make("p", "reason", panel.reason) : null, facts(panel), advice(panel)),
-    ...[same(panel)].filter(Boolean),
-    group("claimed", "Labelled", panel.label, panel.claimed),
-    panel.suggested ? group("instead", "Suggested", panel.suggested, panel.instead, sure) : null, nearest(panel))];
+function actions(tile) {
+  if (state.view === "grid") return gridActions();
+  if (!tile) return [];
+  if (tile.type) return [["y", "Yes, a person would too", () => decide("agreeable"), "Hard to tell apart for people too", "agreeable"], ["n", "No", () => decide("disagreeable"), "The model misses what a person sees", "disagreeable"]];
+  const many = tile.rows.length > 1;
+  const last = [["l", "Other label…", chooseOther, "Any class, or a new one"], ["x", many ? (tile.rows.length === 2 ? "Remove both" : "Remove all") : "Remove", () => decide("remove"), "It belongs to no class", "remove"],
+    ["u", "Unsure", () => decide("unsure"), "Leave the decision to others", "unsure"]];
+  if (many) return [...[...new Set(tile.labels)].slice(0, 9).map((label, i) => [String(i + 1), ["It is ", label], () => decide("relabel", label), `All copies get the label ${label}`, `label ${label}`]), ...last];
+  return [["k", ["Keep ", tile.label], () => decide("keep"), "The label is right", "keep"],
+    ...(tile.suggested ? [["r", ["Change to ", tile.suggested], () => decide("relabel", tile.suggested), "Give it the suggested label", "relabel"]] : []), ...last];
 }
 
-function viewPair(shown) {
-  const [query, wrong] = shown.panels;
-  const who = ["Query", "Nearest sample of another class", "Nearest sample of its own class"];
-  const doubt = (panel) => Object.assign(make("button", "doubt", `Label flagged; suggested: ${panel.suggested}`), { onclick: () => aside(panel.row) });
-  const side = (panel, i) => make("div", `panel ${i === 1 ? "instead" : "claimed"}`, frame(panel), make("div", "",
-    make("h2", "", `${who[i]} `, make("b", "", ...broken(panel.label))), facts(panel), panel.suggested ? doubt(panel) : null));
-  const question = (ASK[shown.type] || ASK.confusion)(...[query, wrong].map((panel) => make("b", "", ...broken(panel.label))));
-  const caused = shown.harmful.length + shown.helpful.length;
-  return [make("div", "ask", make("p", "reason", ...question, make("span", "quiet", ` ${shown.type}, distance ${shown.distance.toFixed(3)}`)), ...others(shown)),
-    ...shown.panels.map(side), group("claimed", "Others of", query.label, query.claimed), group("instead", "Others of", wrong.label, wrong.claimed),
-    ...(caused ? [causes("harmful", shown.harmful), causes("helpful", shown.helpful)] : [nearest(query), nearest(wrong)].filter(Boolean))];
+function gridActions() {
+  const tiles = sheet.selected(), n = tiles.length, able = tiles.filter((tile) => tile.suggested).length;
+  const words = (text) => n ? text : "";
+  if (!n) return [];
+  return [["r", words(`Accept ${able === n ? plural(n, "suggestion") : `${able} of ${n} suggestions`}`), () => decideAll("relabel", (tile) => tile.suggested), "Change the selected labels to the suggested ones", "relabel", !able],
+    ["k", `Keep ${plural(n, "label")}`, () => decideAll("keep"), "The selected labels are right", "keep"], ["l", "Other label…", chooseOther, "One class for all that are selected"],
+    ["x", `Remove ${n}`, () => decideAll("remove"), "The selected images belong to no class", "remove"], ["Escape", "Select none", () => sheet.clear(), "Select none (Esc)"]];
 }
 
-function button([key, words, act, title], off) {
-  const one = make("button", words.toLowerCase(), words, words.length > 1 ? make("kbd", "", key.toUpperCase()) : null);
-  Object.assign(one, { title, disabled: off, onclick: () => act() });
+function button([key, words, act, title, choice, off]) {
+  const parts = Array.isArray(words) ? [words[0], make("span", "name", ...broken(quoted(words[1])))] : [words];
+  const shown = key.length === 1 ? key.toUpperCase() : { Backspace: "⌫", Escape: "Esc" }[key];
+  const one = make("button", (choice || "other").split(" ")[0], make("span", "text", ...parts), shown ? make("kbd", "", shown) : null);
+  set(one, { type: "button", title, disabled: Boolean(off), onclick: () => act() });
   one.dataset.key = key;
+  if (!shown) one.ariaLabel = title;
   return one;
 }
 
-function draw() {
-  const { shown } = state, kind = shown ? kindOf(shown.item) : state.kind, own = shown && shown.decision;
-  byId("main").className = kind + (shown && shown.panels.length === 2 ? " two" : "");
-  byId("main").replaceChildren(...(shown ? (kind === "pair" ? viewPair : viewSample)(shown) : [make("p", "empty",
-    make("b", "", "No items left to review here."), "Change the filter above, or click your name for the exports.")]));
-  byId("main").scrollTop = 0;
-  byId("actions").replaceChildren(...ACTIONS[kind].map((action) => {
-    const one = button(action, !shown || (action[0] === "r" && !shown.panels[0].suggested));
-    if (own && own.choice === action[1].toLowerCase()) one.classList.add("chosen");
-    else if (shown && kind === "sample" && STATES[shown.panels[0].state] && shown.panels[0].advice === action[1].toLowerCase()) one.classList.add("advised");
+const MOVES = [["Backspace", "Undo", undo, "Undo (Backspace)"], ["ArrowLeft", "←", () => go(-1), "Back (←)"], ["ArrowRight", "→", () => go(1), "Next (→)"]];
+
+function drawFooter(tile) {
+  const found = actions(tile).map((action) => {
+    const one = button(action), choice = action[4];
+    if (!tile || !choice || state.view === "grid") return one;
+    const chosen = tile.rows.length > 1 && !tile.type ? `label ${tile.choice === "relabel" ? tile.new_label : tile.choice === "keep" ? tile.label : ""}` : tile.choice;
+    one.classList.toggle("chosen", Boolean(tile.choice) && (choice === chosen || choice === tile.choice));
+    const kept = tile.rows.length > 1 ? `label ${tile.advice === "keep" ? tile.label : tile.advice === "relabel" ? tile.suggested : ""}` : tile.advice;
+    one.classList.toggle("advised", !tile.choice && Boolean(tile.flagged) && choice === kept);
     return one;
-  }));
-  byId("moves").replaceChildren(...MOVES.map((move) => button(move, false)));
-  byId("moves").children[1].after(Object.assign(make("span"), { id: "place" }));
-  byId("note").value = own ? own.note : "";
-  if (own) say(`Your decision: ${own.choice} ${own.label}`.trim());
+  });
+  byId("actions").replaceChildren(...found);
+  byId("moves").replaceChildren(...(state.view === "one" ? MOVES : MOVES.slice(0, 1)).map(button));
+  if (state.view === "one") byId("moves").children[1].after(set(make("span"), { id: "place" }));
+  byId("note").hidden = !found.length;
+  document.body.classList.toggle("idle", !found.length);
 }
 
 function place() {
-  const { queue, at, shown } = state;
-  byId("place").textContent = shown && shown.item !== queue[at] ? "aside" : queue.length ? `${Math.min(at + 1, queue.length)} / ${queue.length}` : "";
+  const { tiles, at, aside } = state, flagged = tiles.filter((tile) => tile.flagged || tile.type).length;
+  if (!byId("place")) return;
+  const beyond = at >= flagged && at < tiles.length;
+  byId("place").textContent = aside ? "aside" : beyond ? `+ ${at - flagged + 1}` : flagged ? `${Math.min(at + 1, flagged)} / ${flagged}` : "";
 }
 
-function count({ done, whole }) {
-  byId("bar").max = Math.max(whole, 1);
-  byId("bar").value = done;
-  byId("count").replaceChildren(`${done} of ${whole}`, make("span", "wide", " reviewed"));
+function count(answer) {
+  if (answer.kind && answer.kind !== state.kind) return;
+  byId("bar").max = Math.max(answer.whole, 1);
+  byId("bar").value = answer.done;
+  byId("count").replaceChildren(`${answer.done.toLocaleString("en")} of ${answer.whole.toLocaleString("en")}`, make("span", "wide", " reviewed"));
 }
 
-async function show(item, at = state.at) {
-  state.shown = item === undefined ? null : await ask(`/api/item/${item}`, { reviewer: reviewer() });
-  state.at = at;
-  draw();
+// Images that are on the page already stay, so that nothing flickers when the details of an item arrive.
+function fill(children) {
+  const main = byId("main"), old = new Map([...main.querySelectorAll(".large img")].map((image) => [image.src, image]));
+  const holder = make("div", "", ...children);
+  holder.querySelectorAll(".large img").forEach((image) => old.has(image.src) && image.replaceWith(old.get(image.src)));
+  main.replaceChildren(...holder.children);
+}
+
+function draw() {
+  tabs();
+  if (state.view === "grid") return drawSheet();
+  const tile = current();
+  drawFooter(tile);
   place();
-  const next = state.queue[at + 1];
-  if (state.about.pictures && next) new Image().src = source(next.split("-")[0], true); // loaded in advance
+  if (state.beyond && state.next !== null && state.tiles.length - state.at < 25) more();
+  if (!tile) return loading ? undefined : end();
+  const shown = ready.get(tile.item), main = byId("main");
+  main.className = layout(tile);
+  fill(view(tile, shown));
+  main.scrollTop = 0;
+  byId("note").value = tile.choice ? tile.note || "" : byId("note").value;
+  if (tile.choice) say(`Your decision: ${tile.choice === "relabel" ? `change to ${tile.new_label}` : DID[tile.choice]}`);
+  if (!shown) complete(tile);
+  state.tiles.slice(state.at + 1, state.at + 4).forEach(ahead);
 }
 
-// Next position in the queue: after an item outside of it, the item that was left.
-const onward = (by) => state.shown && state.shown.item !== state.queue[state.at] ? state.at : state.at + by;
+const complete = (tile) => details(tile.item).then((shown) => {
+  ready.set(tile.item, shown);
+  if (current() === tile && state.view !== "grid") fill(view(tile, shown));
+}).catch((error) => say(error.message, true));
 
-const go = (by) => inTurn(async () => {
-  const at = onward(by);
-  if (at < 0 || at > state.queue.length) return;
+// Details and image of a later item, loaded in advance.
+function ahead(tile) {
+  if (ready.has(tile.item)) return;
+  details(tile.item).then((shown) => ready.set(tile.item, shown)).catch(() => undefined);
+  if (state.about.pictures) tile.rows.slice(0, 2).forEach((row) => { new Image().src = source(row, true); });
+}
+
+function drawSheet() {
+  sheet.hook({ changed: sheetChanged, more: () => state.beyond && more(), open: (tile) => { state.view = "one"; state.at = state.tiles.indexOf(tile); state.aside = null; draw(); } });
+  sheet.drawGrid();
+}
+
+function sheetChanged() {
+  const there = sheet.headline();
+  drawFooter(null);
+  const words = state.about.others && !state.beyond ? set(make("button", "", `Continue with ${plural(state.about.others, "label")} not flagged`), { type: "button", onclick: beyond })
+    : !there ? make("p", "quiet", "No labels left to review here.") : null;
+  byId("end").replaceChildren(...[words].filter(Boolean));
+}
+
+function end() {
+  state.view = "end";
+  drawFooter(null);
+  tabs();
+  ending(() => load("sample"), beyond).catch((error) => say(error.message, true));
+}
+
+const go = (by) => {
+  if (state.busy) return;
+  if (state.view === "end") state.view = "one";
+  const at = state.aside ? state.at : state.at + by;
+  if (at < 0 || at > state.tiles.length) return;
+  Object.assign(state, { aside: null, at });
   say("");
-  await show(state.queue[at], at);
-});
+  byId("note").value = "";
+  draw();
+};
 
 // A class by its name, or by a part of the name that no other class has.
 function meant(text) {
@@ -222,150 +267,174 @@ function meant(text) {
   return known().includes(text) || like.length !== 1 ? text : like[0];
 }
 
-const known = (part) => part ? state.about.classes[part] : [...new Set(Object.values(state.about.classes).flat())];
-const options = (names) => names.map((value) => Object.assign(make("option"), { value }));
-
-// A class that is not in the sample's split comes from another split: both splits then share the class.
-function warn() {
-  const name = meant(byId("pick").value), [{ split }] = state.shown.panels;
-  const far = known().includes(name) && !known(split).includes(name);
-  const part = far && Object.keys(state.about.classes).find((one) => known(one).includes(name));
-  byId("leak").textContent = far ? `${name} is a class of ${part}: with this label, ${split} and ${part} share a class.` : "";
-}
-
-function choose() {
-  const [panel] = state.shown.panels;
-  const names = new Set(panel.near.map((n) => n.label).filter((name) => name !== panel.label));
-  const choice = (name) => Object.assign(make("button", "", ...broken(name)), {
-    type: "button", onclick: () => { byId("pick").value = name; byId("choose").close("ok"); } });
-  byId("likely").replaceChildren(...[...names].map(choice));
-  byId("own").replaceChildren(...options(known(panel.split)));
-  byId("leak").textContent = "";
-  byId("pick").value = byId("choose").returnValue = "";
-  byId("choose").showModal();
-}
-
-async function queue() {
+function filter() {
   const typed = byId("label").value && meant(byId("label").value);
   if (typed && !known().includes(typed)) throw new Error(`There is no class ${typed}.`);
   byId("label").value = typed;
-  const asked = { kind: state.kind, reviewer: reviewer(), among: byId("among").value, state: state.kind === "pair" ? "" : byId("state").value, most: byId("most").value || "1", show: byId("show").value };
-  return ask("/api/queue", { ...asked, label: typed });
+  const pair = state.kind === "pair", move = !pair && byId("move").value !== "" ? state.about.moves[Number(byId("move").value)] : { given: "", suggested: "" };
+  return { kind: state.kind, reviewer: reviewer(), label: typed, among: byId("among").value, state: pair ? "" : byId("state").value, suspicion: pair ? 0 : byId("suspicion").value || 0,
+    show: byId("show").value, given: move.given, suggested: move.suggested };
 }
 
-const load = (name = state.kind) => inTurn(async () => {
+async function fetchQueue() {
+  const found = await ask("/api/queue", filter());
+  Object.assign(state, { tiles: found.items, at: 0, aside: null, next: null, beyond: false });
+  state.chosen.clear();
+  count({ ...found, kind: state.kind });
+}
+
+const load = (name = state.kind, shown) => inTurn(async () => {
   say("");
   kind(name);
-  const found = await queue();
-  state.queue = found.items;
-  count(found);
-  await show(state.queue[0], 0);
+  if (shown) state.view = shown;
+  else if (state.view === "end") state.view = "one";
+  state.tiles = [];
+  await fetchQueue();
+  draw();
 });
 
-const decide = (choice, label = "") => state.busy || !state.shown || inTurn(async () => {
-  const said = { reviewer: reviewer(), item: state.shown.item, choice, label, note: byId("note").value };
-  const { decision, ...progress } = await ask("/api/decide", null, said);
-  if (decision.kind === state.kind) count(progress);
-  byId("note").blur();
-  const at = onward(1);
-  await show(state.queue[at], at);
-  say(`Saved: ${decision.item} ${decision.choice} ${decision.label}`.trim());
-});
+// Labels that are not flagged, in pieces of the ranking.
+async function more() {
+  if (loading || state.next === null) return;
+  loading = true;
+  try {
+    const found = await ask("/api/queue", { ...filter(), flagged: false, begin: state.next, most: PAGE });
+    const there = new Set(state.tiles.map((tile) => tile.item));
+    state.tiles.push(...found.items.filter((tile) => !there.has(tile.item)));
+    state.next = found.next;
+  } finally {
+    loading = false;
+  }
+  if (state.view === "grid") sheet.extend();
+  else if (state.at >= state.tiles.length - 1) draw();
+  else place();
+}
 
-const undo = () => inTurn(async () => {
-  const { undone } = await ask("/api/undo", { reviewer: reviewer() }, {});
-  if (!undone) return say("There is nothing to undo.");
-  const same = undone.kind === state.kind;
-  kind(undone.kind);
-  const found = await queue();
-  if (!same) Object.assign(state, { queue: found.items, at: 0 });
-  count(found);
-  const at = state.queue.indexOf(undone.item);
-  await show(undone.item, at < 0 ? state.at : at);
-  say(`Undone: ${undone.item} ${undone.choice} ${undone.label}`.trim());
+const beyond = () => inTurn(async () => {
+  if (state.kind !== "sample") {
+    kind("sample");
+    await fetchQueue();
+  }
+  Object.assign(state, { beyond: true, next: 0 });
+  const at = state.tiles.length;
+  await more();
+  if (state.view === "end") Object.assign(state, { view: "one", at });
+  draw();
+  if (state.tiles.length === at) say("No label that is not flagged matches the filter.");
 });
 
 function kind(name) {
-  if (name !== state.kind || !byId("among").children.length) choices(name);
+  if (name !== state.kind || !byId("among").children.length) {
+    const option = (value, words) => set(make("option", "", words), { value });
+    const found = state.about.among[name];
+    byId("among").replaceChildren(option("", name === "pair" ? "both kinds" : "all splits"), ...found.map((one) => option(one, one)));
+    byId("among-label").hidden = found.length < 2;
+    byId("among-label").firstChild.textContent = name === "pair" ? "Kind " : "Split ";
+    state.history = name === state.kind ? state.history : [];
+  }
   state.kind = name;
-  byId("samples").setAttribute("aria-pressed", String(name === "sample"));
-  byId("pairs").setAttribute("aria-pressed", String(name === "pair"));
-  byId("upto").hidden = name === "pair";
-  byId("state").hidden = name === "pair" || state.about.states.length < 2;
+  const pair = name === "pair";
+  byId("least").hidden = pair;
+  byId("moved").hidden = pair || !state.about.moves.length;
+  byId("state-label").hidden = pair || state.about.states.length < 2;
 }
 
-function choices(name) {
-  const option = (value, words) => Object.assign(make("option", "", words), { value });
-  const found = state.about.among[name];
-  byId("among").replaceChildren(option("", name === "pair" ? "both types" : "all splits"), ...found.map((one) => option(one, one)));
-  byId("among").hidden = found.length < 2;
+function tabs() {
+  byId("one").setAttribute("aria-pressed", String(state.view === "one" && state.kind === "sample"));
+  byId("grid").setAttribute("aria-pressed", String(state.view === "grid"));
+  byId("pairs").setAttribute("aria-pressed", String(state.view === "one" && state.kind === "pair"));
 }
 
-async function people() {
-  byId("name").value = reviewer();
-  byId("people").showModal();
-  const { decided, agreement, disputed } = await ask("/api/reviewers");
-  const line = (tag, ...cells) => make("tr", "", ...cells.map((c) => make(tag, "", String(c))));
-  const lines = Object.entries(decided).map(([name, n]) => line("td", name, n));
-  const kappas = agreement.map((a) => line("td", `${a.one} and ${a.other}, ${a.kind === "pair" ? "errors" : "labels"}`, a.both,
-    a.kappa === null ? "–" : a.kappa.toFixed(2)));
-  byId("table").replaceChildren(
-    ...(lines.length ? [make("table", "", line("th", "Reviewer", "decisions"), ...lines)] : []),
-    ...(kappas.length ? [make("table", "", line("th", "Agreement", "both reviewed", "Cohen's kappa"), ...kappas)] : []),
-    ...(disputed ? [make("p", "quiet", `${disputed} disputed: these items stay unchanged until the reviewers agree.`)] : []));
+function switchTo(view, name) {
+  if (state.busy) return;
+  if (name !== state.kind || state.view === "end") return load(name, view);
+  Object.assign(state, { view, aside: null });
+  say("");
+  draw();
+}
+
+function sift(open = byId("filter").hidden) {
+  byId("filter").hidden = !open;
+  byId("sift").setAttribute("aria-expanded", String(open));
+}
+
+function renamed(changed) {
+  byId("who").textContent = reviewer();
+  if (!changed) return;
+  Object.assign(state, { history: [] });
+  ready.clear();
+  state.details.clear();
+  load();
 }
 
 function listen() {
-  byId("samples").onclick = () => load("sample");
-  byId("pairs").onclick = () => load("pair");
+  byId("one").onclick = () => switchTo("one", "sample");
+  byId("grid").onclick = () => switchTo("grid", "sample");
+  byId("pairs").onclick = () => switchTo("one", "pair");
   byId("filter").onchange = () => load();
   byId("filter").onsubmit = (event) => event.preventDefault();
-  byId("who").onclick = () => people().catch((error) => say(error.message, true));
-  byId("people").oncancel = (event) => { if (!reviewer()) event.preventDefault(); };
-  byId("people").onclose = () => {
-    const name = byId("name").value.trim();
-    if (name && name !== reviewer()) {
-      localStorage.setItem("reviewer", name);
-      load();
-    }
-    byId("who").textContent = reviewer();
-  };
-  byId("pick").oninput = warn;
-  byId("choose").onclose = () => {
-    if (byId("choose").returnValue === "ok") decide("relabel", meant(byId("pick").value));
-  };
+  byId("sift").onclick = () => sift();
+  byId("help").onclick = help;
+  byId("finish").onclick = () => { if (!state.busy) { state.view = "end"; end(); } };
+  byId("who").onclick = () => people(renamed).catch((error) => say(error.message, true));
   document.addEventListener("keydown", press);
+  state.review = (row) => inTurn(async () => {
+    say("");
+    state.aside = await details(String(row));
+    ready.set(state.aside.item, state.aside);
+    if (state.view !== "one") state.view = "one";
+    draw();
+  });
 }
 
-const FOCUS = { n: "note", "/": "label" };
+function large() {
+  if (state.view === "grid") {
+    const tile = sheet.focused();
+    if (tile) zoom(zoomable(tile), 0);
+  } else document.querySelector("#main .large")?.click();
+}
+
+const FOCUS = { c: () => byId("note").select(), "/": () => { sift(true); byId("label").select(); }, z: large };
 
 function press(event) {
-  if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (event.target.matches("input, select")) {
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (document.querySelector("dialog[open]") || event.altKey) return;
+  const typing = event.target.matches("input, select, textarea");
+  if ((event.ctrlKey || event.metaKey) && key === "z" && !typing) {
+    event.preventDefault();
+    return undo();
+  }
+  if (event.ctrlKey || event.metaKey) return;
+  if (typing) {
     if (event.key === "Escape" || (event.key === "Enter" && event.target.matches("input"))) event.target.blur();
     return;
   }
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const found = [...document.querySelectorAll("[data-key]")].find((b) => b.dataset.key === key);
+  if (event.repeat && !key.startsWith("Arrow")) return;
+  if (state.view === "grid" && key.startsWith("Arrow")) {
+    event.preventDefault();
+    return sheet.start();
+  }
+  const found = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key && one.offsetParent);
   if (!FOCUS[key] && !found) return;
   event.preventDefault();
-  if (FOCUS[key]) byId(FOCUS[key]).select();
+  if (FOCUS[key]) FOCUS[key]();
   else found.click();
 }
 
 async function start() {
   listen();
   state.about = await ask("/api/about");
-  const { among, title } = state.about;
-  document.body.classList.toggle("words", !state.about.pictures);
+  const { title, moves, states, pictures, among } = state.about;
+  const option = (value, words) => set(make("option", "", words), { value });
+  document.body.classList.toggle("words", !pictures);
   document.title = title ? `${title} · review` : "likewise review";
   byId("title").textContent = title || "likewise review";
-  byId("classes").append(...options(known().sort()));
+  byId("classes").append(...known().sort().map((value) => set(make("option"), { value })));
+  byId("move").append(...moves.map((one, i) => option(String(i), `${one.given} → ${one.suggested} (${one.count})`)));
+  byId("state").append(...states.map((one) => option(one, FINDINGS[one])));
   byId("pairs").hidden = among.pair.length === 0;
-  byId("state").append(...state.about.states.map((value) => Object.assign(make("option", "", STATES[value]), { value })));
-  byId("who").textContent = reviewer();
-  if (reviewer()) load();
-  else await people();
+  byId("who").textContent = reviewer() || "Your name";
+  load();
 }
 
 start().catch((error) => say(error.message, true));

@@ -1,0 +1,41 @@
+"""Fixtures of the tests that open the review page in a browser."""
+
+import pytest
+from review_page import Server, picture, write_audit
+
+
+@pytest.fixture
+def server(tmp_path):
+    write_audit(tmp_path)
+    made = Server(tmp_path, picture)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def visit(browser):
+    """A browser of its own for each reviewer, who has said who they are; with `name=""` the page asks."""
+    opened, wrong = [], []
+
+    def visit(address, name, **how):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, "accept_downloads": True, **how})
+        context.set_default_timeout(10_000)
+        if name:
+            context.add_init_script(f"localStorage.getItem('reviewer') || localStorage.setItem('reviewer', '{name}')")
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        own = (address.partition("?")[0], "data:", "blob:")
+        page.on("request", lambda asked: asked.url.startswith(own) or wrong.append(asked.url))
+        page.goto(address)
+        page.wait_for_selector("#actions button")
+        opened.append(context)
+        return page
+
+    yield visit
+    [context.close() for context in opened]
+    assert wrong == []  # no script failed, and nothing was asked of another server
+
+
+@pytest.fixture
+def enter(visit, server):
+    return lambda name, **how: visit(server.address, name, **how)
