@@ -32,8 +32,7 @@ def read_images(config: Audit, say: Callable[[str], None]) -> Items:
 
 def write_features(config: Audit, items: Items, backbone: str, file: Path, say: Callable[[str], None]) -> None:
     """Write the features of the data; a file that the same network computed from the same data stays."""
-    weights = hash_of(config.weights) or ""
-    made_by = {"data": fingerprint(items), "backbone": backbone, "weights": weights}
+    made_by = {"data": fingerprint(items), "network": " ".join(filter(None, (backbone, hash_of(config.weights))))}
     if file.exists() and made_by.items() <= origin(file).items():
         return say(f"the features in {file} are of the same images by the same network, and are used again")
     embed(

@@ -13,7 +13,7 @@ from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""
-ORIGIN_WORDS = ("run", "checkpoint", "similarity", "data", "backbone", "weights")
+ORIGIN_WORDS = ("run", "checkpoint", "similarity", "data", "network")
 """What a file of embeddings stores about its origin: the run or the network, and the fingerprint of the data."""
 
 
