@@ -111,6 +111,21 @@ def test_work_in_a_process_of_its_own_comes_back_or_says_why_not():
         measure.alone(os._exit, 3)
 
 
+@starts("benchmarks/clean.py")
+def test_clean(start, tmp_path):
+    from messy_folder import make_messy_folder
+
+    folder = make_messy_folder(tmp_path / "photos", classes=4, per_class=8)
+    said, found = start("clean", str(folder.root), "--quick", "--backbone", "efficientnet_lite0")
+    one = found["folders"][str(folder.root)]
+    assert 12 <= one["images"] <= 24 and len(one["plantings"]) == 2 and 0 <= one["mean"]["recall"] <= 1
+    assert one["worst"]["precision"] <= one["mean"]["precision"] <= 1 and "| photos | " in said
+    module = importlib.import_module("clean")
+    y = np.repeat(np.arange(5) * 3, 8)
+    given = module.planted(y, 0.1, 0)
+    assert (given != y).sum() == 4 and set(given) <= set(y) and not np.array_equal(given, module.planted(y, 0.1, 1))
+
+
 @starts("benchmarks/train_step.py")
 def test_train_step(start, monkeypatch):
     module = importlib.import_module("train_step")
