@@ -212,7 +212,7 @@ def test_heads_given_as_module_class_or_with_parts():
         ({"backbone": "features", "features": None}, "needs features"),
         ({"backbone": "features", "pool": "max"}, "has no weights, size or pool"),
         ({"backbone": "conv_small"}, "features=4 needs backbone='features'"),
-        ({"pool": "mean"}, r"pool must be 'avg', 'max' or 'avg\+max', got 'mean'"),
+        ({"pool": "mean"}, r"pool must be 'avg', 'max', 'avg\+max' or 'own', got 'mean'"),
         ({"dim": 0}, "dim must be at least 1, got 0"),
     ],
 )

@@ -46,7 +46,8 @@ def _build_embedder(config: Train, features: int | None, empty: bool) -> Embedde
     return Embedder(
         config.backbone, config.dim, head, pool=config.pool, pretrained=bool(config.pretrained) and not empty,
         weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=bool(config.freeze_bn),
-        features=features, size=config.size if features is None else None,
+        freeze_backbone=bool(config.freeze_backbone), lora=config.lora, features=features,
+        size=config.size if features is None else None,
     )  # fmt: skip
 
 
