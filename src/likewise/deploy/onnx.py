@@ -101,10 +101,9 @@ def preprocessing(plain: Plain | None) -> dict:
     """Return the image preprocessing of evaluation as numbers; {} for feature vectors."""
     if plain is None:
         return {}
-    short = round(plain.size * 256 / 224) if plain.kind == "crop" else None
     return {
-        "size": plain.size, "short_side": short, "shrink_first": plain.side, "crop": "center", "interpolation": "bilinear",
-        "colours": "RGB", "range": [0, 1], "layout": "NCHW", "normalisation": "in the model",
+        "size": plain.size, "short_side": plain.short_side, "shrink_first": plain.side, "crop": "center",
+        "interpolation": plain.preprocess.interpolation, "colours": "RGB", "range": [0, 1], "layout": "NCHW", "normalisation": "in the model",
     }  # fmt: skip
 
 

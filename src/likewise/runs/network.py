@@ -64,7 +64,9 @@ def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tup
     size = config.size or embedder.input_size
     kind, side = config.augment, config.short_side
     assert size is not None and kind is not None
-    return Augment(size, kind, side, config.crop_scale, config.color_jitter), Plain(size, kind, side)
+    look = embedder.preprocess
+    augment = Augment(size, kind, side, config.crop_scale, config.color_jitter, preprocess=look)
+    return augment, Plain(size, kind, side, preprocess=look)
 
 
 def open_embedder(run: Run, config: Train, checkpoint: str, device: torch.device) -> Embedder:
