@@ -50,7 +50,7 @@ def cut(
     if pixels.is_cuda:
         from likewise.data import crop_resize_triton
 
-        if crop_resize_triton.works():
+        if crop_resize_triton.works(interpolation):
             return crop_resize_triton.cut(pixels, send(torch.from_numpy(plan), pixels.device), size, interpolation)
     pieces = math.ceil(len(plan) * int(plan[:, 4:6].max(0).prod()) / CHUNK_PIXELS)
     parts = np.array_split(plan, min(pieces, len(plan)))

@@ -26,18 +26,19 @@ def available() -> bool:
     return triton is not None
 
 
-def works() -> bool:
+def works(interpolation: Interpolation = "bilinear") -> bool:
     """Whether the kernel can be compiled on this machine, which needs a C compiler."""
-    return available() and _tried()
+    return available() and _tried(interpolation)
 
 
 @cache
-def _tried() -> bool:
+def _tried(interpolation: Interpolation) -> bool:
     try:
         cut(
             torch.zeros(1, 3, dtype=torch.uint8, device="cuda"),
             torch.tensor([[0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0]]).cuda(),
             1,
+            interpolation,
         )
     except Exception:  # triton raises many types
         return False
@@ -121,7 +122,7 @@ def _window(new, length, grown, cubic: tl.constexpr):
         whole = tl.zeros(new.shape, tl.float64)
         for k in range(taps):
             whole += _cubic(low + k, new, length, grown, reach)
-        unit = 4194304.0 / whole
+        unit = 4194304.0 / tl.where(whole == 0.0, 1.0, whole)  # 0 beyond the last row or column
     else:
         total = tl.zeros(new.shape, tl.int32)
         for k in range(taps):

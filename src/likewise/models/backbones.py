@@ -37,7 +37,7 @@ from likewise.pretrained.networks import (
     LITE_BACKBONES,
     WEIGHT_PACKAGES,
     create_timm,
-    is_hub_name,
+    is_hub_name as is_hub_name,
     load_file,
     scale_of,
 )
@@ -233,6 +233,7 @@ def build_resnet50_v1(pretrained: bool, weights: str | Path | None) -> Backbone:
 def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: int | None, own: bool) -> Backbone:
     check_name(name)
     known = FOUNDATION.get(name)
+    check_size(name, size)
     # Only num_classes=0: with global_pool="" timm builds some networks with norms that do not match their weights.
     options: dict[str, Any] = known.options if known and own else {"num_classes": 0}
     net: Any = create_timm(name, pretrained=pretrained, weights=None if known else weights, **options)
@@ -275,7 +276,8 @@ def check_name(name: str) -> None:
 def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
     """Return the side of the images, and adapt a network built for a fixed size, with its weights, to this side."""
     own = facts["input_size"][-1]
-    check_patches(net, name, size or own)
+    patch = getattr(getattr(net, "patch_embed", None), "patch_size", None)
+    check_patches(patch[0] if isinstance(patch, tuple) else patch or 1, name, size or own)
     if size is None or size == own or not facts.get("fixed_input_size", False):
         return size or own
     if not hasattr(net, "set_input_size"):
@@ -284,11 +286,15 @@ def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
     return size
 
 
-def check_patches(net: Any, name: str, size: int) -> None:
-    """Raise unless the patches of a transformer cover the image exactly."""
-    patch = getattr(getattr(net, "patch_embed", None), "patch_size", None)
-    patch = patch[0] if isinstance(patch, tuple) else patch
-    if isinstance(patch, int) and size % patch:
+def check_size(name: str, size: int | None) -> None:
+    """Raise if the patches of a foundation backbone cannot cover an image of this size; other backbones are checked when built."""
+    if size is not None and name in FOUNDATION:
+        check_patches(FOUNDATION[name].patch, name, size)
+
+
+def check_patches(patch: int, name: str, size: int) -> None:
+    """Raise unless patches of this side cover the image exactly."""
+    if size % patch:
         near = [n for n in (size - size % patch, size - size % patch + patch) if n]
         raise LikewiseError(
             f"Embedder: size must be a multiple of {patch}, the patch of {name}, got {size}; use {' or '.join(map(str, near))}"

@@ -15,7 +15,7 @@ from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
-from likewise.models.backbones import OWN_BACKBONES, check_name, default_pool, width_of
+from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
 from likewise.pretrained.foundation import FOUNDATION
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
@@ -29,6 +29,7 @@ def check_texts(config: Train) -> None:
     check_durations(config)
     if config.backbone not in (None, "features", *OWN_BACKBONES):
         check_name(config.backbone)
+    check_size(config.backbone or "", config.size)
 
 
 def check_durations(config: Train) -> None:
