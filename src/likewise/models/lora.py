@@ -88,7 +88,7 @@ def lora_parameters(net: nn.Module) -> Iterator[nn.Parameter]:
 
 @torch.no_grad()
 def merged(net: Network) -> Network:
-    """Return a copy of the network without LoRA, in which the changes are added to the weights; the network itself without LoRA."""
+    """Return a copy of the network whose weights contain the changes of LoRA; a network without LoRA is returned as it is."""
     if not any(True for _ in lora_parameters(net)):
         return net
     net = copy.deepcopy(net)

@@ -140,7 +140,9 @@ def converted(net: nn.Module, found: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors under timm's names, by timm's own conversion; unchanged if it has none for them."""
     convert = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
     patch = getattr(getattr(getattr(net, "patch_embed", None), "proj", None), "weight", None)
-    stems = [t for name, t in found.items() if name.endswith(("patch_embed.proj.weight", "conv1.weight")) and t.ndim == 4]
+    stems = [
+        t for name, t in found.items() if name.endswith(("patch_embed.proj.weight", "conv1.weight")) and t.ndim == 4
+    ]
     if convert is None or (patch is not None and any(stem.shape[2:] != patch.shape[2:] for stem in stems)):
         return found  # timm would also resize patches, for which a network was not trained
     try:

@@ -101,9 +101,11 @@ def freezes(config: Train, backbone: str) -> bool:
     if config.lora is not None and (backbone == "features" or config.freeze_backbone is False):
         conflict = "--no-freeze-backbone" if config.freeze_backbone is False else "data that are features"
         raise LikewiseError(
-            f"train: --lora {config.lora} trains small changes to a frozen backbone, which excludes {conflict}; drop one of the two"
+            f"train: --lora {config.lora} changes a frozen backbone a little, which excludes {conflict}; drop one of the two"
         )
-    return config.lora is not None or (backbone in FOUNDATION if config.freeze_backbone is None else config.freeze_backbone)
+    return config.lora is not None or (
+        backbone in FOUNDATION if config.freeze_backbone is None else config.freeze_backbone
+    )
 
 
 def fold_specs(protocol: str) -> list[str] | None:
