@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Train
-from likewise.pretrained.foundation import FOUNDATION, HALF_SCALE, Foundation, Preprocess
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES, HALF_SCALE, Foundation, Preprocess
 from likewise.runs.folder import Run
 from likewise.training.fit import train
 
@@ -95,5 +95,5 @@ def toy_vit(monkeypatch):
     toy = Foundation(
         "test_vit.r160_in1k", 64, "token", 0, 32, 160, 16, HALF_SCALE, Preprocess("bicubic", 1.0), "none"
     )  # fmt: skip
-    monkeypatch.setitem(FOUNDATION, "toy-vit", toy)
+    monkeypatch.setitem(FOUNDATION_BACKBONES, "toy-vit", toy)
     return "toy-vit"

@@ -11,13 +11,13 @@ from PIL import Image
 
 from likewise.config import Train
 from likewise.models.embedder import Embedder
-from likewise.pretrained.foundation import FOUNDATION, foundation_entries, similar_names
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES, foundation_entries, similar_names
 from likewise.runs.network import transforms
 
 
 def test_the_table_is_that_of_timm(subtests):
     """Name, native size, scale, licence; and the width of the feature, by a shallow network without memory."""
-    for name, one in FOUNDATION.items():
+    for name, one in FOUNDATION_BACKBONES.items():
         with subtests.test(name):
             facts = timm.get_pretrained_cfg(one.timm)
             assert one.timm in timm.list_pretrained(one.timm.split(".")[0] + ".*")
@@ -37,7 +37,7 @@ def test_the_table_is_that_of_timm(subtests):
 
 @pytest.mark.slow
 def test_numbers_of_parameters(subtests):
-    for name, one in FOUNDATION.items():
+    for name, one in FOUNDATION_BACKBONES.items():
         with subtests.test(name), torch.device("meta"):
             net = timm.create_model(one.timm, **one.options)
             assert round(sum(p.numel() for p in net.parameters()) / 1e6) == one.parameters
@@ -45,7 +45,7 @@ def test_numbers_of_parameters(subtests):
 
 def test_every_name_has_one_line():
     lines = dict(foundation_entries())
-    assert lines.keys() == FOUNDATION.keys() and not any("\n" in line for line in lines.values())
+    assert lines.keys() == FOUNDATION_BACKBONES.keys() and not any("\n" in line for line in lines.values())
     assert lines["clip-base-16"].endswith("86 M parameters, 512 features (class token, projected), 224 px, apache-2.0")
     assert "dinov3-license" in lines["dinov3-small"]
 
@@ -87,7 +87,7 @@ def test_real_weights_of_every_family(name):
     """An image is nearer to a part of itself than to another image, in the feature that the table names."""
     if not hub_answers():
         pytest.skip("the model hub cannot be reached: the weights are not here")
-    embedder = Embedder(name, FOUNDATION[name].width, torch.nn.Identity(), freeze_backbone=True).eval()
+    embedder = Embedder(name, FOUNDATION_BACKBONES[name].width, torch.nn.Identity(), freeze_backbone=True).eval()
     look = transforms(Train(data="", backbone=name, augment="crop"), embedder)[1]
     images = [photo(0), photo(0).crop((10, 10, 290, 240)), photo(1)]
     with torch.no_grad():

@@ -20,7 +20,6 @@ from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.parity import Parity, compare, parity_inputs
 from likewise.io.files import DISK_FULL_ERRNOS, write_json
 from likewise.io.progress import bar
-from likewise.models.lora import merged
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.sample_weights import read_sample_weights
@@ -95,7 +94,7 @@ def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Ca
     """Write the weights of the network and its settings, and return a function that embeds with them."""
     about = {"identity": run.about["identity"], "likewise": __version__, **settings_to_rebuild(config, model)}
     write_json(folder / "config.json", about)
-    Run(folder).save_tensors("model.safetensors", merged(model.embedder).state_dict())
+    Run(folder).save_tensors("model.safetensors", model.merged_embedder().state_dict())
     facts = {"pictures": model.transform is not None, "gallery": (folder / GALLERY_FILE).exists()}
     (folder / "example.py").write_text(fill("example_load.txt", facts), "utf-8")
     return load(folder, device="cpu", allow_imports=config.allow_imports)

@@ -21,7 +21,6 @@ from likewise.deploy.model import Model
 from likewise.deploy.model_card import GALLERY_FILE, fill
 from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
-from likewise.models.lora import merged
 from likewise.pretrained.weights import brief
 from likewise.runs.calibration import read_calibration
 from likewise.runs.folder import Run
@@ -67,8 +66,9 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
     try:
         with quietly():
             program = torch.onnx.export(
-                Graph(merged(model.embedder), raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET,
-                verbose=False, input_names=names[0], output_names=names[1], dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
+                Graph(model.merged_embedder(), raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET,
+                verbose=False, input_names=names[0], output_names=names[1],
+                dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
             )  # fmt: skip
         assert program is not None
         proto = program.model_proto

@@ -27,7 +27,7 @@ from likewise.models.resnet50_v1 import (
     resnet50_v1,
 )
 from likewise.pretrained.foundation import (
-    FOUNDATION,
+    FOUNDATION_BACKBONES,
     USUAL_PREPROCESS,
     Preprocess,
     foundation_entries,
@@ -125,7 +125,7 @@ class Backbone(nn.Module):
 
 def default_pool(name: str) -> Pool:
     """Return the pooling that a backbone has by default: "own" for a foundation backbone, "avg" for others."""
-    return "own" if name in FOUNDATION else "avg"
+    return "own" if name in FOUNDATION_BACKBONES else "avg"
 
 
 def build_backbone(
@@ -165,8 +165,8 @@ def build_backbone(
 @cache
 def width_of(name: str, pool: Pool | None = None) -> int:
     """Return the width of the pooled feature of a backbone."""
-    if name in FOUNDATION and pool in (None, "own"):
-        return FOUNDATION[name].width  # without building it: some have a billion parameters
+    if name in FOUNDATION_BACKBONES and pool in (None, "own"):
+        return FOUNDATION_BACKBONES[name].width  # without building it: some have a billion parameters
     return build_backbone(name, pretrained=False, pool=pool).channels
 
 
@@ -234,7 +234,7 @@ def build_resnet50_v1(pretrained: bool, weights: str | Path | None) -> Backbone:
 
 def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: int | None, own: bool) -> Backbone:
     check_name(name)
-    known = FOUNDATION.get(name)
+    known = FOUNDATION_BACKBONES.get(name)
     check_size(name, size)
     # Only num_classes=0: with global_pool="" timm builds some networks with norms that do not match their weights.
     options: dict[str, Any] = known.options if known and own else {"num_classes": 0}
@@ -257,7 +257,7 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
 
 def check_name(name: str) -> None:
     """Raise unless this is the name of a foundation backbone, of a network of timm, or of one on the hub."""
-    if name in FOUNDATION or name in LITE_BACKBONES or is_hub_name(name):
+    if name in FOUNDATION_BACKBONES or name in LITE_BACKBONES or is_hub_name(name):
         return
     import timm
 
@@ -292,8 +292,8 @@ def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
 
 def check_size(name: str, size: int | None) -> None:
     """Raise if patches of a foundation backbone cannot cover an image of this size; other backbones are checked when built."""
-    if size is not None and name in FOUNDATION:
-        check_patches(FOUNDATION[name].patch, name, size)
+    if size is not None and name in FOUNDATION_BACKBONES:
+        check_patches(FOUNDATION_BACKBONES[name].patch, name, size)
 
 
 def check_patches(patch: int, name: str, size: int) -> None:

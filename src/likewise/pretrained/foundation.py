@@ -20,9 +20,6 @@ CLIP_SCALE: Scale = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258
 HALF_SCALE: Scale = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 """Mean and standard deviation of the input, of red, green and blue in [0, 1]."""
 
-USUAL_RATIO = 256 / 224
-"""Short side of the resized image, in sides of the square that is cut from its centre: ImageNet's evaluation."""
-
 
 @dataclass(frozen=True)
 class Preprocess:
@@ -31,15 +28,15 @@ class Preprocess:
     Args:
         interpolation: of the resizing, which is always antialiased.
         ratio: the short side is resized to this multiple of the side of the square, which is then cut from the centre. None: the
-            whole image is resized to the square, whatever its shape.
+            whole image is resized to the square, whatever its shape. Default: that of ImageNet's evaluation.
     """
 
     interpolation: Interpolation = "bilinear"
-    ratio: float | None = USUAL_RATIO
+    ratio: float | None = 256 / 224
 
 
 USUAL_PREPROCESS = Preprocess()
-"""Preprocessing of all backbones that are not in `FOUNDATION`."""
+"""Preprocessing of all backbones that are not in `FOUNDATION_BACKBONES`."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ def clip(
     return Foundation(name, width, "projected token", parameters, size, size, patch, scale, centre, licence)
 
 
-FOUNDATION: dict[str, Foundation] = {
+FOUNDATION_BACKBONES: dict[str, Foundation] = {
     "dinov2-small": dinov2("small", 384, 22),
     "dinov2-base": dinov2("base", 768, 87),
     "dinov2-large": dinov2("large", 1024, 304),
@@ -154,7 +151,7 @@ FOUNDATION: dict[str, Foundation] = {
 
 def foundation_entries() -> Iterator[tuple[str, str]]:
     """Yield the short name and a one-line description of every foundation backbone."""
-    for name, one in FOUNDATION.items():
+    for name, one in FOUNDATION_BACKBONES.items():
         feature = {"token": "class token", "projected token": "class token, projected"}.get(one.feature, one.feature)
         yield (
             name,
@@ -165,5 +162,5 @@ def foundation_entries() -> Iterator[tuple[str, str]]:
 def similar_names(name: str) -> list[str]:
     """Return the short names that a misspelt or incomplete one may mean: all of its family for `dinov2` or `CLIP`."""
     plain = name.lower().replace("_", "-")
-    family = [known for known in FOUNDATION if plain and known.startswith(plain)]
-    return family or difflib.get_close_matches(plain, FOUNDATION, n=3, cutoff=0.75)
+    family = [known for known in FOUNDATION_BACKBONES if plain and known.startswith(plain)]
+    return family or difflib.get_close_matches(plain, FOUNDATION_BACKBONES, n=3, cutoff=0.75)

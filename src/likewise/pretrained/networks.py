@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from likewise.errors import LikewiseError
-from likewise.pretrained.foundation import FOUNDATION
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES
 from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights, strip
 
 
@@ -79,7 +79,13 @@ def lite_of(name: str) -> str | None:
 
 def timm_name(name: str) -> str:
     """Return the name that timm has for this backbone."""
-    return f"tf_{name}" if name in LITE_BACKBONES else FOUNDATION[name].timm if name in FOUNDATION else name
+    return (
+        f"tf_{name}"
+        if name in LITE_BACKBONES
+        else FOUNDATION_BACKBONES[name].timm
+        if name in FOUNDATION_BACKBONES
+        else name
+    )
 
 
 def create_timm(
@@ -94,7 +100,7 @@ def create_timm(
     """Return a network of timm with weights from a file, published weights, or random weights.
 
     Args:
-        name: name in timm, one of `LITE_BACKBONES` or of `FOUNDATION`, or a name on the hub.
+        name: name in timm, one of `LITE_BACKBONES` or of `FOUNDATION_BACKBONES`, or a name on the hub.
         pretrained: use the published weights; ignored if `weights` is given.
         weights: a local file, see `load_file`.
         owner: start of error messages.

@@ -16,7 +16,7 @@ from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
-from likewise.pretrained.foundation import FOUNDATION
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.types import Items, LikewiseError
@@ -104,7 +104,7 @@ def freezes(config: Train, backbone: str) -> bool:
             f"train: --lora {config.lora} changes a frozen backbone a little, which excludes {conflict}; drop one of the two"
         )
     return config.lora is not None or (
-        backbone in FOUNDATION if config.freeze_backbone is None else config.freeze_backbone
+        backbone in FOUNDATION_BACKBONES if config.freeze_backbone is None else config.freeze_backbone
     )
 
 
