@@ -2,6 +2,7 @@
 
 import functools
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,3 +95,12 @@ def test_real_weights_of_every_family(name):
         z = embedder(torch.stack([look(image) for image in images])).z
     sim = z @ z.T
     assert torch.isfinite(z).all() and sim[0, 1] > sim[0, 2] + 0.01
+
+
+def test_the_documentation_has_the_table():
+    page = (Path(__file__).parents[2] / "docs" / "foundation.md").read_text("utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 8][1:]
+    assert lines == [
+        f"| `{name}` | `{f.timm}` | {f.parameters} | {f.width} | {f.size} ({f.native}) | {f.patch} | {f.licence} |"
+        for name, f in FOUNDATION_BACKBONES.items()
+    ]

