@@ -93,7 +93,8 @@ def stretch(
     interpolation: Interpolation = "bilinear",
 ) -> UInt8[np.ndarray, "s s 3"]:
     """Resize one box, rows first. One axis at a time, because the axis that Pillow begins with depends on its version."""
-    read, by = isinstance(box, Image.Image), PILLOW_FILTERS[interpolation]
+    by = PILLOW_FILTERS[interpolation]
+    read = isinstance(box, Image.Image)
     wide, high = box.size if read else box.shape[1::-1]
     if (high, wide) != (grown_h, grown_w):
         image = (box if read else Image.fromarray(box)).resize((grown_w, high), by)

@@ -37,7 +37,7 @@ class ImageStore(Protocol):
         """Do the host work for a batch of these rows; the result is an argument of `make`."""
         ...
 
-    def make(self, staged: Any, size: int) -> Tensor:
+    def make(self, staged: Any, look: Plain) -> Tensor:
         """Return the squares of the batch on the device."""
         ...
 

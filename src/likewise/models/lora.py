@@ -96,5 +96,5 @@ def merged(net: Network) -> Network:
         if isinstance(layer, LoRALinear):
             layer.weight += layer.lora_b @ layer.lora_a
             del layer.lora_a, layer.lora_b
-            layer.__class__ = nn.Linear
+            layer.__class__ = nn.Linear  # pyright: ignore[reportAttributeAccessIssue]
     return net

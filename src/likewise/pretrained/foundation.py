@@ -72,7 +72,9 @@ class Foundation:
     @property
     def options(self) -> dict[str, object]:
         """Arguments of `timm.create_model` with which the output of the network is the feature."""
-        pooled = {"global_pool": "token"} if "dinov3" in self.timm and self.feature == "token" else {}  # timm: average
+        pooled: dict[str, object] = (
+            {"global_pool": "token"} if "dinov3" in self.timm and self.feature == "token" else {}
+        )  # timm: average
         return pooled if self.feature == "projected token" else {"num_classes": 0, **pooled}
 
 
