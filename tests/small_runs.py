@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from likewise.config import Train
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES, HALF_SCALE, Foundation, Preprocess
 from likewise.runs.folder import Run
 from likewise.training.fit import train
 
@@ -86,3 +87,13 @@ def finished_pictures(pictures, small, tmp_path_factory):
 @pytest.fixture
 def picture_run(finished_pictures, tmp_path):
     return Run(shutil.copytree(finished_pictures.path, tmp_path / "picture run"))
+
+
+@pytest.fixture
+def toy_vit(monkeypatch):
+    """Name of a foundation backbone that is small: a transformer of timm with random weights, 16 pixels a patch."""
+    toy = Foundation(
+        "test_vit.r160_in1k", 64, "token", 0, 32, 160, 16, HALF_SCALE, Preprocess("bicubic", 1.0), "none"
+    )  # fmt: skip
+    monkeypatch.setitem(FOUNDATION_BACKBONES, "toy-vit", toy)
+    return "toy-vit"

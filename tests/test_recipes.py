@@ -26,8 +26,8 @@ KINDS = {
     "loss": Loss, "sampler": BatchSampler, "protocol": Protocol, "noise": NoiseModel, "head": nn.Module,
     "confidence": Confidence, "terms": Term,
 }  # fmt: skip
-OURS = ("demo", "robust", "t-sint", "super-loss")
-"""Recipes without a value of any paper: two have none, and of the others' papers only the idea or the formula is known."""
+OURS = ("demo", "foundation", "robust", "t-sint", "super-loss")
+"""Recipes without a value of any paper: three have none, and of the others' papers only the idea or the formula is known."""
 KINDS_OF_CLASSES = {f"c{i}": (f"kind {i % 7}", f"{i % 14}", f"{i % 28}") for i in range(70)}
 TREE = {"class_names": tuple(KINDS_OF_CLASSES), "taxonomy": KINDS_OF_CLASSES}
 PRINTED = [f"{name}:print" for name in recipes.names_with_print()]

@@ -10,7 +10,7 @@ from PIL import Image
 from torchvision.transforms.v2 import functional
 
 from likewise.data import crop_resize as module
-from likewise.data.crop_resize import cut, resize_rows, shrink, stretch, triangle
+from likewise.data.crop_resize import cubic, cut, resize_rows, shrink, stretch, triangle
 
 SIZES = [(40, 61), (90, 33), (24, 24), (77, 130), (5, 7), (31, 100), (45, 45), (101, 64)]
 """Height and width of the pictures."""
@@ -44,18 +44,20 @@ def any_plan(rng: np.random.Generator, size: int, count: int, middle: bool) -> t
 @pytest.mark.parametrize("middle", [False, True])
 @pytest.mark.parametrize("size", [1, 9, 32, 57])
 @pytest.mark.parametrize("at_once", [1, 2**24])
-def test_torch_and_pillow_agree_to_the_bit(size, at_once, middle, monkeypatch):
+@pytest.mark.parametrize("by", ["bilinear", "bicubic"])
+def test_torch_and_pillow_agree_to_the_bit(size, at_once, middle, by, monkeypatch):
     monkeypatch.setattr(module, "CHUNK_PIXELS", at_once)
     _, plan = any_plan(np.random.default_rng(size), size, 60, middle)
-    assert torch.equal(cut(FLAT, plan, size), cut(torch.from_numpy(FLAT), plan, size))
+    assert torch.equal(cut(FLAT, plan, size, by), cut(torch.from_numpy(FLAT), plan, size, by))
 
 
+@pytest.mark.parametrize("by", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [3, 11])
-def test_large_pictures_may_become_small(size):
+def test_large_pictures_may_become_small(size, by):
     """Means of hundreds of pixels, which float32 would not hold all at once."""
     flat = np.random.default_rng(0).integers(200, 256, (340 * 300, 3)).astype(np.uint8)
     plan = np.array([[0, 300, 2, 3, 330, 297, size, size, 0, 0, 0], [0, 300, 0, 0, 9, 9, size, size, 0, 0, 1]])
-    assert torch.equal(cut(flat, plan, size), cut(torch.from_numpy(flat), plan, size))
+    assert torch.equal(cut(flat, plan, size, by), cut(torch.from_numpy(flat), plan, size, by))
 
 
 def test_means_of_many_pixels_are_exact():
@@ -112,6 +114,35 @@ def test_weights_are_whole_numbers_that_add_up():
     x = torch.full((3, 3, 2, 90), 200.0)
     for bits in (11, 8):
         assert resize_rows(x, weight, bits).unique().tolist() == [200.0]
+
+
+def keys_cubic(x: float) -> float:
+    x = abs(x)
+    if x < 1:
+        return 1.5 * x**3 - 2.5 * x**2 + 1
+    return -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2 if x < 2 else 0.0
+
+
+@pytest.mark.parametrize(("length", "grown"), [(9, 31), (90, 12), (40, 40)])
+def test_bicubic_weights_by_hand(length, grown):
+    zero = torch.zeros(1, dtype=torch.int64)
+    found = cubic(torch.tensor([length]), torch.tensor([grown]), zero, grown, length)[0] / 2**22
+    step = length / grown
+    for new in range(grown):
+        weights = [keys_cubic((old + 0.5 - (new + 0.5) * step) / max(1.0, step)) for old in range(length)]
+        wanted = torch.tensor(weights, dtype=torch.float64) / sum(weights)
+        torch.testing.assert_close(found[new].double(), wanted, rtol=0, atol=2**-22)  # rounded to 22 bits
+    assert length == grown or found.min() < 0
+
+
+def test_bicubic_values_stay_grey_levels():
+    """Beside an edge, the cubic leaves 0..255."""
+    flat = np.repeat(np.array([0, 255] * 4, np.uint8), 4)[:, None].repeat(3, 1)
+    plan = np.array([[0, 8, 0, 0, 4, 8, 33, 33, 0, 0, 0]])
+    found = cut(torch.from_numpy(flat), plan, 33, "bicubic")
+    assert (int(found.min()), int(found.max())) == (0, 255)
+    assert torch.equal(found, cut(flat, plan, 33, "bicubic"))
+    assert not torch.equal(found, cut(flat, plan, 33))
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -49,12 +49,14 @@ def interpreted() -> None:
         print("cannot", reason)
         return
     flat = torch.from_numpy(pixels())
-    for kind, size, block in (("random", 3, 4), ("random", 11, 8), ("whole", 7, 8), ("middle", 7, 8), ("tiny", 5, 8)):
+    linear = (("random", 3, 4), ("random", 11, 8), ("whole", 7, 8), ("middle", 7, 8), ("tiny", 5, 8))
+    cubic = (("random", 3, 4), ("middle", 7, 8), ("tiny", 5, 8))
+    for kind, size, block, by in (*((*one, "bilinear") for one in linear), *((*one, "bicubic") for one in cubic)):
         cut_cuda.TILE_ROWS = cut_cuda.TILE_WIDTH = block
         plan = plan_of(kind, size)
-        found, wanted = cut_cuda.cut(flat, torch.from_numpy(plan), size), cut(flat, plan, size)
-        assert torch.equal(found, wanted), f"{kind} to {size}: {(found != wanted).sum()} grey levels differ"
-        assert torch.equal(wanted, cut_by_pillow(flat.numpy(), plan, size))
+        found, wanted = cut_cuda.cut(flat, torch.from_numpy(plan), size, by), cut(flat, plan, size, by)
+        assert torch.equal(found, wanted), f"{by} {kind} to {size}: {(found != wanted).sum()} grey levels differ"
+        assert torch.equal(wanted, cut_by_pillow(flat.numpy(), plan, size, by))
         print(kind, size, wanted.float().std().item())
 
 
@@ -89,14 +91,21 @@ def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
     assert done.returncode == 0, done.stderr[-3000:]
     if done.stdout.startswith("cannot"):
         pytest.skip(f"Triton's interpreter fails here: {done.stdout}")
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["random", *KINDS]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["random", *KINDS, "random", "middle", "tiny"]
     assert all(float(line.split()[2]) > 20 for line in done.stdout.splitlines())  # pictures, not one grey
 
 
 @pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
 def test_kernels_are_made_of_the_bare_functions():
     """Tests wrap functions to check shapes; a kernel finds what it calls in the module of the function it is given."""
-    for kernel in (cut_cuda._cut, cut_cuda._window, cut_cuda._weight, cut_cuda._apart):
+    for kernel in (
+        cut_cuda._cut,
+        cut_cuda._window,
+        cut_cuda._weight,
+        cut_cuda._apart,
+        cut_cuda._cubic,
+        cut_cuda._level,
+    ):
         assert kernel.fn.__globals__ is vars(cut_cuda)
 
 
@@ -104,9 +113,10 @@ def test_kernels_are_made_of_the_bare_functions():
 @pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 9, 64, 129])
-def test_on_a_gpu_it_equals_the_reference_to_the_bit(kind, size):
+@pytest.mark.parametrize("by", ["bilinear", "bicubic"])
+def test_on_a_gpu_it_equals_the_reference_to_the_bit(kind, size, by):
     flat, plan = torch.from_numpy(pixels()), plan_of(kind, size, each=20)
     for where in (plan, plan[:1], plan[:0]):
-        found = cut(flat.cuda(), where, size)
-        assert found.is_cuda and torch.equal(found.cpu(), cut(flat, where, size))
+        found = cut(flat.cuda(), where, size, by)
+        assert found.is_cuda and torch.equal(found.cpu(), cut(flat, where, size, by))
     assert cut(flat.cuda(), plan, size).is_contiguous(memory_format=torch.channels_last)

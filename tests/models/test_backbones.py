@@ -131,3 +131,53 @@ def test_networks_with_several_maps_are_told(monkeypatch):
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: net)
     with pytest.raises(LikewiseError, match="return one map or one row of tokens, resnet18 does not"):
         build_backbone("resnet18", pretrained=False)
+
+
+@torch.no_grad()
+def test_a_foundation_backbone_returns_the_feature_of_its_authors(toy_vit):
+    backbone = build_backbone(toy_vit, pretrained=False).eval()
+    x = torch.rand(2, 3, 32, 32)
+    assert (backbone.channels, backbone.size, backbone.preprocess.interpolation) == (64, 32, "bicubic")
+    torch.testing.assert_close(backbone(x)[:, :, 0], backbone.net.forward_features(x)[:, 0])
+    patches = build_backbone(toy_vit, pretrained=False, pool="avg").eval()
+    assert patches(x).shape == (2, 64, 4) and patches.preprocess == backbone.preprocess
+
+
+@torch.no_grad()
+def test_any_network_has_its_own_pooling():
+    import timm
+
+    torch.manual_seed(0)
+    backbone = build_backbone("resnet18", pretrained=False, pool="own").eval()
+    whole = timm.create_model("resnet18", num_classes=0).eval()
+    whole.load_state_dict(backbone.net.state_dict())
+    x = torch.rand(2, 3, 64, 64)
+    assert torch.equal(backbone(x)[:, :, 0], whole(x)) and build_backbone("resnet18", pretrained=False)(x).shape[2] == 4
+
+
+def test_sizes_are_multiples_of_the_patch(toy_vit):
+    assert build_backbone(toy_vit, pretrained=False, size=64)(torch.rand(1, 3, 64, 64)).shape == (1, 64, 1)
+    for name, size in ((toy_vit, 40), ("vit_tiny_patch16_224", 40)):
+        with pytest.raises(LikewiseError, match=f"a multiple of 16, the patch of {name}, got 40; use 32 or 48"):
+            build_backbone(name, pretrained=False, size=size)
+    with pytest.raises(LikewiseError, match="a multiple of 16, the patch of toy-vit, got 5; use 16"):
+        build_backbone(toy_vit, pretrained=False, size=5)
+
+
+def test_incomplete_names_of_foundation_backbones():
+    with pytest.raises(LikewiseError, match="got 'dinov2'; did you mean dinov2-small or dinov2-base or"):
+        build_backbone("dinov2", pretrained=False)
+    with pytest.raises(LikewiseError, match=r"got 'dino'; did you mean dinov2-small .*, \.\.\.\?"):
+        build_backbone("dino", pretrained=False)
+
+
+def test_networks_on_the_hub(monkeypatch):
+    """timm reads their settings from the hub, also where the weights are random."""
+    import timm
+
+    facts = timm.get_pretrained_cfg("test_vit.r160_in1k").to_dict()
+    monkeypatch.setattr("timm.models._factory.load_model_config_from_hf", lambda *_, **__: (facts, "test_vit", {}))
+    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: False)
+    assert build_backbone("hf-hub:someone/net", pretrained=False).channels == 64
+    with pytest.raises(LikewiseError, match="pretrained weights of 'hf-hub:someone/net' must be downloaded, but"):
+        build_backbone("hf-hub:someone/net")

@@ -212,7 +212,7 @@ def test_heads_given_as_module_class_or_with_parts():
         ({"backbone": "features", "features": None}, "needs features"),
         ({"backbone": "features", "pool": "max"}, "has no weights, size or pool"),
         ({"backbone": "conv_small"}, "features=4 needs backbone='features'"),
-        ({"pool": "mean"}, r"pool must be 'avg', 'max' or 'avg\+max', got 'mean'"),
+        ({"pool": "mean"}, r"pool must be 'avg', 'max', 'avg\+max' or 'own', got 'mean'"),
         ({"dim": 0}, "dim must be at least 1, got 0"),
     ],
 )
@@ -235,3 +235,21 @@ def test_arguments_that_cannot_be(arguments, text):
 def test_pictures_it_would_embed_wrongly_are_refused(x, text):
     with pytest.raises(LikewiseError, match=text):
         small()(x)
+
+
+def test_a_frozen_backbone_never_learns():
+    embedder = Embedder("resnet18", 8, pretrained=False, freeze_backbone=True).train()
+    before = {name: t.clone() for name, t in embedder.backbone.state_dict().items()}
+    out = embedder(torch.rand(4, 3, 32, 32))
+    assert not out.f.requires_grad and out.f.grad_fn is None and out.z.requires_grad
+    out.z.sum().backward()
+    assert [name for name, p in embedder.named_parameters() if p.grad is not None] == ["head.fc.weight", "head.fc.bias"]
+    assert list(embedder.backbone_parameters()) == [] and len(list(embedder.head_parameters())) == 2
+    assert all(torch.equal(t, before[name]) for name, t in embedder.backbone.state_dict().items()), "BatchNorm moved"
+    assert embedder.training and embedder.head.training and not embedder.backbone.training
+
+
+def test_the_pooling_of_a_foundation_backbone_is_its_own(toy_vit):
+    assert Embedder(toy_vit, 8, pretrained=False).pool == "own"
+    assert Embedder(toy_vit, 8, pretrained=False, pool="max").pool == "max"
+    assert Embedder("conv_small", 8, pretrained=False).pool == "avg"

@@ -27,7 +27,7 @@ MIN_VALUES = {
     "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
     "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
     "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "noise_rate": 0,
-    "mixup": 0.01, "jobs": 1, "trials": 1, "final_runs": 0, "views": 1, "short_side": 1, "loss_weight": 0,
+    "mixup": 0.01, "jobs": 1, "trials": 1, "final_runs": 0, "views": 1, "short_side": 1, "loss_weight": 0, "lora": 1,
     "epochs": 0, "steps": 0, "batch_size": 1,
     "chunk_size": 1, "gpus": 1, "heads": 1, "max_errors": 0, "max_classes": 0, "port": 0, "parity_samples": 0, "max_images": 0,
 }  # fmt: skip

@@ -49,7 +49,8 @@ class Embed(Computation):
     """Compute the embeddings of data with a trained network, and write them to a file that other commands read."""
 
     run: Annotated[Positional[str], called("RUN")]
-    """A run folder; or the name of a backbone, to use its published weights, or --weights, without training."""
+    """A run folder; or the name of a backbone such as dinov2-small, to use its published weights, or --weights, without
+    training."""
     data: Annotated[Positional[str], called("DATA")]
     """Any DATA of `likewise train`, or a folder of images without classes."""
     out: File
@@ -65,6 +66,8 @@ class Embed(Computation):
     weights: Location | None = None
     """For a backbone: weight file in place of the published weights; for resnet50_v1 also a TensorFlow.js folder. By default
     none."""
+    size: int | None = None
+    """For a backbone: side of the square input image, in pixels. By default the input size of the backbone."""
     strict: bool = False
     """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
 

@@ -60,6 +60,7 @@ FLAG_GROUPS = {
     ),
     "Network": (
         "backbone", "pretrained", "weights", "size", "dim", "head", "pool", "layer_norm", "freeze_bn",
+        "freeze_backbone", "lora",
     ),
     "Loss": (
         "loss", "recipe", "loss_weight", "terms", "batch_size", "sampler", "loss_lr", "loss_eps", "loss_weight_decay",
@@ -119,9 +120,10 @@ class Train:
     By default none."""
 
     backbone: Name | None = None
-    """The network: any timm name, or resnet50_v1, mobilenet_v2, googlenet, bn_inception, conv_small (`likewise list backbones`).
-    By default resnet50; without a hub and without its weights on this disk, the best backbone whose weights are installed
-    (`likewise doctor` shows it); conv_small for the data set glyphs."""
+    """The network: a foundation model such as dinov2-small, siglip-base or clip-base-16, any timm name, or resnet50_v1,
+    mobilenet_v2, googlenet, bn_inception, conv_small (`likewise list backbones`). By default resnet50; without a hub and without
+    its weights on this disk, the best backbone whose weights are installed (`likewise doctor` shows it); conv_small for the data
+    set glyphs."""
     pretrained: bool | None = None
     """Start from ImageNet weights. By default on if the backbone has such weights and --weights is not given."""
     weights: Location | None = None
@@ -131,15 +133,22 @@ class Train:
     head: Spec = "Linear()"
     """Layers between the pooled feature and the embedding, as a spec: "Linear()" or "MLP(hidden=512)"; `likewise list heads`
     shows all."""
-    pool: Literal["avg", "max", "avg+max"] = "avg"
-    """Pooling of the last feature map into one vector: its average, its maximum, or the sum of both."""
+    pool: Literal["avg", "max", "avg+max", "own"] | None = None
+    """Pooling of the last feature map into one vector: its average, its maximum, the sum of both, or the network's own pooling,
+    such as the class token. By default avg; own for a foundation model."""
     layer_norm: bool = False
     """Apply layer normalisation to the pooled feature before the head."""
     freeze_bn: bool | None = None
     """Keep the BatchNorm statistics of the backbone fixed; its scale and shift still learn. By default on, unless the network
     starts from random weights: statistics of batches with few classes would damage pretrained weights."""
+    freeze_backbone: bool | None = None
+    """Train only the head: the backbone keeps its weights. By default on for a foundation model (dinov2-small, ...) and with
+    --lora; off for other backbones."""
+    lora: int | None = None
+    """Rank of LoRA: train changes of this rank to the attention layers of a frozen transformer, such as 8. By default none."""
     size: int | None = None
-    """Side of the square input image of the network, in pixels. By default the input size of the backbone."""
+    """Side of the square input image of the network, in pixels; for a transformer a multiple of its patch. By default the input
+    size of the backbone."""
     augment: Literal["crop", "affine", "none"] | None = None
     """Augmentation of training images: random crop and flip, a small affine transform, or none. By default crop; affine for
     glyphs."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from likewise.data.color_jitter import check_jitter, factors, jitter
 from likewise.data.crop_resize import check_size, send, shrink, stretch
 from likewise.errors import LikewiseError, nearest_name
+from likewise.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 
 Kind = Literal["crop", "affine", "none"]
 AUGMENT_KINDS = ("crop", "affine", "none")
@@ -37,21 +38,30 @@ CHUNK_PIXELS = 2**15
 
 class Plain:
     """Deterministic transform: the short side resized to size * 256 / 224, then a centre crop; for kinds other than "crop",
-    the whole image resized.
+    the whole image resized. Foundation backbones have another ratio, and bicubic interpolation.
 
     Args:
         size: side of the square, in pixels.
         kind: the kind of augmentation used in training, see `Augment`.
-        side: an image with a longer short side is shrunk to this short side first.
+        side: an image with a longer short side is shrunk to this short side first, always bilinear.
+        preprocess: interpolation and resizing of the backbone.
     """
 
     columns = 0  # random numbers per image
 
-    def __init__(self, size: int, kind: Kind = "crop", side: int | None = None):
+    def __init__(
+        self, size: int, kind: Kind = "crop", side: int | None = None, *, preprocess: Preprocess = USUAL_PREPROCESS
+    ):
         check(size, kind)
         if side is not None:
             check(side, kind)
-        self.size, self.kind, self.side = size, kind, side
+        self.size, self.kind, self.side, self.preprocess = size, kind, side, preprocess
+
+    @property
+    def short_side(self) -> int | None:
+        """Short side of an image after resizing, before the centre crop; None: the whole image becomes the square."""
+        ratio = self.preprocess.ratio
+        return None if self.kind != "crop" or ratio is None else round(self.size * ratio)
 
     def draw(self, count: int, seed: int, number: int) -> Float[np.ndarray, "B c"]:
         """Return the random numbers in [0, 1) for the `count` images of batch `number`."""
@@ -60,8 +70,8 @@ class Plain:
     def plan(self, whole: Int[np.ndarray, "B 2"], drawn: Float[np.ndarray, "B c"]) -> Int[np.ndarray, "B 9"]:
         """Return the boxes for images of these heights and widths, as the last nine columns of a plan of `cut`."""
         corner = grown = np.zeros_like(whole)
-        if self.kind == "crop":  # the short side exactly, the long one rounded down
-            grown = whole * round(self.size * 256 / 224) // whole.min(1, keepdims=True)
+        if self.short_side is not None:  # the short side exactly, the long one rounded down
+            grown = whole * self.short_side // whole.min(1, keepdims=True)
         grown = np.maximum(grown, self.size)
         first = np.rint((grown - self.size) / 2).astype(np.int64)
         return np.column_stack((corner, whole, grown, first, corner[:, 0]))
@@ -74,7 +84,8 @@ class Plain:
         """Return the same square as `cut`, computed from a Pillow image."""
         image = shrink(image, self.side)
         top, left, h, w, *rest = self.plan(np.array([image.size[::-1]]), drawn[None])[0].tolist()
-        return stretch(image.crop((left, top, left + w, top + h)), *rest, self.size)  # pyright: ignore[reportCallIssue]
+        box, by = image.crop((left, top, left + w, top + h)), self.preprocess.interpolation
+        return stretch(box, *rest, self.size, by)  # pyright: ignore[reportCallIssue]
 
     def __call__(self, image: Image.Image, seed: int = 0) -> UInt8[Tensor, "3 s s"]:
         """Transform a single image, as a batch of one."""
@@ -94,6 +105,7 @@ class Augment(Plain):
         side: an image with a longer short side is shrunk to this short side first.
         scale: smallest and largest share of the area that "crop" keeps. Default from Szegedy et al. 2015, as in all peers.
         jitter: strengths of brightness, contrast and saturation changes, see `color_jitter.factors`; None: no change.
+        preprocess: interpolation of the backbone; its resizing applies to the kinds that do not crop at random.
     """
 
     def __init__(
@@ -103,8 +115,10 @@ class Augment(Plain):
         side: int | None = None,
         scale: tuple[float, float] = (0.08, 1.0),
         jitter: tuple[float, float, float] | None = None,
+        *,
+        preprocess: Preprocess = USUAL_PREPROCESS,
     ):
-        super().__init__(size, kind, side)
+        super().__init__(size, kind, side, preprocess=preprocess)
         if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
             raise LikewiseError(
                 f"augment: scale must be two shares with 0 < smallest <= largest <= 1, got {scale}; change it"

@@ -37,7 +37,7 @@ class ImageStore(Protocol):
         """Do the host work for a batch of these rows; the result is an argument of `make`."""
         ...
 
-    def make(self, staged: Any, size: int) -> Tensor:
+    def make(self, staged: Any, look: Plain) -> Tensor:
         """Return the squares of the batch on the device."""
         ...
 
@@ -103,7 +103,7 @@ def _from_held(keys: _Keys, held: ImageStore, look: Plain, seed: int) -> Iterato
         return held.stage(key.rows[key.own], look, look.draw(len(key.rows), seed, key.number)[key.own])
 
     if not held.ahead:
-        yield from _one_ahead(keys, lambda key: held.make(stage(key), look.size), held.device)
+        yield from _one_ahead(keys, lambda key: held.make(stage(key), look), held.device)
         return
     pool, waiting = ThreadPoolExecutor(PREFETCH_ITEMS), deque[tuple[Future, Key]]()
     try:
@@ -146,7 +146,7 @@ def _one_ahead(keys: _Keys, make: Callable[[Key], Tensor], device: torch.device)
 
 def _taken(waiting: deque[tuple[Future, Key]], held: ImageStore, look: Plain) -> tuple[Tensor, Key]:
     staged, key = waiting.popleft()
-    return held.make(staged.result(), look.size), key
+    return held.make(staged.result(), look), key
 
 
 def _from_files(

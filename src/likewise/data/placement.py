@@ -65,12 +65,12 @@ class Resident:
         plan = np.column_stack((start, whole[:, 1], look.plan(whole, drawn)))
         return self._boxes(plan) if self.ahead else (self._flat, plan)
 
-    def make(self, staged: tuple[Tensor | np.ndarray, np.ndarray], size: int) -> UInt8[Tensor, "B 3 s s"]:
+    def make(self, staged: tuple[Tensor | np.ndarray, np.ndarray], look: Plain) -> UInt8[Tensor, "B 3 s s"]:
         """Return the squares of a batch on the device, without a device sync."""
         pixels, plan = staged
         if isinstance(pixels, Tensor):
             pixels = send(pixels, self.device)
-        return cut(pixels, plan, size)
+        return cut(pixels, plan, look.size, look.preprocess.interpolation)
 
     def _boxes(self, plan: Int[np.ndarray, "B 11"]) -> tuple[Tensor | np.ndarray, Int[np.ndarray, "B 11"]]:
         """Return only the pixels of the boxes, concatenated (in pinned memory for CUDA), and the plan for them."""

@@ -94,7 +94,7 @@ def write_safetensors(folder: Path, model: Model, run: Run, config: Train) -> Ca
     """Write the weights of the network and its settings, and return a function that embeds with them."""
     about = {"identity": run.about["identity"], "likewise": __version__, **settings_to_rebuild(config, model)}
     write_json(folder / "config.json", about)
-    Run(folder).save_tensors("model.safetensors", model.embedder.state_dict())
+    Run(folder).save_tensors("model.safetensors", model.merged_embedder().state_dict())
     facts = {"pictures": model.transform is not None, "gallery": (folder / GALLERY_FILE).exists()}
     (folder / "example.py").write_text(fill("example_load.txt", facts), "utf-8")
     return load(folder, device="cpu", allow_imports=config.allow_imports)

@@ -17,6 +17,7 @@ from likewise.config import Train, check
 from likewise.data.augment import Plain
 from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
+from likewise.models.lora import merged
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
@@ -98,6 +99,10 @@ class Model:
         if key not in self._galleries:
             self._galleries[key] = open_gallery(self.folder, index)
         return identify(self(images), self._galleries[key])
+
+    def merged_embedder(self) -> Embedder:
+        """Return the network for an export, whose weights contain the changes of LoRA."""
+        return merged(self.embedder)
 
     def batches(self, images: Images) -> Iterator[Tensor]:
         """Yield the input of the network in batches."""

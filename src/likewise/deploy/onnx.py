@@ -66,8 +66,9 @@ def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
     try:
         with quietly():
             program = torch.onnx.export(
-                Graph(model.embedder, raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET, verbose=False,
-                input_names=names[0], output_names=names[1], dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
+                Graph(model.merged_embedder(), raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET,
+                verbose=False, input_names=names[0], output_names=names[1],
+                dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
             )  # fmt: skip
         assert program is not None
         proto = program.model_proto
@@ -101,10 +102,10 @@ def preprocessing(plain: Plain | None) -> dict:
     """Return the image preprocessing of evaluation as numbers; {} for feature vectors."""
     if plain is None:
         return {}
-    short = round(plain.size * 256 / 224) if plain.kind == "crop" else None
     return {
-        "size": plain.size, "short_side": short, "shrink_first": plain.side, "crop": "center", "interpolation": "bilinear",
-        "colours": "RGB", "range": [0, 1], "layout": "NCHW", "normalisation": "in the model",
+        "size": plain.size, "short_side": plain.short_side, "shrink_first": plain.side, "crop": "center",
+        "interpolation": plain.preprocess.interpolation, "colours": "RGB", "range": [0, 1], "layout": "NCHW",
+        "normalisation": "in the model",
     }  # fmt: skip
 
 

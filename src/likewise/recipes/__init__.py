@@ -37,6 +37,8 @@ IMAGE_SETTINGS = (
     "augment",
     "crop_scale",
     "freeze_bn",
+    "freeze_backbone",
+    "lora",
     "warmup",
     "views",
 )

@@ -15,8 +15,9 @@ from likewise.config.spec import build, canonical, check_names, spec
 from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
-from likewise.models.backbones import OWN_BACKBONES, check_name, width_of
+from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
 from likewise.pretrained.available import DEFAULT_BACKBONE
+from likewise.pretrained.foundation import FOUNDATION_BACKBONES
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.types import Items, LikewiseError
@@ -29,6 +30,7 @@ def check_texts(config: Train) -> None:
     check_durations(config)
     if config.backbone not in (None, "features", *OWN_BACKBONES):
         check_name(config.backbone)
+    check_size(config.backbone or "", config.size)
 
 
 def check_durations(config: Train) -> None:
@@ -67,9 +69,10 @@ def resolve(config: Train, items: Items) -> Train:
     if pretrained is None:
         pretrained = not own_weights and config.weights is None
     known = pretrained or config.weights is not None
+    pool, frozen = config.pool or default_pool(backbone), freezes(config, backbone)
     head, dim = canonical(config.head), config.dim
     if head == "Identity()":  # the feature is the embedding, so the width of the feature replaces `dim`
-        dim = width_of(backbone) if items.x is None else items.x.shape[1]
+        dim = width_of(backbone, pool) if items.x is None else items.x.shape[1]
     return dataclasses.replace(
         config,
         data=config.data if config.data in NAMES else absolute_path(config.data),
@@ -77,7 +80,9 @@ def resolve(config: Train, items: Items) -> Train:
         weights=config.weights and str(Path(config.weights).expanduser().absolute()),
         backbone=backbone,
         pretrained=pretrained,
+        pool=pool,
         freeze_bn=known if config.freeze_bn is None else config.freeze_bn,
+        freeze_backbone=frozen,
         protocol=protocol,
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
@@ -89,6 +94,18 @@ def resolve(config: Train, items: Items) -> Train:
         noise=canonical(config.noise) if config.noise else None,
         confidence=canonical(config.confidence) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),
+    )
+
+
+def freezes(config: Train, backbone: str) -> bool:
+    """Return whether the backbone is frozen: by default a foundation backbone, and every backbone with LoRA."""
+    if config.lora is not None and (backbone == "features" or config.freeze_backbone is False):
+        conflict = "--no-freeze-backbone" if config.freeze_backbone is False else "data that are features"
+        raise LikewiseError(
+            f"train: --lora {config.lora} changes a frozen backbone a little, which excludes {conflict}; drop one of the two"
+        )
+    return config.lora is not None or (
+        backbone in FOUNDATION_BACKBONES if config.freeze_backbone is None else config.freeze_backbone
     )
 
 

@@ -46,7 +46,8 @@ def _build_embedder(config: Train, features: int | None, empty: bool) -> Embedde
     return Embedder(
         config.backbone, config.dim, head, pool=config.pool, pretrained=bool(config.pretrained) and not empty,
         weights=None if empty else config.weights, layer_norm=config.layer_norm, freeze_bn=bool(config.freeze_bn),
-        features=features, size=config.size if features is None else None,
+        freeze_backbone=bool(config.freeze_backbone), lora=config.lora, features=features,
+        size=config.size if features is None else None,
     )  # fmt: skip
 
 
@@ -63,7 +64,9 @@ def transforms(config: Train, embedder: Embedder) -> tuple[Augment, Plain] | tup
     size = config.size or embedder.input_size
     kind, side = config.augment, config.short_side
     assert size is not None and kind is not None
-    return Augment(size, kind, side, config.crop_scale, config.color_jitter), Plain(size, kind, side)
+    look = embedder.preprocess
+    augment = Augment(size, kind, side, config.crop_scale, config.color_jitter, preprocess=look)
+    return augment, Plain(size, kind, side, preprocess=look)
 
 
 def open_embedder(run: Run, config: Train, checkpoint: str, device: torch.device) -> Embedder:

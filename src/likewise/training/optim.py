@@ -44,7 +44,7 @@ def make_optimizer(
         if training_steps(config.epochs, config.steps, 1):
             raise LikewiseError(
                 f"train: there must be parameters to train, but head {config.head} and loss {config.loss} have none and there is "
-                "no backbone; use another --head, or --epochs 0 to score the features without training"
+                "no backbone, or it is frozen; use another --head, or --epochs 0 to score the features without training"
             )
         groups[1]["params"] = [nn.Parameter(torch.zeros(1))]
     groups = [{**g, "base_lr": g["lr"]} for g in groups if g["params"]]
