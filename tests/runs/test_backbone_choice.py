@@ -30,7 +30,7 @@ def finds(monkeypatch, tmp_path):
 
 @pytest.fixture
 def items(pictures):
-    return load_items(str(pictures), None, skip_bad=False, workers=0, quiet=True, say=print)
+    return load_items(str(pictures), None, workers=0, quiet=True, say=print)
 
 
 def claim(config, items, lines):
@@ -108,6 +108,6 @@ def test_data_that_may_not_need_weights_is_read_first(finds, data):
 
 def test_features_need_no_weights(finds, features):
     finds(LITE)
-    items = load_items(features, None, skip_bad=False, workers=0, quiet=True, say=print)
+    items = load_items(features, None, workers=0, quiet=True, say=print)
     config, choice = resolve_with(Train(data=features), items, None)
     assert (config.backbone, choice) == ("features", "")

@@ -6,7 +6,7 @@ import torch
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train
 from likewise.data import load
 from likewise.runs.defaults import resolve
-from likewise.runs.identity import find_run, prepare_folder
+from likewise.runs.identity import find_run, identity_of, prepare_folder
 from likewise.types import LikewiseError
 
 
@@ -105,3 +105,10 @@ def test_where_pictures_are_kept_is_no_part_of_a_run(claim, settings, tmp_path, 
         assert claim(cache=keep, cache_memory="1GB").about["identity"] == base
     for change in ({"short_side": 30}, {"color_jitter": (0.1, 0.0, 0.0)}):
         assert claim(**change).about["identity"] != base
+
+
+def test_published_records_keep_their_identity():
+    """Records in docs/results are adopted by identity: a new setting must be neutral (NEUTRAL_VALUES), or they are lost."""
+    config = resolve(Train("glyphs"), load("glyphs(size=32, classes=10)"))
+    assert identity_of(config, "x").startswith("bdfc60668dc2bf33")
+    assert identity_of(dataclasses.replace(config, lora=4, freeze_backbone=True), "x") != identity_of(config, "x")

@@ -65,9 +65,15 @@ def find_run(config: Train, items: Items, data: str | None = None, choice: str =
     return Claim(run, about)
 
 
+NEUTRAL_VALUES = {"freeze_backbone": False, "lora": None}
+"""Settings that were added after the first records were published -> the value that trains as before. With this value they are
+no part of the identity, so `bench --adopt` still recognises these records."""
+
+
 def learned_settings(config: Train) -> dict:
     """Return the settings that change what is learned."""
-    return {k: v for k, v in to_dict(config).items() if k not in SETTINGS_OUTSIDE_IDENTITY}
+    settings = {k: v for k, v in to_dict(config).items() if k not in SETTINGS_OUTSIDE_IDENTITY}
+    return {k: v for k, v in settings.items() if k not in NEUTRAL_VALUES or v != NEUTRAL_VALUES[k]}
 
 
 def identity_of(config: Train, data: str) -> str:
