@@ -37,10 +37,13 @@ class Search(Computation):
     """Find the nearest neighbours of an image: for one query, or on a page in the browser until Ctrl-C."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """The gallery: a run folder (its test split), embeddings written by `likewise embed`, or an index folder written with
-    --save."""
+    """The gallery: a run folder (all images of its data), embeddings written by `likewise embed`, or an index folder written
+    with --save."""
     query: str | None = None
     """An image file, or the number of a row of the data (as in per_query.parquet and in the results). By default no query."""
+    split: Literal["all", "test"] = "all"
+    """Images of a run to search: all of its data, which is embedded once and stored in the run folder, or its test split
+    only."""
     model: Folder | None = None
     """Run folder whose network embeds the query image. By default the run that is named in the file of embeddings."""
     k: int = 5
@@ -63,6 +66,8 @@ class Search(Computation):
     """Numbers of the rows to remove from the saved index. By default none."""
     serve: bool = False
     """Serve a page in the browser on which an image can be dropped as a query."""
+    browser: bool = True
+    """Open the page in the browser of this machine, if there is one."""
     host: str = "127.0.0.1"
     """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
     port: int = 8018

@@ -13,6 +13,8 @@ from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""
+ALL_EMBEDDINGS_FILE = "all_embeddings.npz"
+"""File of the run folder: embeddings of the images of all splits, with a checksum of the network."""
 
 
 def save_embeddings(
@@ -20,14 +22,14 @@ def save_embeddings(
     e: Embedded,
     items: Items,
     made_by: dict,
-    split: str | None = None,
+    split: str | np.ndarray | None = None,
     sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]] | None = None,
 ) -> None:
     """Write embeddings to an npz file that `train`, `evaluate`, `search` and other tools can read.
 
     Args:
         made_by: run, checkpoint and similarity, which `origin` returns.
-        split: the split of these rows; replaces the `split` column of the data.
+        split: the split of all rows, or of each row; replaces the `split` column of the data.
         sides: masks of the queries and of the gallery rows; replace the `query` and `gallery` columns of the data.
     """
     rows = e.row.numpy()
@@ -44,7 +46,7 @@ def save_embeddings(
         if (own := getattr(items, name)) is not None
     }
     if split is not None:
-        columns["split"] = np.full(len(rows), split)
+        columns["split"] = np.broadcast_to(np.asarray(split, str), len(rows))
     if sides is not None:  # without marks, every row is a query and a gallery row
         columns = {name: own for name, own in columns.items() if name not in ("query", "gallery")}
         if not all(side.all() for side in sides):
@@ -60,10 +62,10 @@ def save_embeddings(
 
 
 def origin(file: Path) -> dict:
-    """Return the origin of an embeddings file: its run, checkpoint, similarity and the rows of the data, as far as stored."""
+    """Return the origin of an embeddings file, as far as stored: run, checkpoint, checksum of the weights, similarity, rows."""
     if file.suffix.lower() != ".npz":
         return {}
-    stored = load_arrays(file, "features", "save it again", ("run", "checkpoint", "similarity", "row"), need=False)
+    stored = load_arrays(file, "features", "save it again", ("run", "checkpoint", "checksum", "similarity", "row"), need=False)
     row = {name: stored.pop(name) for name in ("row",) if name in stored}
     words = {
         name: str(word) for name, word in stored.items() if word.ndim == 0

@@ -17,7 +17,9 @@ import socket
 import stat
 import sys
 import threading
+import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -137,15 +139,36 @@ def new_app(owner: str, token: str, largest: int) -> FastAPI:
     return app
 
 
-def run_app(app: FastAPI, owner: str, host: str, port: int, token: str, say: Callable[[str], None] = print) -> None:
-    """Serve until interrupted. `say` gets the address, which opens the page; port 0 is any free port."""
+def run_app(
+    app: FastAPI,
+    owner: str,
+    host: str,
+    port: int,
+    token: str,
+    say: Callable[[str], None] = print,
+    browser: bool = False,
+) -> None:
+    """Serve until interrupted. `say` gets the address, which opens the page, as `browser` does; port 0 is any free port."""
     with take_port(owner, host, port) as listener:
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-        key = quote(token, safe="")
-        say(f"{owner}: http://{name}:{listener.getsockname()[1]}/?token={key} (Ctrl-C ends it)")
+        address = f"http://{name}:{listener.getsockname()[1]}/?token={quote(token, safe='')}"
+        say(f"{owner}: {address} (Ctrl-C ends it)")
         sys.stdout.flush()  # for a program that reads the address from a pipe
+        if browser:  # the socket listens already, so the browser waits for the server
+            open_browser(address)
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
         uvicorn.Server(uvicorn.Config(app, **how)).run(sockets=[listener])
+
+
+def open_browser(address: str) -> None:
+    """Open an address in the browser of this machine; do nothing without a display, under CI and in tests."""
+    screen = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not screen or os.environ.get("CI") or "PYTEST_CURRENT_TEST" in os.environ:
+        return
+    with suppress(webbrowser.Error):  # no browser is installed
+        browser = webbrowser.get()
+        if type(browser) is not webbrowser.GenericBrowser:  # that would be a text browser, which takes the terminal
+            browser.open(address)
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:

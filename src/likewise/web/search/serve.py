@@ -47,9 +47,10 @@ def serve(
     calibrated: IndexCalibration,
     upload: int,
     token: str,
+    scope: str,
     say=print,
 ) -> None:
-    """Serve the page for an index until Ctrl-C. `say` gets its address."""
+    """Serve the page for an index until Ctrl-C. `say` gets its address. `scope`: what is searched, in words."""
     if network is not None and network.run.about["features"] is None:
         _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
     else:
@@ -59,9 +60,10 @@ def serve(
         index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
         picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
         changes=index.folder is not None and config.host in LOOPBACK_HOSTS, calibrated=calibrated,
+        scope=scope, paths=config.host in LOOPBACK_HOSTS,
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # the normal end
-        run_app(make_app(desk, token), "search", config.host, config.port, token, say)
+        run_app(make_app(desk, token), "search", config.host, config.port, token, say, config.browser)
 
 
 def open_image(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:
