@@ -299,3 +299,32 @@ def test_pictures_are_made_small_or_missed_politely():
 
     missed = send_image(gone, large=False)
     assert missed.status_code == 404 and missed.body == b"7.png: there is no such file"
+
+
+def test_a_browser_is_opened_only_where_there_is_one(monkeypatch):
+    opened = []
+
+    class Graphical:
+        def open(self, address):
+            opened.append(address)
+
+    monkeypatch.setattr(server.webbrowser, "get", lambda: Graphical())
+    monkeypatch.setattr(server.sys, "platform", "linux")
+    for name in ("CI", "PYTEST_CURRENT_TEST", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
+    server.open_browser("http://a")
+    assert opened == ["http://a"]
+    for name in ("CI", "PYTEST_CURRENT_TEST"):
+        with monkeypatch.context() as inside:
+            inside.setenv(name, "1")
+            server.open_browser("http://b")
+    monkeypatch.setattr(server.webbrowser, "get", lambda: server.webbrowser.GenericBrowser("w3m"))
+    monkeypatch.setattr(server.webbrowser.GenericBrowser, "open", lambda *_: pytest.fail("it takes the terminal"))
+    server.open_browser("http://c")
+    monkeypatch.setattr(server.webbrowser, "get", lambda: (_ for _ in ()).throw(server.webbrowser.Error("none")))
+    server.open_browser("http://d")
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.setattr(server.webbrowser, "get", lambda: pytest.fail("there is no display"))
+    server.open_browser("http://e")
+    assert opened == ["http://a"]

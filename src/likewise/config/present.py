@@ -93,7 +93,7 @@ class Export:
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     gallery: Location | None = None
     """Gallery of known classes to export with the network, for label, probability and unknown: an index folder, embeddings, or
-    the run itself (its test split). The run must be calibrated. By default the export has no gallery."""
+    the run itself (all images of its data). The run must be calibrated. By default the export has no gallery."""
     parity_samples: int = 64
     """Number of samples of the run's data for the comparison of both networks; 0 takes random inputs, if the data is not
     available."""

@@ -74,10 +74,10 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
     return items, run, made_by
 
 
-def scope_of(index: Index, config: Search, network: Network | None) -> str:
+def scope_of(config: Search, network: Network | None) -> str:
     """Return what is searched, in words: the data of a run or its test split, or the name of a file or an index."""
     target = Path(config.target).expanduser()
-    if index.folder is not None or network is None or target.resolve() != network.run.path.resolve():
+    if storage.is_index(target) or network is None or target.resolve() != network.run.path.resolve():
         return target.resolve().name
     data = read_config(network.run, allow_imports=config.allow_imports).data
     name = os.path.basename(os.path.normpath(data))

@@ -43,7 +43,7 @@ def search(config: Search, say=print) -> Neighbours:
     calibrated = IndexCalibration(index, network)
     new_classes = change(index, network, config, calibrated, say)
     found = Neighbours() if config.query is None else answer(index, network, config, calibrated, out)
-    scope = scope_of(index, config, network)
+    scope = scope_of(config, network)
     found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
     if config.serve:
         say(printable(f"searched: {found.searched}"))

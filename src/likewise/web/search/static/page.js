@@ -238,7 +238,7 @@ function fail(asked, message) {
   if (!repeated) {
     state.asked = null;
     for (const id of ["decision", "votes", "meaning", "add", "remove"]) byId(id).hidden = true;
-    byId("query").replaceChildren(make("div", "failed", make("b", "", ...broken(name)), "could not be searched"));
+    byId("query").replaceChildren(make("div", "failed", make("b", "", ...broken(name)), " could not be searched"));
     byId("query").hidden = byId("actions").hidden = false;
     byId("drop").hidden = true;
     byId("found").classList.remove("strangers");
