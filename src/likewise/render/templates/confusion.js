@@ -16,7 +16,7 @@ function drawConfusion(holder) {
     const caption = `The ${classes.length} classes with the most confusions, similar classes side by side. `
       + "Row: class of the query; column: class of its nearest neighbour; the diagonal is right.";
     const map = matrix.length ? h("figure", { class: "panel" },
-      heatMap(matrix, { label: "Confusion matrix of classes", read }), h("figcaption", { class: "soft" }, caption)) : null;
+      namedHeatMap(matrix, names, { rowName: "query", columnName: "nearest neighbour", label: "Confusion matrix of classes", read }), h("figcaption", { class: "soft" }, caption)) : null;
     const list = unfolding(pairs, pair => confusedPair(run, pair), h("ol", { class: "pairs" }), 5);
     return h("div", { class: "beside" }, map, h("div", {}, list));
   });
