@@ -236,9 +236,9 @@ def html(sheet: BenchmarkTable, pictures: Sequence[Picture] = ()) -> str:
 
 
 def split_title(title: str) -> tuple[str, str]:
-    """Return a title without the source in brackets at its end, and that source, or ""."""
-    found = re.fullmatch(r"(.+?)\s*\(([^()]+)\)", title)
-    return (found[1], found[2]) if found else (title, "")
+    """Return a title up to the source in brackets, and that source with the words after it, or ""."""
+    found = re.fullmatch(r"(.+?)\s*\(([^()]+)\)(.*)", title)
+    return (found[1], found[2] + found[3]) if found else (title, "")
 
 
 def _embedded(pictures: Sequence[Picture], leads: bool) -> dict[str, str]:

@@ -74,9 +74,9 @@ def chart_of(sheet: BenchmarkTable) -> Chart | None:
     known = [e for e in sheet.entries if e.column[-1] == metric and e.ours and not math.isnan(e.ours.mean)]
     if len({e.row for e in known}) < 2:
         return None
-    series = numeric_series(list(dict.fromkeys(e.column[:-1] for e in known)))
-    lines = [line_chart(title, places, known) for title, places in series.items()]
     settings = list(dict.fromkeys(e.column[:-1] for e in known))
+    colours = colours_of(known)
+    lines = [line_chart(title, places, known, colours) for title, places in numeric_series(settings).items()]
     bars = [] if lines else [bar_chart(setting, known) for setting in settings[:MAX_BAR_PANELS]]
     return Chart(metric.removesuffix(BEST_EPOCH), lines, bars, note_of(known, bool(lines)))
 
@@ -85,7 +85,7 @@ def note_of(known: Sequence[Entry], as_lines: bool) -> str:
     """Return what the marks of the chart are."""
     most = max(len(e.values) for e in known)
     if as_lines:
-        return "Mean over seeds." if most > 1 else "One seed."
+        return f"{'Mean over seeds' if most > 1 else 'One seed'}, against the number at the end of the column's name."
     spread = {1: "one seed"}.get(most, "the thin line is the 95 % interval over seeds; with two seeds, their range")
     return f"The bar ends at the mean; {spread}." + (" The upright line is the published number." if any(e.printed for e in known) else "")  # fmt: skip
 
@@ -134,10 +134,22 @@ def numeric_series(settings: Sequence[tuple[str, ...]]) -> dict[str, dict[tuple[
     return {name: places for name, places in series.items() if len(set(places.values())) > 2}
 
 
-def line_chart(title: str, places: dict[tuple[str, ...], float], known: Sequence[Entry]) -> Lines:
-    """Return the line chart of a series: one line per method, the best coloured."""
+def colours_of(known: Sequence[Entry]) -> dict[str, int]:
+    """Return method -> number of its colour, the same in every chart: the best by their mean over all columns have one."""
+    values: dict[str, list[float]] = {}
+    for e in known:
+        assert e.ours is not None
+        values.setdefault(label(e.row), []).append(e.ours.mean)
+    order = sorted(values, key=lambda name: -sum(values[name]) / len(values[name]))
+    return {name: place if place < MAX_COLOURED_LINES else -1 for place, name in enumerate(order)}
+
+
+def line_chart(
+    title: str, places: dict[tuple[str, ...], float], known: Sequence[Entry], colours: dict[str, int]
+) -> Lines:
+    """Return the line chart of a series: one line per method, the best first."""
     values: dict[str, dict[float, float]] = {}
-    scale_of = next(e for e in known)
+    first = known[0]  # all have one metric
     for e in (e for e in known if e.column[:-1] in places):
         assert e.ours is not None
         values.setdefault(label(e.row), {})[places[e.column[:-1]]] = e.ours.mean
@@ -154,11 +166,10 @@ def line_chart(title: str, places: dict[tuple[str, ...], float], known: Sequence
         return round(HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
 
     lines = []
-    for place, name in enumerate(order):
+    for name in order:
         points = sorted(values[name].items())
-        ends = f"{value_text(scale_of, points[0][1])} to {value_text(scale_of, points[-1][1])}"
-        colour = place if place < MAX_COLOURED_LINES else -1
-        lines.append(Line(name, [(to_x(at), to_y(value)) for at, value in points], colour, ends))
+        ends = f"{value_text(first, points[0][1])} to {value_text(first, points[-1][1])}"
+        lines.append(Line(name, [(to_x(at), to_y(value)) for at, value in points], colours[name], ends))
     y_ticks = [(to_y(tick), f"{tick:g}") for tick in round_numbers(low, high)]
     return Lines(title, lines, [(to_x(at), f"{at:g}") for at in x], y_ticks)
 
