@@ -38,7 +38,8 @@ def test_a_changed_network_embeds_again(picture_run):
 
 
 def test_what_is_searched_in_words(picture_run, pictures, tmp_path):
-    for split, text, count in (("all", "all of {}", "36 images, 6 classes"), ("test", "the test split of {} only", "18 images, 3 classes")):  # fmt: skip
+    cases = ("all", "all of {}", "36 images, 6 classes"), ("test", "the test split of {} only", "18 images, 3 classes")
+    for split, text, count in cases:
         config = settings(picture_run, split=split)
         index, network = open_index(config, print)
         assert scope_of(config, network) == text.format(pictures.name) and count_rows(index.rows) == count
@@ -55,7 +56,9 @@ def test_rows_of_no_split_are_not_searched(picture_run, monkeypatch):
     opened = OpenRun(picture_run, device="cpu", workers=0, quiet=True)
     rows = opened.protocol.rows
     monkeypatch.setattr(
-        type(opened.protocol), "rows", lambda self, items, part: rows(items, part)[:-1] if part == "test" else rows(items, part)
+        type(opened.protocol),
+        "rows",
+        lambda self, items, part: rows(items, part)[:-1] if part == "test" else rows(items, part),
     )
     run_gallery.write_all(opened, picture_run.path / "all_embeddings.npz")
     assert np.load(picture_run.path / "all_embeddings.npz")["row"].tolist() == [*range(35)]

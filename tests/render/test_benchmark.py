@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -228,7 +229,7 @@ def test_the_page_leaves_out_what_there_is_not():
 
 def test_the_message_comes_first_and_figures_take_the_colours_of_the_page():
     figure = Picture("Means", b"png", "means.png", svg='<svg><path fill="var(--ink)"/></svg>')
-    text = html(made(title="Wrong labels (table 5) - quick"), [figure])
+    text = html(replace(made(), title="Wrong labels (table 5) - quick"), [figure])
     assert text.index('id="chart"') < text.index('id="table"') < text.index('<path fill="var(--ink)"/>')
     assert "image/png" not in text and "<h1>Wrong labels</h1>" in text and "table 5 - quick" in text
 
@@ -253,7 +254,9 @@ def test_in_a_browser_it_sorts_and_fits_a_phone_in_light_and_dark(browser, tmp_p
     box = page.locator(".scroll").first
     assert box.evaluate("e => e.scrollWidth > e.clientWidth")
     assert page.locator(".hint").is_visible()
-    widths = page.locator(".bars rect").evaluate_all("all => all.slice(0, 3).map(one => Number(one.getAttribute('width')))")
+    widths = page.locator(".bars rect").evaluate_all(
+        "all => all.slice(0, 3).map(one => Number(one.getAttribute('width')))"
+    )
     assert widths == sorted(widths, reverse=True) and widths[0] > 0
     box.evaluate("e => e.scrollLeft = 150")
     assert page.locator("#table tbody th").first.bounding_box()["x"] < 20  # names stay where they are

@@ -37,7 +37,9 @@ def test_bars_begin_at_zero_and_the_best_is_first():
     (bars,) = chart.bars
     first, second = bars.marks
     assert (first.name, first.mean, first.text) == ("three", pytest.approx(50), "50.0") and bars.low == 0
-    assert first.high - first.mean == pytest.approx(4.302653 * 10 / math.sqrt(3), abs=1e-4)  # t of two degrees of freedom
+    assert first.high - first.mean == pytest.approx(
+        4.302653 * 10 / math.sqrt(3), abs=1e-4
+    )  # t of two degrees of freedom
     assert (second.low, second.high) == (pytest.approx(20), pytest.approx(30)) and second.printed == 55
     assert bars.at(bars.high) == 100 and bars.at(0) == 0
     assert "with two seeds, their range" in chart.note and "published" in chart.note

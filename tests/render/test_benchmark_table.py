@@ -184,7 +184,9 @@ def test_a_count_that_is_the_same_for_all_cells_is_said_once():
     two = [Entry((name,), ("R@1",), (0.5, 0.6), 5) for name in "ab"]
     some = sheet(*two)
     assert {one.of for one in lay_out(some).shown.values()} == {""}
-    assert explain(some, "Bold", "Italic")[0].startswith("Ours: mean over 2 of 5 seeds [lowest to highest]; too few for an interval;")
+    assert explain(some, "Bold", "Italic")[0].startswith(
+        "Ours: mean over 2 of 5 seeds [lowest to highest]; too few for an interval;"
+    )
     other = sheet(*two, Entry(("c",), ("R@1",), (0.5, 0.6, 0.7), 5))
     assert {one.of for one in lay_out(other).shown.values()} == {"2 of 5", "3 of 5"}
     single = sheet(*(Entry((name,), ("R@1",), (0.5,), 1) for name in "ab"))  # never a bare number

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import stdtrit
 
 from likewise.calibration.gallery import calibrate_gallery
 from likewise.calibration.similarities import compare
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
-from likewise.index.snapshot import Rows
+from likewise.index.snapshot import Rows, untrained_places
 from likewise.numerics.false_accepts import PROMISE_LEVEL
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
@@ -139,7 +139,9 @@ def own_accepts(rows: Rows, calibration: Calibration, trained: Collection[str] =
     if least is None or len(np.unique(label[here])) < 2:
         return {}
     z, _ = labelled_vectors(rows)
-    sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[: max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))]
+    sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[
+        : max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))
+    ]
     taken = np.zeros(len(sample), bool)
     for part in np.array_split(np.arange(len(sample)), max(1, len(sample) * len(here) // BLOCK_PAIRS)):
         sim = compare(rows.vectors[sample[part]], z, rows.similarity)
@@ -149,14 +151,6 @@ def own_accepts(rows: Rows, calibration: Calibration, trained: Collection[str] =
     each = np.bincount(unit, taken) / count
     below = stdtrit(len(each) - 1, PROMISE_LEVEL) * each.std(ddof=1) / len(each) ** 0.5
     return {"own_accepts": f"{each.mean():.4f}", "own_accepts_bound": f"{max(0.0, each.mean() - below):.4f}"}
-
-
-def untrained_places(rows: Rows, trained: Collection[str]) -> Int[np.ndarray, "n"]:
-    """Return the places of the rows whose class did not train; all rows unless there are two such classes or more."""
-    here, names = np.flatnonzero(rows.here), set(trained)
-    label = rows.table["label"][here]
-    unseen = here[~np.isin(label, [number for number, name in enumerate(rows.class_name) if name in names])]
-    return unseen if len(np.unique(rows.table["label"][unseen])) > 1 else here
 
 
 def warning_of(calibration: Calibration | None) -> str:

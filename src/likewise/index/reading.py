@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.calibration.similarities import compare
-from likewise.index.decision import untrained_places
-from likewise.index.snapshot import Rows
+from likewise.index.snapshot import Rows, untrained_places
 from likewise.runs.calibration import Calibration
 
 SAME_SHARE, SIMILAR_SHARE = 0.1, 0.5
@@ -51,9 +50,7 @@ def levels_of(rows: Rows, calibration: Calibration | None, trained: Collection[s
     return Levels(same, min(same, similar), source)
 
 
-def nearest_of_others(
-    rows: Rows, places: Int[np.ndarray, "n"], among: Int[np.ndarray, "m"]
-) -> Float[np.ndarray, "n"]:
+def nearest_of_others(rows: Rows, places: Int[np.ndarray, "n"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
     """Return for each place the similarity of its nearest row of another class, among these rows."""
     label, gallery = rows.table["label"], rows.vectors[among]
     found = []

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from likewise.config import Search
-from likewise.contracts import Split
 from likewise.data.features import read_embeddings
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, save_embeddings
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.types import Items, LikewiseError
 
-PARTS: tuple[Split, ...] = ("train", "val", "test")
+SEARCHED_SPLITS = ("train", "val", "test")
 """The splits of a gallery of all images. A row of two splits, such as a training row in a test gallery, counts as the first."""
 
 
@@ -48,7 +47,7 @@ def write_all(opened: OpenRun, file: Path) -> None:
 
     items, protocol = opened.items, opened.protocol
     split = np.full(len(items), "", "<U5")
-    for part in reversed(PARTS):
+    for part in reversed(SEARCHED_SPLITS):
         if part != "test" or protocol.has_test_split:
             split[protocol.rows(items, part)] = part
     rows = np.flatnonzero(split != "")

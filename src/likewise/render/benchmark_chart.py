@@ -13,7 +13,7 @@ MAX_COLOURED_LINES = 6
 """Methods with a colour of their own in a line chart, the best first; the others are grey."""
 MAX_BAR_PANELS = 4
 """Columns that are drawn as bars; further ones are in the table only."""
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 260, 40, 12, 10, 34
+CHART_WIDTH, CHART_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN, BOTTOM_MARGIN = 420, 260, 40, 12, 10, 34
 """Size of a line chart and its margins, in units of its view box."""
 
 
@@ -87,7 +87,9 @@ def note_of(known: Sequence[Entry], as_lines: bool) -> str:
     if as_lines:
         return f"{'Mean over seeds' if most > 1 else 'One seed'}, against the number at the end of the column's name."
     spread = {1: "one seed"}.get(most, "the thin line is the 95 % interval over seeds; with two seeds, their range")
-    return f"The bar ends at the mean; {spread}." + (" The upright line is the published number." if any(e.printed for e in known) else "")  # fmt: skip
+    printed = " The upright line is the published number." if any(e.printed for e in known) else ""
+    printed = " The upright line is the published number." if any(e.printed for e in known) else ""
+    return f"The bar ends at the mean; {spread}.{printed}"
 
 
 def ends_of(entry: Entry) -> tuple[float, float]:
@@ -130,7 +132,7 @@ def numeric_series(settings: Sequence[tuple[str, ...]]) -> dict[str, dict[tuple[
         found = re.fullmatch(r"(.*?)\s*(\d+(?:\.\d+)?)", label(setting))
         if found is None:
             continue
-        series.setdefault(found[1], {one: 0.0 for one in zero})[setting] = float(found[2])
+        series.setdefault(found[1], dict.fromkeys(zero, 0.0))[setting] = float(found[2])
     return {name: places for name, places in series.items() if len(set(places.values())) > 2}
 
 
@@ -160,10 +162,12 @@ def line_chart(
     low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
 
     def to_x(value: float) -> float:
-        return round(LEFT + (value - x[0]) / (x[-1] - x[0]) * (WIDTH - LEFT - RIGHT), 1)
+        return round(LEFT_MARGIN + (value - x[0]) / (x[-1] - x[0]) * (CHART_WIDTH - LEFT_MARGIN - RIGHT_MARGIN), 1)
 
     def to_y(value: float) -> float:
-        return round(HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+        return round(
+            CHART_HEIGHT - BOTTOM_MARGIN - (value - low) / (high - low) * (CHART_HEIGHT - TOP_MARGIN - BOTTOM_MARGIN), 1
+        )
 
     lines = []
     for name in order:

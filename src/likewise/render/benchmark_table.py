@@ -305,7 +305,9 @@ def explain(sheet: BenchmarkTable, best: str, alike: str) -> list[str]:
     of = "seeds" if len(seeds) != 1 else "{} of {} seeds" if len(set(*seeds)) == 2 else "{} seeds"
     of = of.format(*next(iter(seeds), ()))
     most = max((n for n, _ in seeds), default=0)
-    spread = {0: "one seed each", 1: "one seed each"}.get(most, f"mean over {of} [lowest to highest]; too few for an interval")
+    spread = {0: "one seed each", 1: "one seed each"}.get(
+        most, f"mean over {of} [lowest to highest]; too few for an interval"
+    )
     if most >= MIN_INTERVAL_SEEDS:
         spread = f"mean ± half its 95 % t-interval over {of}"
         spread += "; [lowest to highest] of two seeds, too few for an interval" * any(n == 2 for n, _ in seeds)

@@ -76,7 +76,9 @@ def summary_of(facts: Facts) -> list[str]:
             continue
         name = f"{run.name}: " if len(facts.runs) > 1 else ""
         before = run.before.get(run.main_metric)
-        found.append(f"{name}{run.main_metric} {score.text}" + (f"; before training {before.text}" if before else "") + ".")
+        found.append(
+            f"{name}{run.main_metric} {score.text}" + (f"; before training {before.text}" if before else "") + "."
+        )
     return found
 
 

@@ -97,7 +97,13 @@ def facts_of(one: ReportTarget) -> tuple[str, ...]:
 
 def seconds_as_text(seconds: float) -> str:
     """Return a time as text: "40 s", "3 min" or "2.5 h"."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def suspects_of(one: ReportTarget) -> dict[int, str]:

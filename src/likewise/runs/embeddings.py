@@ -65,7 +65,9 @@ def origin(file: Path) -> dict:
     """Return the origin of an embeddings file, as far as stored: run, checkpoint, checksum of the weights, similarity, rows."""
     if file.suffix.lower() != ".npz":
         return {}
-    stored = load_arrays(file, "features", "save it again", ("run", "checkpoint", "checksum", "similarity", "row"), need=False)
+    stored = load_arrays(
+        file, "features", "save it again", ("run", "checkpoint", "checksum", "similarity", "row"), need=False
+    )
     row = {name: stored.pop(name) for name in ("row",) if name in stored}
     words = {
         name: str(word) for name, word in stored.items() if word.ndim == 0

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from likewise.config import Train
 from likewise.durations import period_of, steps_of, training_steps
 
-
 MAX_LOG_INTERVAL, MIN_LOG_LINES = 20, 50
 """Steps between two lines of the log, and lines that a shorter training has (one per step if it has fewer steps)."""
 

@@ -16,6 +16,7 @@ import uvicorn
 from PIL import Image
 from playwright import sync_api as api
 
+from likewise.index.build import path_of
 from likewise.index.decision import IndexCalibration
 from likewise.index.reading import levels_of
 from likewise.web.http import take_port
@@ -57,7 +58,7 @@ def served(tmp_path):
         True,
         IndexCalibration(index, None),
         "all of birds",
-        True,
+        lambda place: path_of(index, place),
     )
     door = take_port("search", "127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(desk, KEY), log_level="warning", lifespan="off"))

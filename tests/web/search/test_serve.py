@@ -67,7 +67,10 @@ def test_from_run_to_page_and_back(picture_run, pictures, tmp_path):
     assert code == 0 and wrong == "" and served.said[0] == f"index: {folder} (36 rows, exact)\n"
     assert served.said[1] == f"searched: 36 images, 6 classes: all of {pictures.name}\n"
     again = Index.open(folder)
-    assert again.rows.table["row"][again.rows.here].tolist() == [*range(18), *range(19, 37)] and again.rows.label(36) == "new"
+    assert (
+        again.rows.table["row"][again.rows.here].tolist() == [*range(18), *range(19, 37)]
+        and again.rows.label(36) == "new"
+    )
 
 
 def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch):

@@ -42,7 +42,10 @@ class MapSection {
     const of = place => this.hasNeighbour(place, 0) ? Number(!this.isRight(place, 0)) : -1;
     if (this.near) all.push({ name: "right or wrong", names, of, fixed: ["--right", "--wrong"] });
     const { suspects } = facts.runs[this.run];
-    if (suspects) all.push({ name: "suspect label", names: ["label is plausible", "label looks wrong"], of: place => Number(place in suspects), fixed: ["--line", "--wrong"] });
+    if (suspects) {
+      all.push({ name: "suspect label", names: ["label is plausible", "label looks wrong"],
+        of: place => Number(place in suspects), fixed: ["--soft", "--wrong"] });
+    }
     return all;
   }
 

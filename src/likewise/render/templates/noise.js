@@ -48,8 +48,9 @@ function detectionPanel(curves, share) {
 function transitionPanel(matrix, classes) {
   const read = (i, j) => [h("b", {}, percent(matrix[i][j])), ` of ${classes[i]} labelled ${i === j ? "correctly" : classes[j]}`];
   const caption = `The ${classes.length} classes with the most wrong labels. Row: true label; column: given label.`;
-  return h("figure", { class: "panel" }, h("h3", {}, "True and given labels"),
-    namedHeatMap(matrix, classes, { rowName: "true label", columnName: "given label", label: "Share of given labels in each true class", read }), h("figcaption", { class: "soft" }, caption));
+  const how = { rowName: "true label", columnName: "given label", label: "Share of given labels in each true class", read };
+  return h("figure", { class: "panel" }, h("h3", {}, "True and given labels"), namedHeatMap(matrix, classes, how),
+    h("figcaption", { class: "soft" }, caption));
 }
 
 /** What training did with a flagged label. */

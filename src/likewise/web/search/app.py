@@ -32,7 +32,6 @@ from torch import Tensor
 
 from likewise.calibration.promise import promise
 from likewise.errors import LikewiseError
-from likewise.index.build import path_of
 from likewise.index.decision import NO_DECISION, IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
 from likewise.index.reading import levels_of
@@ -91,7 +90,7 @@ class SearchContext:
     changes: bool = False  # rows may be added and removed
     calibrated: IndexCalibration | None = None
     scope: str = ""  # what is searched, in words
-    paths: bool = False  # the page may show whole paths, not only file names
+    path: Callable[[int], str] = lambda place: ""  # whole path of an image, where the page may show it
 
 
 def make_app(context: SearchContext, token: str) -> FastAPI:
@@ -183,8 +182,8 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
         return {
             "title": context.title, "scope": context.scope, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
             "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": context.upload,
-            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
-            "some": [describe(context, Hit(int(place), 1.0)) for place in some], **describe_calibration(context.calibrated),
+            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes,
+            "start": start, "some": [describe(context, Hit(int(place), 1.0)) for place in some], **describe_calibration(context.calibrated),
             "levels": describe_levels(context),
         }  # fmt: skip
 
@@ -313,9 +312,14 @@ def describe(context: SearchContext, hit: Hit) -> dict:
     """Return row, similarity, class and file name of a result, and its path if the page may show it."""
     rows = context.index.rows
     name = Path(rows.path(hit.place)).name
-    path = path_of(context.index, hit.place) if context.paths else ""
     row = int(rows.table["row"][hit.place])
-    return {"row": row, "similarity": hit.similarity, "class": rows.label(hit.place), "name": name, "path": path}
+    return {
+        "row": row,
+        "similarity": hit.similarity,
+        "class": rows.label(hit.place),
+        "name": name,
+        "path": context.path(hit.place),
+    }
 
 
 def inline(image: Image.Image) -> str:

@@ -13,7 +13,7 @@ from PIL import Image
 from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
-from likewise.index.build import Network, row_image
+from likewise.index.build import Network, path_of, row_image
 from likewise.index.decision import IndexCalibration
 from likewise.index.index import Index
 from likewise.runs.devices import bytes_of
@@ -60,7 +60,7 @@ def serve(
         index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
         picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
         changes=index.folder is not None and config.host in LOOPBACK_HOSTS, calibrated=calibrated,
-        scope=scope, paths=config.host in LOOPBACK_HOSTS,
+        scope=scope, path=(lambda place: path_of(index, place)) if config.host in LOOPBACK_HOSTS else lambda place: "",
     )  # fmt: skip
     with suppress(KeyboardInterrupt):  # the normal end
         run_app(make_app(desk, token), "search", config.host, config.port, token, say, config.browser)
