@@ -180,11 +180,11 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
         known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
         some = np.random.default_rng().permutation(here)[:START_ROWS]
         return {
-            "title": context.title, "scope": context.scope, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
-            "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": context.upload,
-            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes,
-            "start": start, "some": [describe(context, Hit(int(place), 1.0)) for place in some], **describe_calibration(context.calibrated),
-            "levels": describe_levels(context),
+            "title": context.title, "scope": context.scope, "rows": len(rows), "kind": index.kind, "recall": known.get("recall"),
+            "classes": sorted(rows.class_name[label] for label in used), "similarity": rows.similarity, "upload": context.upload,
+            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
+            "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": describe_levels(context),
+            **describe_calibration(context.calibrated),
         }  # fmt: skip
 
     @app.get("/picture/{row}")
