@@ -177,9 +177,9 @@ def test_links_are_moved_to_where_the_site_has_their_pages():
     def moved(text, own, here):
         return hooks.LINK.sub(lambda link: hooks.moved(link, own, here), text)
 
-    assert moved("[a](docs/guide.md#data)", "README.md", "index.md") == "[a](guide.md#data)"
-    assert moved("[a](docs/results)", "README.md", "index.md") == "[a](results/README.md)"
-    assert moved("[a](../README.md#more)", "docs/guide.md", "guide.md") == "[a](index.md#more)"
+    assert moved("[a](docs/guide.md#data)", "README.md", "overview.md") == "[a](guide.md#data)"
+    assert moved("[a](docs/results)", "README.md", "overview.md") == "[a](results/README.md)"
+    assert moved("[a](../README.md#more)", "docs/guide.md", "guide.md") == "[a](overview.md#more)"
     assert moved("[`a`](../../benchmarks/losses.py)", "docs/components/losses.md", "components/losses.md") == "`a`"
     assert moved("![a](b.png) [c](https://d.e/f)", "docs/x.md", "x.md") == "![a](b.png) [c](https://d.e/f)"
 
@@ -197,4 +197,19 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     losses = (tmp_path / "components" / "losses.html").read_text("utf-8")
     assert losses.count('class="drawing"') == len(list(docs.FOLDER.glob("losses-*.svg")))
     assert ".svg" not in losses
-    assert "MultiSimilarity" in (tmp_path / "search" / "search_index.js").read_text("utf-8")
+    index = (tmp_path / "search" / "search_index.js").read_text("utf-8")
+    assert "MultiSimilarity" in index and "results/index.html" in index and "results/procsim" not in index
+    home = (tmp_path / "index.html").read_text("utf-8")
+    assert '<div class="grid cards">' in home and 'href="audit.html"' in home and (tmp_path / "overview.html").exists()
+    for word in (
+        "unlabelled",
+        "early stopping",
+        "dinov2",
+        "docker",
+        "colab",
+        "qdrant",
+        "batch size",
+        "own loss",
+        "ten million",
+    ):
+        assert word in index.lower(), word

@@ -9,7 +9,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
-ABOVE = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+ABOVE = {"README.md": "overview.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
 """Pages of the site that are outside docs/."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
@@ -22,9 +22,14 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
-    """Rewrite links to pages outside docs/, and replace links to files that are not on the site by plain text."""
+    """Rewrite links to pages outside docs/, and replace links to files that are not on the site by plain text.
+
+    Result pages are left out of the search.
+    """
     here = page.file.src_uri
-    own = "README.md" if here == "index.md" else here if here in ABOVE else f"docs/{here}"
+    if here.startswith("results/") and here != "results/README.md":  # their long tables would drown other matches
+        page.meta["search"] = {"exclude": True}
+    own = "README.md" if here == ABOVE["README.md"] else here if here in ABOVE else f"docs/{here}"
     pieces = re.split(r"(^```.*?^```)", markdown, flags=re.M | re.S)
     return "".join(one if one.startswith("```") else LINK.sub(lambda m: moved(m, own, here), one) for one in pieces)
 

@@ -10,11 +10,12 @@ import pytest
 from made_calibration import make_calibration, threshold
 
 import likewise
-from likewise.config import Export
+from likewise.config import Export, Search
 from likewise.data import load as read
 from likewise.deploy.export import export
 from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, fill
 from likewise.runs.calibration import read_calibration, write_calibration
+from likewise.stages.search import search
 from likewise.types import LikewiseError
 
 
@@ -52,8 +53,10 @@ def test_safetensors_with_the_gallery(calibrated, open_run, strangers, tmp_path,
     made = export_of(open_run, to="safetensors", gallery=str(open_run.path))
     assert {*DECISION_FILES} <= {*made.files} == {path.name for path in made.folder.iterdir()}
     stored = read_calibration(made.folder)
-    assert stored.gallery == {"rows": 72, "classes": 6} and stored.unknown.value is not None
-    own, other = (likewise.load(place, device="cpu").identify(strangers) for place in (open_run.path, made.folder))
+    assert stored.gallery == {"rows": 288, "classes": 24} and stored.unknown.value is not None
+    search(Search(str(open_run.path), save=str(tmp_path / "index"), device="cpu"), say=lambda line: None)
+    own = likewise.load(open_run.path, device="cpu").identify(strangers, index=tmp_path / "index")
+    other = likewise.load(made.folder, device="cpu").identify(strangers)
     same = [(one.label, one.probability, one.is_unknown, one.neighbour.similarity) for one in own]
     assert [(one.label, one.probability, one.is_unknown, one.neighbour.similarity) for one in other] == same
     np.save(tmp_path / "x.npy", strangers)
@@ -64,7 +67,7 @@ def test_safetensors_with_the_gallery(calibrated, open_run, strangers, tmp_path,
     card = (made.folder / "README.md").read_text("utf-8")
     assert "## Known or unknown" in card and "model.identify(features)" in card
     assert "On new classes like the 12 validation classes, in 95 % of draws, at most 40 % of images of a class" in card
-    assert "for `gallery.npz`, the gallery of 72 rows of 6 classes" in card
+    assert "for `gallery.npz`, the gallery of 288 rows of 24 classes" in card
 
 
 @pytest.mark.onnx
@@ -78,7 +81,7 @@ def test_the_onnx_example_identifies_without_likewise(calibrated, open_run, stra
     words = [sys.executable, "-c", code, str(tmp_path / "x.npy")]
     done = subprocess.run(words, cwd=made.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    z, items = likewise.load(open_run.path, device="cpu")(strangers), read(str(open_run.path / "embeddings.npz"))
+    z, items = likewise.load(open_run.path, device="cpu")(strangers), read(str(open_run.path / "all_embeddings.npz"))
     wanted = by_hand(z, items.x, [items.class_name[y] for y in items.y], read_calibration(made.folder))
     check(json.loads(done.stdout), wanted)
     assert {unknown for _, _, unknown, _ in wanted} == {True, False}

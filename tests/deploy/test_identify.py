@@ -39,7 +39,7 @@ def test_unknown_by_hand(calibrated, open_run):
 
 def test_an_index(calibrated, open_run, features, tmp_path):
     folder = str(tmp_path / "shelf")
-    search(Search(str(open_run.path), save=folder, device="cpu"), say=lambda line: None)
+    search(Search(str(open_run.path), save=folder, split="test", device="cpu"), say=lambda line: None)
     x, model = np.load(features)["x"], likewise.load(open_run, device="cpu")
     assert model.identify(x[-5:], index=folder) == model.identify(x[-5:])
     search(Search(folder, remove=(287,), device="cpu"), say=lambda line: None)

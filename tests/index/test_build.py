@@ -34,7 +34,7 @@ def shop(look, picture_run, tmp_path):
 
 
 def test_a_saved_index_answers_as_its_run_does(look, told, shop, picture_run, pictures):
-    assert told == [f"index: {shop} (18 rows, exact)"]
+    assert told == [f"index: {shop} (36 rows, exact)"]
     for query in (str(pictures / "4 färg" / "bild 3.png"), "20"):
         assert look(shop, query=query) == look(picture_run.path, query=query)
     shutil.move(picture_run.path, picture_run.path.with_name("moved"))
@@ -47,15 +47,16 @@ def test_a_saved_index_answers_as_its_run_does(look, told, shop, picture_run, pi
 
 def test_rows_are_added_and_removed_and_never_numbered_again(look, told, shop, pictures):
     look(shop, add=str(pictures), remove=(18, 19))
-    assert told[-2:] == ["added: rows 36 to 71", f"index: {shop} (52 rows, exact)"]
+    assert told[-2:] == ["added: rows 36 to 71", f"index: {shop} (70 rows, exact)"]
     file = str(pictures / "0 färg" / "bild 2.png")
     found = look(shop, query=file, k=2)
-    assert found[0]["path"] == file and found[0]["row"] >= 36 and found[0]["class"] == "0 färg"
+    assert [one["path"] for one in found] == [file, file] and {one["class"] for one in found} == {"0 färg"}
+    assert found[0]["row"] < 36 <= found[1]["row"]  # it was there before
     look(shop, remove=(71,), add=str(pictures / "0 färg"))
     assert "added: rows 72 to 77" in told
     with pytest.raises(LikewiseError, match="got 71"):
         look(shop, remove=(71,))
-    with pytest.raises(LikewiseError, match="got 18, but the target has 57 rows in 20 to 77"):
+    with pytest.raises(LikewiseError, match="got 18, but the target has 75 rows in 0 to 77"):
         look(shop, query="18")
 
 
@@ -67,14 +68,14 @@ def test_another_network_is_refused(look, shop, picture_run, pictures, tmp_path)
         with pytest.raises(LikewiseError, match="must be searched with the network that embedded it .*got another"):
             look(shop, **settings)
     assert len(look(shop, query="20")) == 5
-    assert len(Index.open(shop).rows) == 18
+    assert len(Index.open(shop).rows) == 36
 
 
 def test_an_approximate_index_is_built_kept_and_measured(look, told, picture_run, tmp_path):
     pytest.importorskip("faiss")
     look(picture_run.path, save=str(tmp_path / "i"), index="hnsw", k=3)
-    assert told[0].startswith("hnsw: finds ") and told[0].endswith(" % of the true 3 nearest neighbours (18 queries)")
-    assert told[1] == f"index: {tmp_path / 'i'} (18 rows, hnsw)"
+    assert told[0].startswith("hnsw: finds ") and told[0].endswith(" % of the true 3 nearest neighbours (36 queries)")
+    assert told[1] == f"index: {tmp_path / 'i'} (36 rows, hnsw)"
     assert look(tmp_path / "i", query="20") == look(picture_run.path, query="20")
     assert Index.open(tmp_path / "i").kind == "hnsw"
     look(tmp_path / "i", index="exact")
@@ -86,16 +87,16 @@ def test_a_query_writes_nothing(look, told, picture_run, tmp_path, monkeypatch):
     pytest.importorskip("faiss")
     look(picture_run.path, save=str(tmp_path / "i"), index="hnsw", k=3)
     index = Index.open(tmp_path / "i")
-    index.add(np.ones((9, 8), np.float32), ["new"] * 9, [""] * 9)  # as on the page, which leaves the graph alone
+    index.add(np.ones((12, 8), np.float32), ["new"] * 12, [""] * 12)  # as on the page, which leaves the graph alone
     before = {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in (tmp_path / "i").iterdir()}
     told.clear()
     monkeypatch.setattr(kept, "changing", lambda *_: pytest.fail("a query changed the index"))
-    assert len(look(tmp_path / "i", query="20", k=26)) == 26
+    assert len(look(tmp_path / "i", query="20", k=47)) == 47
     assert before == {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in (tmp_path / "i").iterdir()}
     assert told == ["the hnsw index does not cover the current rows, so queries are slow; update it: --index hnsw"]
     monkeypatch.undo()
     look(tmp_path / "i", index="hnsw")
-    assert Index.open(tmp_path / "i").graph.upto == 27
+    assert Index.open(tmp_path / "i").graph.upto == 48
 
 
 def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):
@@ -106,7 +107,7 @@ def test_what_cannot_work_is_told(look, shop, picture_run, run, tmp_path):
         (picture_run.path, {"save": str(shop)}, "--save must be a new or empty folder"),
         (shop, {"save": str(tmp_path / "two")}, "to duplicate it, copy the folder"),
         (shop, {"add": str(tmp_path / "nothing")}, "nothing"),
-        (picture_run.path, {"index": "ivfpq"}, "must have at least 1000 rows, got 18"),
+        (picture_run.path, {"index": "ivfpq"}, "must have at least 1000 rows, got 36"),
     ]:
         with pytest.raises(LikewiseError, match=says):
             look(target, **settings)
@@ -126,12 +127,12 @@ def test_files_of_others_may_mean_something_else_by_row(look, tmp_path):
 
 def test_pictures_of_rows_lie_where_they_were_or_beside_the_index(look, shop, pictures):
     index = Index.open(shop)
-    assert path_of(index, 0) == str(pictures / "3 färg" / "bild 0.png") and row_image(index, 0).size == (24, 20)
+    assert path_of(index, 18) == str(pictures / "3 färg" / "bild 0.png") and row_image(index, 0).size == (24, 20)
     (shop / "pictures").mkdir()
     blank_image().save(shop / "pictures" / "new.png")
     index.add(np.ones((2, 8), np.float32), ["a", "b"], ["pictures/new.png", ""])
-    assert path_of(index, 18) == str(shop / "pictures" / "new.png") and row_image(index, 18).size == (64, 64)
-    assert path_of(index, 19) == "" and row_image(index, 19).size == (64, 64)
+    assert path_of(index, 36) == str(shop / "pictures" / "new.png") and row_image(index, 36).size == (64, 64)
+    assert path_of(index, 37) == "" and row_image(index, 37).size == (64, 64)
 
 
 def test_a_network_tells_itself_from_others(picture_run):
@@ -146,5 +147,6 @@ def test_a_run_that_trained_on_everything_is_searched_among_everything(look, tol
     run = train(Train(**small | everything | {"steps": 1}), told.append)
     file = str(pictures / "0 färg" / "bild 2.png")
     assert look(run.path, query=file)[0]["path"] == file
-    assert told[-1] == "this run has no test split, so all of its data is searched"
+    with pytest.raises(LikewiseError, match="must have a test split for --split test, but all of its data trained"):
+        look(run.path, query="0", split="test")
     assert len(look(run.path, query="0", k=99)) == 35

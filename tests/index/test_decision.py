@@ -210,12 +210,24 @@ def test_a_run_without_a_calibration_answers_as_before_with_a_hint(picture_run, 
     assert told["hint"] == found.hint
 
 
+def test_classes_that_trained_are_not_asked(monkeypatch):
+    """Training moved "wren" away from the others, so its rows would say that the classes are well apart."""
+    rows = make_index(40).rows
+    rows.vectors[:] = 0
+    label = rows.table["label"]
+    rows.vectors[label == 0, 0] = 1
+    rows.vectors[label > 0, 1] = 1  # the other two classes are the same
+    share = lambda *trained: float(own_accepts(rows, make_calibration(0.5), trained)["own_accepts"])  # noqa: E731
+    assert share() == pytest.approx(2 / 3, abs=1e-4) and share("wren") == 1
+    assert share("wren", "robin") == share()  # one class is too few
+
+
 def test_the_search_of_a_calibrated_run(picture_run, pictures, derived, tmp_path):
     write_calibration(picture_run.path, make_calibration(0.9))
     look = {"device": "cpu", "workers": 0, "quiet": True}
     file = pictures / "4 färg" / "bild 3.png"
     found = search(Search(target=str(picture_run.path), query=str(file), out=str(tmp_path / "x.png"), **look))
-    assert found.decision["label"] == "4 färg" and found.decision["threshold"] == 0.18
+    assert found.decision["label"] == "4 färg" and found.decision["threshold"] == 0.36
     assert "% of its images are taken for another class, and 1 % are promised" in found.hint
     assert found.decision["similarity"] == found[0]["similarity"] and (tmp_path / "x.png").exists()
     by_row = search(Search(target=str(picture_run.path), query="20", **look))

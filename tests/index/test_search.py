@@ -36,11 +36,11 @@ def test_a_row_finds_the_others(picture_run):
     items = load(str(picture_run.path / "embeddings.npz"))
     sims = items.x.astype(np.float64) @ items.x[2]
     order = [r for r in np.argsort(-sims, kind="stable") if r != 2]
-    found = look(picture_run.path, 20, k=4)  # the test split begins at row 18 of the data
+    found = look(picture_run.path, 20, k=4, split="test")  # the test split begins at row 18 of the data
     assert [f["row"] for f in found] == [18 + r for r in order[:4]]
     assert [f["similarity"] for f in found] == pytest.approx([sims[r] for r in order[:4]], abs=1e-6)
     assert [f["path"] for f in found] == [items.path[r] for r in order[:4]]
-    assert len(look(picture_run.path, 20, k=1000)) == 17  # all there are
+    assert len(look(picture_run.path, 20, k=1000, split="test")) == 17  # all of the split
 
 
 def test_a_row_is_found_without_the_pictures(picture_run, pictures, tmp_path):
@@ -83,7 +83,7 @@ def test_queries_that_cannot_be_read_are_named(picture_run, tmp_path):
         (tmp_path / "broken.jpg", "broken.jpg: .*(not a picture|cannot be decoded)"),
         (tmp_path / "empty.png", "empty.png: the file is empty"),
         (tmp_path, "cannot be decoded"),
-        ("17", "got 17, but the target has 18 rows in 18 to 35"),
+        ("36", "got 36, but the target has 36 rows in 0 to 35"),
         ("-1", "-1: there is no such file"),
         ("²", "²: there is no such file"),
     ]:
@@ -130,7 +130,7 @@ def test_the_query_passes_through_the_network_that_made_the_gallery(picture_run,
 def test_a_run_that_was_not_evaluated_is_evaluated_first(picture_run, pictures):
     for name in ("scores.json", "embeddings.npz", "per_query.parquet"):
         (picture_run.path / name).unlink()
-    assert len(look(picture_run.path, pictures / "3 färg" / "bild 1.png")) == 5
+    assert len(look(picture_run.path, pictures / "3 färg" / "bild 1.png", split="test")) == 5
     assert (picture_run.path / "scores.json").exists()
 
 

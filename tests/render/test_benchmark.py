@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -222,8 +223,15 @@ def test_the_page_is_one_file_and_names_stay_names():
 
 def test_the_page_leaves_out_what_there_is_not():
     bare = Reader(html(made(contest=None, trainings=(), notes=())))
-    assert [a["id"] for _, a in bare.tags if "id" in a] == ["table"]
+    assert [a["id"] for _, a in bare.tags if "id" in a] == ["chart", "table"]
     assert Reader(html(BenchmarkTable("e", "Empty", ("method",), ()))).texts
+
+
+def test_the_message_comes_first_and_figures_take_the_colours_of_the_page():
+    figure = Picture("Means", b"png", "means.png", svg='<svg><path fill="var(--ink)"/></svg>')
+    text = html(replace(made(), title="Wrong labels (table 5) - quick"), [figure])
+    assert text.index('id="chart"') < text.index('id="table"') < text.index('<path fill="var(--ink)"/>')
+    assert "image/png" not in text and "<h1>Wrong labels</h1>" in text and "table 5 - quick" in text
 
 
 @pytest.mark.browser
@@ -245,8 +253,15 @@ def test_in_a_browser_it_sorts_and_fits_a_phone_in_light_and_dark(browser, tmp_p
     assert page.evaluate("document.documentElement.scrollWidth") == 390  # tables scroll inside their boxes
     box = page.locator(".scroll").first
     assert box.evaluate("e => e.scrollWidth > e.clientWidth")
+    assert page.locator(".hint").is_visible()
+    widths = page.locator(".bars rect").evaluate_all(
+        "all => all.slice(0, 3).map(one => Number(one.getAttribute('width')))"
+    )
+    assert widths == sorted(widths, reverse=True) and widths[0] > 0
     box.evaluate("e => e.scrollLeft = 150")
     assert page.locator("#table tbody th").first.bounding_box()["x"] < 20  # names stay where they are
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.wait_for_function("!document.querySelector('.hint').checkVisibility()")  # all of the table is visible
     ground = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
     light = ground()
     page.emulate_media(color_scheme="dark")

@@ -58,7 +58,9 @@ def test_a_cell_is_mean_half_interval_printed_and_difference():
     [
         ((0.631,), 1, "63.1", "1 run"),
         ((0.631,), 3, "63.1", "1 of 3"),
-        ((0.6, 0.6), 3, "60.0 ± 0.0", "2 of 3"),
+        ((0.6, 0.6), 3, "60.0 [60.0 to 60.0]", "2 of 3"),
+        ((0.6, 0.7), 2, "65.0 [60.0 to 70.0]", ""),
+        ((0.6, 0.6, 0.6), 3, "60.0 ± 0.0", ""),
         ((), 3, "-", ""),
         ((), 0, "", ""),
         ((0.6, math.nan), 2, "nan", ""),
@@ -71,8 +73,8 @@ def test_what_is_missing_is_said(values, wanted, ours, of):
 
 
 def test_numbers_that_are_no_shares_keep_their_unit():
-    found = cell((0.12341, 0.12343), 2, printed(0.11), metric="rho")
-    assert found.ours.startswith("0.1234 ± 0.0001") and found.difference == "+0.0134"
+    found = cell((0.1234, 0.12341, 0.12343), 3, printed(0.11), metric="rho")
+    assert found.ours.startswith("0.1234 ± 0.0000") and found.difference == "+0.0134"
     assert cell((0.5,), 1, metric="R@1 (best test epoch)").ours == "50.0"
 
 
@@ -88,7 +90,7 @@ def test_printed_numbers_keep_their_digits():
 
 def test_other_settings_are_marked_and_come_first():
     assert cell((0.5, 0.5), 2, printed(49.0), differs=True) == cell((0.5, 0.5), 2, printed(49.0))._replace(
-        ours="50.0 ± 0.0†"
+        ours="50.0 [50.0 to 50.0]†"
     )
     made = sheet(Entry(("a",), ("R@1",), (0.5,), 1, None, True), differs=(RowNote("size 160, not 224"),))
     assert headline(made) == "A table — not a reproduction: size 160, not 224"
@@ -182,7 +184,9 @@ def test_a_count_that_is_the_same_for_all_cells_is_said_once():
     two = [Entry((name,), ("R@1",), (0.5, 0.6), 5) for name in "ab"]
     some = sheet(*two)
     assert {one.of for one in lay_out(some).shown.values()} == {""}
-    assert explain(some, "Bold", "Italic")[0].startswith("Ours: mean ± half its 95 % t-interval over 2 of 5 seeds;")
+    assert explain(some, "Bold", "Italic")[0].startswith(
+        "Ours: mean over 2 of 5 seeds [lowest to highest]; too few for an interval;"
+    )
     other = sheet(*two, Entry(("c",), ("R@1",), (0.5, 0.6, 0.7), 5))
     assert {one.of for one in lay_out(other).shown.values()} == {"2 of 5", "3 of 5"}
     single = sheet(*(Entry((name,), ("R@1",), (0.5,), 1) for name in "ab"))  # never a bare number
@@ -193,8 +197,13 @@ def test_only_what_occurs_is_explained():
     assert explain(sheet(), "Bold", "Italic") == []
     whole = sheet(Entry(("a",), ("R@1",), (0.5, 0.6), 2))
     assert explain(whole, "Bold", "Italic") == [
-        "Ours: mean ± half its 95 % t-interval over 2 seeds; shares in per cent."
+        "Ours: mean over 2 seeds [lowest to highest]; too few for an interval; shares in per cent."
     ]
+    both = sheet(Entry(("a",), ("R@1",), (0.5, 0.6), 3), Entry(("b",), ("R@1",), (0.5, 0.6, 0.7), 3))
+    assert explain(both, "Bold", "Italic")[0] == (
+        "Ours: mean ± half its 95 % t-interval over seeds; [lowest to highest] of two seeds, too few for an interval; shares in "
+        "per cent."
+    )
     said = " ".join(explain(sheet(Entry(("a",), ("R@1",), (0.5,), 2, printed(5.0, 0.1, "std"))), "Bold", "Italic"))
     assert "Ours: one seed each; " in said and "(1 of 2): one seed, so the spread is unknown; the other" in said
     assert "(1 run)" not in said and "(its ± is a standard deviation)" in said and "Bold" not in said

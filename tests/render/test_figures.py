@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from likewise.render.figures import Estimate, save_figure, shorten, spread
+from likewise.render.figures import INK_COLOUR, Estimate, entitle, save_figure, shorten, spread, themed_svg
 
 
 def test_a_long_name_is_cut_to_the_given_length():
@@ -39,3 +39,11 @@ def test_an_estimate_is_mean_and_standard_deviation():
     assert found == (3.0, pytest.approx(7**0.5), 3) and found.text(1) == "3.0 ± 2.6"  # (4 + 1 + 9) / 2 = 7
     alone = Estimate.of([2.25])
     assert (alone.mean, alone.n, alone.text(2)) == (2.25, 1, "2.25") and math.isnan(alone.std)
+
+
+def test_a_figure_for_a_page_has_its_colours_and_its_text():
+    figure = Figure(figsize=(3, 2))
+    entitle(figure, "Title & more", "below")
+    text = themed_svg(figure)
+    assert text.startswith("<svg") and "Title &amp; more" in text and INK_COLOUR not in text and "var(--ink)" in text
+    assert themed_svg(figure) == text  # no dates, no random names

@@ -9,7 +9,7 @@ from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.page import asset, headline_scores, page_context, scripts, write_page
+from likewise.report.page import asset, headline_scores, page_context, scripts, summary_of, write_page
 from likewise.report.records import Facts, RunView, Score
 from likewise.report.sections import NAMES
 
@@ -25,8 +25,11 @@ def bare(name="one", scores=None, pool=-1, **more):
 def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):
     text = write_page(made_facts(100, 8, 10), tmp_path / "a.html", True).read_text("utf-8")
     page = Reader(text)
-    assert page.sections() == list(NAMES)
-    assert [a["href"] for tag, a in page.tags if tag == "a"][1:] == [f"#{name}" for name in NAMES]
+    folded = ["spectrum", "overlap", "tree"]
+    first = [name for name in NAMES if name not in folded]
+    assert page.sections() == [*first, "further", *folded]  # what few readers need comes last
+    assert [a["href"] for tag, a in page.tags if tag == "a"][1:] == [f"#{name}" for name in (*first, "further")]
+    assert "More: Spectrum, Error overlap, Class tree" in page.text
     empty = Facts("nothing", (bare(notes=("It is not finished.",)),), ())
     page = Reader(write_page(empty, tmp_path / "b.html", True).read_text("utf-8"))
     assert page.sections() == ["notes"] and "It is not finished." in page.text and "Scores" not in page.text
@@ -50,6 +53,52 @@ def test_texts_come_before_data_and_data_before_pictures(tmp_path):
 def test_the_deciding_metric_leads():
     run = bare(scores={"P@1": sure(0.1, 0, 0.2), "R@1": sure(0.5, 0.4, 0.6)})
     assert headline_scores(run) == [("R@1", "50.0 %"), ("P@1", "10.0 %")]
+
+
+def test_the_result_comes_first():
+    """Of one run: its score before and after training. Of several: the comparison."""
+    run = bare("me", {"R@1": sure(0.5, 0.4, 0.6)}, before={"R@1": sure(0.3, 0.2, 0.4)})
+    after = "R@1 50.0 % (40.0 to 60.0)"
+    assert summary_of(Facts("x", (run,), ())) == [f"{after}; before training 30.0 % (20.0 to 40.0)."]
+    assert summary_of(Facts("x", (run, bare("new", {"R@1": sure(0.5, 0.4, 0.6)})), ()))[1] == f"new: {after}."
+    assert summary_of(Facts("x", (bare(),), ())) == []
+    assert summary_of(made_facts(100, 8, 10)) == ["robust is better by 12.0 points of R@1 (9.1 to 14.8)."]
+
+
+def test_facts_of_a_run_are_in_its_head(tmp_path):
+    facts = Facts("x", (bare(facts=("trained on 1 May 2026", "scored on 5 queries")),), ())
+    page = Reader(write_page(facts, tmp_path / "a.html", True).read_text("utf-8"))
+    assert "Trained on 1 May 2026; scored on 5 queries." in page.text
+
+
+@pytest.mark.browser
+def test_suspect_labels_are_marked_and_matrices_have_names(browser, tmp_path):
+    made = made_facts(100, 8, 10)
+    first = made.runs[0].found["galleries"]["worst"][0].place
+    run = replace(made.runs[0], suspects={first: "wren"})
+    file = write_page(replace(made, runs=(run, made.runs[1])), tmp_path / "a.html", True)
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    _, said = listen(page)
+    page.goto(file.as_uri())
+    page.locator("#galleries").scroll_into_view_if_needed()
+    page.wait_for_selector("#galleries .badge")
+    assert page.locator("#galleries .badge").all_inner_texts() == ["its label looks wrong, perhaps wren"]
+    page.locator("#map").scroll_into_view_if_needed()
+    page.locator("#map select").select_option(label="suspect label")
+    until(page, "document.querySelector('.chips')?.innerText.includes('label looks wrong')")
+    page.locator("#confusion").scroll_into_view_if_needed()
+    page.wait_for_selector("#confusion .named")
+    names = [made.pools[0].class_name[i] for i in run.found["confusion"].classes]
+    for side in ("left", "top"):
+        shown = page.locator(f"#confusion .{side} span")
+        assert shown.evaluate_all("all => all.map(one => one.textContent)") == names
+        assert shown.nth(3).bounding_box()["width"] > 5
+    assert not page.locator("#spectrum svg.chart").is_visible()
+    page.locator("#further summary").first.click()
+    page.wait_for_selector("#spectrum svg.chart")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert [line for line in said if "GL Driver Message" not in line] == []
+    page.close()
 
 
 def test_code_is_short_enough_to_be_read():
@@ -108,8 +157,12 @@ def on_screen(page, facts, place, run=0, method="t-SNE"):
     until(page, "!document.querySelector('.sea .wait')")
     box, xy = page.locator(".sea canvas").bounding_box(), facts.runs[run].found["map"][method]
     low, high = xy.min(0), xy.max(0)
-    unit = 0.92 * min(box["width"] / (high - low)[0], box["height"] / (high - low)[1])
-    x, y = map(float, (xy[place] - (low + high) / 2) * unit)
+    wide, tall = (high - low).tolist()
+    most = max(380, min(700, 0.8 * page.viewport_size["height"])) - 2  # height of the frame inside of its border
+    stretch = float(np.clip(most / box["width"] / (tall / wide), 1 / 1.6, 1.6))
+    axes = np.array([1, stretch] if stretch > 1 else [1 / stretch, 1])
+    unit = 0.94 * min(box["width"] / (wide * axes[0]), box["height"] / (tall * axes[1]))
+    x, y = map(float, (xy[place] - (low + high) / 2) * axes * unit)
     return box["x"] + box["width"] / 2 + x, box["y"] + box["height"] / 2 - y
 
 
@@ -206,6 +259,7 @@ def test_curves_are_read_under_the_pointer_and_the_tree_opens(page):
     chart.hover()
     told = page.locator("#tip").inner_text()
     assert "step" in told and "MultiSimilarity, plain" in told and "MultiSimilarity, robust" in told
+    page.locator("#further summary").first.click()
     page.locator("#tree").scroll_into_view_if_needed()
     page.wait_for_selector(".branches text")
     leaves = page.locator(".branches text").count()

@@ -1,16 +1,29 @@
 """One run as a page shows it: scores in words, settings that matter, what sections find."""
 
+import csv
 import dataclasses
+import re
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.config import Report
+from likewise.config import Audit, Report
 from likewise.report.pools import make_pool
-from likewise.report.run_analysis import analyse_run, baseline_notes, scores_of, shown_settings
+from likewise.report.run_analysis import (
+    analyse_run,
+    baseline_notes,
+    facts_of,
+    scores_of,
+    seconds_as_text,
+    shown_settings,
+    suspects_of,
+)
 from likewise.report.targets import open_target
+from likewise.runs.folder import Run
+from likewise.stages.audit import audit
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 
@@ -44,6 +57,30 @@ def test_settings_are_those_that_matter(one):
     assert shown_settings(noisy)["noise"] == "Uniform(share=0.3, exact=True)", (
         "a rate is shown even if it is the default"
     )
+
+
+def test_when_and_how_long_it_trained(one):
+    trained, scored = facts_of(one)
+    assert re.fullmatch(r"trained on \d+ \w+ 20\d\d: 60 steps in \d+ s on .+", trained)
+    assert scored == f"scored on {len(one.queries.row):,} queries of {len(np.unique(one.queries.label))} classes"
+    assert [seconds_as_text(s) for s in (40.4, 300, 9000)] == ["40 s", "5 min", "2.5 h"]
+
+
+def test_labels_that_an_audit_flagged(one, tmp_path):
+    assert suspects_of(one) == {}
+    run = Run(shutil.copytree(one.run.path, tmp_path / "run"))
+    audit(Audit((str(run.path),), device="cpu", workers=0, quiet=True), lambda line: None)
+    file = run.path / "audit" / "audit.csv"
+    lines = list(csv.DictReader(file.open(encoding="utf-8")))
+    row = int(one.row[3])
+    for line in lines:
+        line["state"] = "flagged" if int(line["row"]) == row else "ok" if line["state"] == "flagged" else line["state"]
+        line["suggested"] = "wren" if int(line["row"]) == row else ""
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    assert suspects_of(dataclasses.replace(one, run=run)) == {3: "wren"}
 
 
 def test_samples_that_only_answer_have_neighbours_too(tmp_path):

@@ -53,8 +53,8 @@ def test_a_new_section_takes_four_files():
 def test_the_example_stands_on_the_page_with_its_data_and_its_code(example):
     text = example.read_text("utf-8")
     page = Reader(text)
-    assert page.sections()[-2:] == ["tree", "class_sizes"] and "Samples per class" in page.text
-    assert [a["href"] for tag, a in page.tags if tag == "a"][-1] == "#class_sizes"
+    assert "class_sizes" in page.sections() and "Samples per class" in page.text
+    assert "#class_sizes" in [a["href"] for tag, a in page.tags if tag == "a"]
     more = json.loads(re.search(r'id="more">(.*?)</script>', text)[1])
     assert more["runs"][0]["class_sizes"] == {"count": [9, 6, 4]} and "drawClassSizes(holder)" in text
 

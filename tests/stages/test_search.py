@@ -57,7 +57,7 @@ def test_from_calibration_to_unknown_and_to_a_new_class(many_classes, tmp_path, 
     run, folder, x = many_classes
     how = {"device": "cpu", "workers": 0, "quiet": True}
     shop = str(tmp_path / "shop")
-    search(Search(str(run.path), save=shop, **how))
+    search(Search(str(run.path), save=shop, split="test", **how))
     stored = read_calibration(tmp_path / "shop")
     assert stored.gallery == {"rows": 320, "classes": 40} and stored.unknown.value is not None
     assert stored.unknown.classes == 40 and stored.unknown.rate == pytest.approx(

@@ -37,10 +37,13 @@ class Search(Computation):
     """Find the nearest neighbours of an image: for one query, or on a page in the browser until Ctrl-C."""
 
     target: Annotated[Positional[str], called("TARGET")]
-    """The gallery: a run folder (its test split), embeddings written by `likewise embed`, or an index folder written with
-    --save."""
+    """The gallery: a run folder (all images of its data), embeddings written by `likewise embed`, or an index folder written
+    with --save."""
     query: str | None = None
     """An image file, or the number of a row of the data (as in per_query.parquet and in the results). By default no query."""
+    split: Literal["all", "test"] = "all"
+    """Images of a run to search: all of its data, which is embedded once and stored in the run folder, or its test split
+    only."""
     model: Folder | None = None
     """Run folder whose network embeds the query image. By default the run that is named in the file of embeddings."""
     k: int = 5
@@ -63,6 +66,8 @@ class Search(Computation):
     """Numbers of the rows to remove from the saved index. By default none."""
     serve: bool = False
     """Serve a page in the browser on which an image can be dropped as a query."""
+    browser: bool = True
+    """Open the page in the browser of this machine, if there is one."""
     host: str = "127.0.0.1"
     """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
     port: int = 8018
@@ -88,7 +93,7 @@ class Export:
     """Checkpoint of the run: best on validation (last if there was no validation), last, or untrained (as at the start)."""
     gallery: Location | None = None
     """Gallery of known classes to export with the network, for label, probability and unknown: an index folder, embeddings, or
-    the run itself (its test split). The run must be calibrated. By default the export has no gallery."""
+    the run itself (all images of its data). The run must be calibrated. By default the export has no gallery."""
     parity_samples: int = 64
     """Number of samples of the run's data for the comparison of both networks; 0 takes random inputs, if the data is not
     available."""

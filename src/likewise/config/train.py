@@ -236,8 +236,8 @@ class Train:
     checkpoint_every: Duration = "30s"
     """Period of saving the state from which an interrupted training resumes: seconds ("30s"), epochs ("1e") or steps ("500"). If
     saving is slow, a period in seconds grows, so that saving takes at most a twentieth of the time."""
-    log_every: int = 20
-    """Number of steps between two lines of the log."""
+    log_every: int | None = None
+    """Number of steps between two lines of the log. By default 20, or fewer in a short training, so that it has 50 lines."""
     loggers: tuple[Spec, ...] = ()
     """Loggers that also receive the log, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; `likewise list loggers`
     shows all. By default none."""

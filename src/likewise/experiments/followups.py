@@ -9,7 +9,7 @@ from likewise.experiments.figures import FIGURE_KINDS, figure_function
 from likewise.experiments.grid_types import Grid
 from likewise.experiments.jobs import PlannedRun
 from likewise.render.benchmark_table import BenchmarkTable, against, label, lay_out
-from likewise.render.figures import Picture, write_figure
+from likewise.render.figures import Picture, themed_svg, write_figure
 from likewise.render.method_means import draw_agreement, draw_means
 
 
@@ -38,11 +38,13 @@ def usual_figures(sheet: BenchmarkTable) -> list[Picture]:
     """Return the figures that every table has if its trainings allow them: means of methods, and ours against the paper."""
     pictures = []
     if sheet.contest and not sheet.contest.untested:
-        figure = write_figure(draw_means(sheet.contest), sheet.folder / "means.png")
-        pictures.append(Picture("Means", figure, "means.png"))
+        figure = draw_means(sheet.contest)
+        png = write_figure(figure, sheet.folder / "means.png")
+        pictures.append(Picture("Means", png, "means.png", svg=themed_svg(figure)))
     columns = {column: points for column in lay_out(sheet).columns if len(points := against(sheet, column)) > 2}
     if columns:
         first = next(iter(columns))
-        figure = write_figure(draw_agreement(columns[first], label(first)), sheet.folder / "against.png")
-        pictures.append(Picture("Against the paper", figure, "against.png"))
+        figure = draw_agreement(columns[first], label(first))
+        png = write_figure(figure, sheet.folder / "against.png")
+        pictures.append(Picture("Against the paper", png, "against.png", svg=themed_svg(figure)))
     return pictures

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +19,12 @@ from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.index import storage
 from likewise.index.index import Index
+from likewise.index.run_gallery import gallery_of_run, network_stamp, trained_classes
 from likewise.index.snapshot import Rows, pack, prepare_vectors
-from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
+from likewise.runs.embeddings import origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
+from likewise.runs.settings import read_config
 from likewise.types import Items, LikewiseError
 
 
@@ -33,8 +34,13 @@ def blank_image() -> Image.Image:
 
 
 def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Network | None]:
-    """Return the index of a target, and the network of its run or None. A run without embeddings is evaluated first."""
+    """Return the index of a target, and the network of its run or None. A run without embeddings is embedded first."""
     target = find_target(config.target, "search")
+    is_run = target.is_dir() and not storage.is_index(target)
+    if config.split == "test" and not is_run:
+        raise LikewiseError(
+            f"search: --split test is for a run folder, but '{target}' is not one; drop --split, or give the run"
+        )
     if storage.is_index(target):
         index = Index.open(target, config.index)
         made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
@@ -49,9 +55,9 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     gallery, run, made_by = open_gallery(config, say)
     similarity = made_by.get("similarity", "cosine")
     # saving the index adds the run and the checksum of its network
-    checkpoint = {"checkpoint": made_by.get("checkpoint", "best")}
-    index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), checkpoint)
-    return index, run and Network(run, checkpoint, similarity, config)
+    source = {"checkpoint": made_by.get("checkpoint", "best"), "trained": trained_classes(gallery) if is_run else []}
+    index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), source)
+    return index, run and Network(run, source, similarity, config)
 
 
 def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
@@ -64,31 +70,25 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
     run = Run(target)
     if config.model:
         raise LikewiseError(f"search: '{target}' is a run and has its own network; omit --model")
-    file = target / EMBEDDINGS_FILE
-    if not file.exists():
-        write_embeddings(run, config, say)
-    return read_embeddings(str(file)), run, origin(file)
+    items, made_by = gallery_of_run(run, config, say)
+    return items, run, made_by
 
 
-def write_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
-    """Write the embeddings of a run: of its test split, by evaluating it; or of all data if it has no test split."""
-    from likewise.evaluation.embed_data import embed
-    from likewise.evaluation.evaluate import evaluate_open
+def scope_of(config: Search, network: Network | None) -> str:
+    """Return what is searched, in words: the data of a run or its test split, or the name of a file or an index."""
+    target = Path(config.target).expanduser()
+    if storage.is_index(target) or network is None or target.resolve() != network.run.path.resolve():
+        return target.resolve().name
+    data = read_config(network.run, allow_imports=config.allow_imports).data
+    name = os.path.basename(os.path.normpath(data))
+    return f"the test split of {name} only" if config.split == "test" else f"all of {name}"
 
-    how = {
-        "device": config.device,
-        "allow_imports": config.allow_imports,
-        "workers": config.workers,
-        "quiet": config.quiet,
-    }
-    opened = OpenRun(run, say=say, **how)
-    settings = opened.settings
-    if opened.protocol.has_test_split:
-        evaluate_open(opened, settings.metrics)
-        return
-    say("this run has no test split, so all of its data is searched")
-    data = {"data": settings.data, "root": settings.root, "strict": settings.strict}
-    embed(Embed(run=str(run.path), out=str(run.path / EMBEDDINGS_FILE), **data, **how), say, fetch=False)
+
+def count_rows(rows: Rows) -> str:
+    """Return the number of rows and of classes in words."""
+    classes = len(np.unique(rows.table["label"][rows.here]))
+    row = "image" if len(rows.text) else "row"
+    return f"{len(rows):,} {row}{'s' * (len(rows) != 1)}, {classes:,} class{'es' * (classes != 1)}"
 
 
 def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
@@ -128,9 +128,7 @@ class Network:
 
     def stamp(self) -> dict:
         """Return what identifies the network: its run folder, the run's identity, and a checksum of the weights."""
-        file = self.run.path / self.run.network(self.checkpoint)
-        weights = zlib.crc32(file.read_bytes()) if self.checkpoint != "untrained" and file.exists() else 0
-        return {"run": str(self.run.path.absolute()), "identity": self.run.about["identity"], "weights": weights}
+        return network_stamp(self.run, self.checkpoint)
 
     def is_same(self) -> bool:
         """Return whether the network is the one that embedded the rows of the index."""

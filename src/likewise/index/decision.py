@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from likewise.calibration.gallery import calibrate_gallery
 from likewise.calibration.similarities import compare
 from likewise.errors import LikewiseError
 from likewise.index.index import Hit, Index
-from likewise.index.snapshot import Rows
+from likewise.index.snapshot import Rows, untrained_places
 from likewise.numerics.false_accepts import PROMISE_LEVEL
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
@@ -89,8 +89,9 @@ class IndexCalibration:
         except LikewiseError as error:
             self.hint = str(error)
             return None
+        trained = self.index.about["made_by"].get("trained", ())
         found = dataclasses.replace(
-            found, about=found.about | {"rows": key, "source": source} | own_accepts(rows, found)
+            found, about=found.about | {"rows": key, "source": source} | own_accepts(rows, found, trained)
         )
         if folder is not None:
             with suppress(OSError):  # a read-only disk: derived at the next opening
@@ -122,19 +123,25 @@ class IndexCalibration:
         return checksum_of_files(run / CALIBRATION_FILE, run / "calibration.npz")
 
 
-def own_accepts(rows: Rows, calibration: Calibration) -> dict[str, str]:
+def own_accepts(rows: Rows, calibration: Calibration, trained: Collection[str] = ()) -> dict[str, str]:
     """Return the entry for `about`: the share of images that are taken for another class of the index if their own is missing.
 
     It is the mean over classes, with its lower bound of 95 % (Student's t over classes). The promise of the threshold is about
     classes like the validation classes; this is the same rate for classes like those of the index, on a random sample of its
     rows. {} without a threshold or with one class.
+
+    Args:
+        trained: classes that trained the network. Training has moved them apart, so their images are no queries here, unless
+            fewer than two other classes remain.
     """
     least, here = calibration.unknown.value, np.flatnonzero(rows.here)
     label = rows.table["label"]
     if least is None or len(np.unique(label[here])) < 2:
         return {}
     z, _ = labelled_vectors(rows)
-    sample = np.random.default_rng(0).permutation(here)[: max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))]
+    sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[
+        : max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))
+    ]
     taken = np.zeros(len(sample), bool)
     for part in np.array_split(np.arange(len(sample)), max(1, len(sample) * len(here) // BLOCK_PAIRS)):
         sim = compare(rows.vectors[sample[part]], z, rows.similarity)

@@ -6,7 +6,7 @@ and is never used again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,6 +77,14 @@ class Rows:
     def label(self, place: int) -> str:
         """Return the class name of a row."""
         return self.class_name[self.table["label"][place]]
+
+
+def untrained_places(rows: Rows, trained: Collection[str]) -> Int[np.ndarray, "n"]:
+    """Return the places of the rows whose class did not train; all rows unless there are two such classes or more."""
+    here, names = np.flatnonzero(rows.here), set(trained)
+    label = rows.table["label"][here]
+    unseen = here[~np.isin(label, [number for number, name in enumerate(rows.class_name) if name in names])]
+    return unseen if len(np.unique(rows.table["label"][unseen])) > 1 else here
 
 
 def pack(

@@ -174,7 +174,9 @@ def _graph(value) -> bool:
 
 def _origin(value) -> bool:
     texts = ("run", "checkpoint", "similarity", "identity")
-    return isinstance(value, dict) and all(isinstance(value.get(name, ""), str) for name in texts)
+    if not isinstance(value, dict) or not isinstance(value.get("trained", []), list):
+        return False
+    return all(isinstance(value.get(name, ""), str) for name in texts)
 
 
 _FIELD_CHECKS = {

@@ -13,10 +13,12 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from likewise.render.benchmark_chart import chart_of
 from likewise.render.benchmark_table import (
     DAGGER_SIGN,
     EMPTY_CELL,
@@ -228,13 +230,24 @@ def html(sheet: BenchmarkTable, pictures: Sequence[Picture] = ()) -> str:
         sheet=sheet, headline=headline(sheet), warning=warning(sheet), layout=layout, spans=spans,
         bodies=[b for b in (layout.rows, layout.apart) if b],
         notes=explain(sheet, "Bold", "Underlined"), contest=contest, value=_value, run_keys=keys, runs=runs,
-        leading=_embedded(pictures, True), following=_embedded(pictures, False),
+        leading=_embedded(pictures, True), following=_embedded(pictures, False), chart=chart_of(sheet),
+        **dict(zip(("name", "source"), split_title(sheet.title), strict=True)),
     )  # fmt: skip
 
 
+def split_title(title: str) -> tuple[str, str]:
+    """Return a title up to the source in brackets, and that source with the words after it, or ""."""
+    found = re.fullmatch(r"(.+?)\s*\(([^()]+)\)(.*)", title)
+    return (found[1], found[2] + found[3]) if found else (title, "")
+
+
 def _embedded(pictures: Sequence[Picture], leads: bool) -> dict[str, str]:
-    """Return title -> data URL of the figures above the table (`leads`) or below it."""
-    return {p.title: f"data:image/png;base64,{base64.b64encode(p.png).decode()}" for p in pictures if p.leads == leads}
+    """Return title -> inline SVG, or the data URL of a PNG, of the figures above the table (`leads`) or below it."""
+    return {
+        p.title: Markup(p.svg) if p.svg else f"data:image/png;base64,{base64.b64encode(p.png).decode()}"
+        for p in pictures
+        if p.leads == leads
+    }
 
 
 def _value(entry: Entry | None) -> float | str:

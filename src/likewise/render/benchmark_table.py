@@ -18,6 +18,8 @@ BEST_EPOCH = " (best test epoch)"
 """Suffix of a metric whose epoch was selected on the test split."""
 
 DAGGER_SIGN, MINUS_SIGN = "†", "\N{MINUS SIGN}"
+MIN_INTERVAL_SEEDS = 3
+"""Fewest seeds with an interval: two are so few that their t-interval is mostly wider than the scale."""
 SPREAD_NAMES = {"std": "a standard deviation", "interval": "half a 95 % interval"}
 """Kind of a published spread -> its description."""
 
@@ -47,12 +49,16 @@ class Entry:
 
     @property
     def ours(self) -> Interval | None:
-        """Mean and 95 % t-interval over seeds, in the unit that is shown; None without seeds; NaN if a seed is NaN."""
+        """Mean and 95 % t-interval over seeds, in the unit that is shown; None without seeds; NaN if a seed is NaN.
+
+        With fewer than `MIN_INTERVAL_SEEDS` seeds the ends are NaN, as for one seed.
+        """
         if not self.values:
             return None
         if any(map(math.isnan, self.values)):
             return Interval(math.nan, math.nan, math.nan, len(self.values))
-        return t_interval([self.scale * value for value in self.values])
+        found = t_interval([self.scale * value for value in self.values])
+        return found if found.n >= MIN_INTERVAL_SEEDS else found._replace(low=math.nan, high=math.nan)
 
     @property
     def difference(self) -> float | None:
@@ -246,10 +252,10 @@ def footnotes(sheet: BenchmarkTable) -> Footnotes:
 
 
 def show(entry: Entry, rank: str, marks: str) -> CellText:
-    """Return the texts of a cell. A single run has no ±; a missing one is a dash."""
+    """Return the texts of a cell. A single run has no ±, few seeds have their range; a missing one is a dash."""
     ours, of, digits = "-" if entry.wanted else "", "", 1 if entry.scale == 100 else 4
     if found := entry.ours:
-        reach = "" if math.isnan(found.high) else f" ± {found.high - found.mean:.{digits}f}"
+        reach = range_of(entry, digits) if math.isnan(found.high) else f" ± {found.high - found.mean:.{digits}f}"
         ours = f"{found.mean:.{digits}f}{reach}{DAGGER_SIGN if entry.differs else ''}"
         of = f"{found.n} of {entry.wanted}" if found.n < entry.wanted else "1 run" if found.n == 1 else ""
     if not entry.printed:
@@ -258,6 +264,14 @@ def show(entry: Entry, rank: str, marks: str) -> CellText:
     gap = round(found.mean, digits) - entry.printed.mean if found else math.nan  # of rounded values, as shown
     difference = "" if math.isnan(gap) else f"{round(gap, digits) + 0.0:+.{digits}f}".replace("-", MINUS_SIGN)
     return CellText(ours, of, printed, marks, difference, rank)
+
+
+def range_of(entry: Entry, digits: int) -> str:
+    """Return the lowest and the highest seed in brackets; "" for a single seed, or if a seed is NaN."""
+    values = [entry.scale * value for value in entry.values]
+    if len(values) < 2 or any(map(math.isnan, values)):
+        return ""
+    return f" [{min(values):.{digits}f} to {max(values):.{digits}f}]"
 
 
 def as_printed(mean: float, spread: float | None) -> str:
@@ -290,7 +304,13 @@ def explain(sheet: BenchmarkTable, best: str, alike: str) -> list[str]:
     seeds = {(len(e.values), e.wanted) for e in trained}
     of = "seeds" if len(seeds) != 1 else "{} of {} seeds" if len(set(*seeds)) == 2 else "{} seeds"
     of = of.format(*next(iter(seeds), ()))
-    spread = f"mean ± half its 95 % t-interval over {of}" if any(n > 1 for n, _ in seeds) else "one seed each"
+    most = max((n for n, _ in seeds), default=0)
+    spread = {0: "one seed each", 1: "one seed each"}.get(
+        most, f"mean over {of} [lowest to highest]; too few for an interval"
+    )
+    if most >= MIN_INTERVAL_SEEDS:
+        spread = f"mean ± half its 95 % t-interval over {of}"
+        spread += "; [lowest to highest] of two seeds, too few for an interval" * any(n == 2 for n, _ in seeds)
     lines = [f"Ours: {spread}; shares in per cent."] if trained else []
     for count in sorted({cell.of for cell in cells if cell.of}):
         alone = ["one seed, so the spread is unknown"] * count.startswith("1 ")

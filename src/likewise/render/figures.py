@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import statistics
 import warnings
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -54,12 +56,16 @@ class Estimate(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A drawn figure: its title, PNG content, file name, and whether it is shown above the table of its page (`leads`)."""
+    """A drawn figure: its title, PNG content, file name, and whether it is shown above the table of its page (`leads`).
+
+    `svg`: the same figure for a page, in the colours of the page; "" if there is none.
+    """
 
     title: str
     png: bytes
     file: str
     leads: bool = False
+    svg: str = ""
 
 
 def shorten(text: str, most: int) -> str:
@@ -79,6 +85,19 @@ def write_figure(figure: Figure, file: Path) -> bytes:
     """Write a figure to a PNG file and return the content of the file."""
     save_figure(figure, file)
     return file.read_bytes()
+
+
+def themed_svg(figure: Figure) -> str:
+    """Return a figure as SVG to be put into a page: text stays text, and its colours are variables of the page's theme."""
+    out = io.StringIO()
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "likewise"}):
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    for colour, name in ((INK_COLOUR, "--ink"), (SOFT_COLOUR, "--soft"), (FAINT_COLOUR, "--line")):
+        text = text.replace(colour, f"var({name})")
+    return text
 
 
 def spread(wanted: Float[np.ndarray, "M"], gap: float, low: float, high: float) -> Float[np.ndarray, "M"]:

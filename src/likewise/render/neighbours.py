@@ -25,7 +25,10 @@ class Neighbours(list):
         decision: known or unknown (`index.decision.decide`); None if the run is not calibrated.
         hint: why there is no decision and how to get one, or a warning about the threshold; "" if there is neither.
         new_classes: the classes that were added, and the classes that each is confused with.
+        searched: how many images and classes were searched, and of what; "" if unknown.
     """
+
+    searched = ""
 
     def __init__(
         self, found: Iterable[dict] = (), query: str = "", decision: dict | None = None, hint: str = "", new_classes=()
@@ -37,12 +40,14 @@ class Neighbours(list):
         """Return the neighbours, the decision and the classes that were added as one JSON object."""
         decision = self.decision or dict.fromkeys(("unknown", "label", "probability"))
         fields = {"query": self.query, **decision, "found": list(self), "new_classes": self.new_classes}
-        return json.dumps(fields | ({"hint": self.hint} if self.hint else {}), indent=2, ensure_ascii=False)
+        texts = {name: text for name in ("searched", "hint") if (text := getattr(self, name))}
+        return json.dumps(fields | texts, indent=2, ensure_ascii=False)
 
     @view
     def _repr_html_(self) -> str:
         lines = [(place, *line) for place, line in enumerate(lines_of(self), 1)]
-        notes = [describe_decision(self.decision)] if self.decision else []
+        notes = [f"searched: {self.searched}"] if self.searched else []
+        notes += [describe_decision(self.decision)] if self.decision else []
         notes += [self.hint] if self.hint else []
         return table(f"nearest to {self.query}", COLUMN_HEADS, lines, [*notes, *notes_of(self)])
 
@@ -90,5 +95,6 @@ def show_neighbours(found: Neighbours) -> None:
     if decided:
         console.print(f"[bold]{escape(decided)}[/]")
     console.print(shown)
-    for note in [*notes_of(found), *([found.hint] if found.hint else [])]:
+    searched = [f"searched: {found.searched}"] if found.searched else []
+    for note in [*notes_of(found), *searched, *([found.hint] if found.hint else [])]:
         print(printable(note))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -80,7 +81,9 @@ def _draw_group(axes: Axes, group: BarGroup, highest: float) -> None:
         if bar.spread:
             axes.plot([bar.mean - bar.spread, end], [y, y], color=INK_COLOUR, lw=1, zorder=3)
         if bar.ours:
-            low, high = (bar.ours.low, bar.ours.high) if bar.ours.n > 1 else (bar.ours.mean, bar.ours.mean)
+            low, high = (
+                (bar.ours.low, bar.ours.high) if not math.isnan(bar.ours.low) else (bar.ours.mean, bar.ours.mean)
+            )
             axes.plot([low, high], [y + 0.2] * 2, color=INK_COLOUR, lw=1, zorder=4)
             axes.plot(bar.ours.mean, y + 0.2, "o", ms=4.5, mfc="white", mec=INK_COLOUR, zorder=5)
             text, end = f"{text}  (ours {bar.ours.mean:.1f})", max(end, high)

@@ -42,10 +42,14 @@ def write_page(facts: Facts, file: Path, quiet: bool = False) -> Path:
 
 def page_context(facts: Facts) -> dict:
     """Return the variables of the template: the facts, the sections that are shown, the style and all scripts."""
+    shown = [section for section in load_sections() if section.is_shown(facts)]
+    folded = [section for section in shown if section.folded]
     return {
         "facts": facts,
-        "sections": [section for section in load_sections() if section.is_shown(facts)],
+        "sections": [section for section in shown if not section.folded] + folded,
         "headline": [headline_scores(run) for run in facts.runs],
+        "summary": summary_of(facts),
+        "folded": folded,
         "style": asset("report.css"),
         "code": Markup("\n").join(map(asset, scripts())),
     }
@@ -59,6 +63,23 @@ def scripts() -> tuple[str, ...]:
 def asset(name: str) -> Markup:
     """Return the text of a file among the templates, without escaping."""
     return Markup((html.TEMPLATES / name).read_text("utf-8"))
+
+
+def summary_of(facts: Facts) -> list[str]:
+    """Return what the page shows in a few sentences: the comparisons of runs, or the score of a run before and after training."""
+    compared = [one.conclusion for one in facts.found.get("compared", ())]
+    if compared:
+        return compared
+    found = []
+    for run in facts.runs:
+        if (score := run.scores.get(run.main_metric)) is None:
+            continue
+        name = f"{run.name}: " if len(facts.runs) > 1 else ""
+        before = run.before.get(run.main_metric)
+        found.append(
+            f"{name}{run.main_metric} {score.text}" + (f"; before training {before.text}" if before else "") + "."
+        )
+    return found
 
 
 def headline_scores(run: RunView) -> list[tuple[str, str]]:

@@ -31,6 +31,7 @@ def first_blocks(facts: Facts) -> Iterator[Block]:
     first, more, number = [], [], 0
     for run in facts.runs:
         about = {"name": run.name, "pool": run.pool, "main_metric": run.main_metric, "similarity": run.similarity}
+        about |= {"suspects": run.suspects} if run.suspects else {}
         first.append(about)
         more.append({})
         for section in load_sections():

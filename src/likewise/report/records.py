@@ -133,6 +133,9 @@ class RunView:
     near_sim: Float[np.ndarray, "N K"] | None = None  # cosine, or the negative distance
     notes: tuple[str, ...] = ()  # limitations of the data, for the section "Notes"
     similarity: str = "cosine"  # or "euclidean"
+    before: dict[str, Score] = field(default_factory=dict)  # scores of the network before training, if they are known
+    facts: tuple[str, ...] = ()  # when and how long it trained, and the size of the test
+    suspects: dict[int, str] = field(default_factory=dict)  # place of a label that the audit flagged -> suggested label
 
 
 @dataclass(frozen=True, eq=False)

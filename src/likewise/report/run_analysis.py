@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import datetime
 
 import numpy as np
 
+from likewise.audit.read import read_findings
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
@@ -14,6 +16,8 @@ from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
 from likewise.report.target import ReportTarget
+from likewise.runs.usage import sessions
+from likewise.types import LikewiseError
 
 LEADING_SETTINGS = (
     "data",
@@ -57,6 +61,9 @@ def analyse_run(one: ReportTarget, number: int, pool: Pool | None, config: Repor
         study.near_sim,
         tuple(study.notes),
         one.similarity,
+        scores_of(one.scores.get("before") or {}),
+        facts_of(one),
+        suspects_of(one),
     )
 
 
@@ -70,6 +77,45 @@ def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
     z = None if one.items.x is None else as_tensor(one.items.x, one.similarity)
     near, sim = neighbours(one, z, config.k, config.quiet)
     return dataclasses.replace(study, z=z, near=near, near_sim=sim)
+
+
+def facts_of(one: ReportTarget) -> tuple[str, ...]:
+    """Return the date, the time and the device of a training, and the number of queries and classes that it was scored on."""
+    found = []
+    trained = [] if one.run is None else [s for s in sessions(one.run) if s["train_seconds"]]
+    if trained:
+        steps = max((s["steps"] or [0])[-1] for s in trained)
+        date = datetime.fromisoformat(trained[-1]["started"]).date()
+        seconds = sum(s["train_seconds"] for s in trained)
+        devices = ", ".join(dict.fromkeys(s["device"] for s in trained if s["device"]))
+        found.append(f"trained on {date:%-d %B %Y}: {steps:,} steps in {seconds_as_text(seconds)} on {devices}")
+    if one.queries is not None:
+        classes = len(np.unique(one.queries.class_name.astype(str)))
+        found.append(f"scored on {len(one.queries.row):,} queries of {classes:,} classes")
+    return tuple(found)
+
+
+def seconds_as_text(seconds: float) -> str:
+    """Return a time as text: "40 s", "3 min" or "2.5 h"."""
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def suspects_of(one: ReportTarget) -> dict[int, str]:
+    """Return the places of the samples whose label the audit of the run flagged -> suggested label; {} without an audit."""
+    if one.run is None or one.row is None or not (one.run.path / "audit" / "audit.json").exists():
+        return {}
+    place = {int(row): i for i, row in enumerate(one.row)}
+    try:
+        flagged = read_findings(one.run.path / "audit").suspects
+    except LikewiseError:  # the section on labels has a note about it
+        return {}
+    return {place[sample.row]: sample.suggested for sample in flagged if sample.row in place}
 
 
 def notes_of(one: ReportTarget) -> list[str]:

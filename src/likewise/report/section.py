@@ -92,6 +92,7 @@ class Section:
         shown_if: returns whether the page has the section; None: if `of_run` or `of_page` returned a value.
         template: HTML below the heading. The default holds `intro` and the element that a script fills.
         context: computes the variable `content` of the template.
+        folded: whether it is at the end of the page, under "More", because few readers need it.
         scripts: names of its scripts, in order; the last one calls `fillSection`. None: the script with the name of the section.
     """
 
@@ -109,6 +110,7 @@ class Section:
     template: str = "section.html"
     context: Callable[[Facts], Any] | None = None
     scripts: tuple[str, ...] | None = None
+    folded: bool = False
 
     def is_shown(self, facts: Facts) -> bool:
         """Return whether the page has this section."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,7 +11,7 @@ from jaxtyping import Float, Int
 from likewise.config import Report
 from likewise.data.features import read_embeddings
 from likewise.data.images import drop
-from likewise.runs.embeddings import EMBEDDINGS_FILE, origin
+from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin
 from likewise.runs.folder import find_target
 from likewise.types import Items
 
@@ -31,10 +32,16 @@ def shown_split(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.
     return items, row[shown], name
 
 
+def embeddings_of(run: Path) -> Path:
+    """Return the file with the embeddings of a run's test split; for a run without one, those of all images if they exist."""
+    file, everything = run / EMBEDDINGS_FILE, run / ALL_EMBEDDINGS_FILE
+    return everything if everything.exists() and not file.exists() else file
+
+
 def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
     """Return the embeddings of a target that are shown, and their similarity ("cosine" or "euclidean")."""
     path = find_target(target, "report")
-    file = path / EMBEDDINGS_FILE if path.is_dir() else path
+    file = embeddings_of(path) if path.is_dir() else path
     items = read_embeddings(str(file), root=config.root)
     x = shown_split(items, np.arange(len(items)))[0].x
     assert x is not None

@@ -13,7 +13,7 @@ from likewise.config import Report
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
-from likewise.report.splits import shown_split
+from likewise.report.splits import embeddings_of, shown_split
 from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, marks_queries, protocol_for
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
@@ -99,6 +99,8 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
             evaluate_open(opened, settings.metrics)
         except LikewiseError as error:
             notes.append(f"it could not be evaluated ({error})")
+    if not is_tested(settings):
+        file = embeddings_of(run.path)
     if file.exists():
         try:
             one = with_embeddings(one, file, config)

@@ -13,7 +13,9 @@ from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""
-ORIGIN_WORDS = ("run", "checkpoint", "similarity", "data", "network")
+ALL_EMBEDDINGS_FILE = "all_embeddings.npz"
+"""File of the run folder: embeddings of the images of all splits, with a checksum of the network."""
+ORIGIN_WORDS = ("run", "checkpoint", "checksum", "similarity", "data", "network")
 """What a file of embeddings stores about its origin: the run or the network, and the fingerprint of the data."""
 
 
@@ -22,14 +24,14 @@ def save_embeddings(
     e: Embedded,
     items: Items,
     made_by: dict,
-    split: str | None = None,
+    split: str | np.ndarray | None = None,
     sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]] | None = None,
 ) -> None:
     """Write embeddings to an npz file that `train`, `evaluate`, `search` and other tools can read.
 
     Args:
         made_by: some of `ORIGIN_WORDS`, which `origin` returns.
-        split: the split of these rows; replaces the `split` column of the data.
+        split: the split of all rows, or of each row; replaces the `split` column of the data.
         sides: masks of the queries and of the gallery rows; replace the `query` and `gallery` columns of the data.
     """
     rows = e.row.numpy()
@@ -46,7 +48,7 @@ def save_embeddings(
         if (own := getattr(items, name)) is not None
     }
     if split is not None:
-        columns["split"] = np.full(len(rows), split)
+        columns["split"] = np.broadcast_to(np.asarray(split, str), len(rows))
     if sides is not None:  # without marks, every row is a query and a gallery row
         columns = {name: own for name, own in columns.items() if name not in ("query", "gallery")}
         if not all(side.all() for side in sides):

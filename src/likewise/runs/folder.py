@@ -44,8 +44,8 @@ from likewise.types import LikewiseError
 
 FORMAT = 1
 RESULT_FILES = (
-    "scores.json", "per_query.parquet", "embeddings.npz", "gallery.png", "report.html", "hierarchy.png", "hierarchy.csv",
-    "hierarchy.json", "detected.json", "spectra.json", "calibration.json", "calibration.npz", "calibration.png",
+    "scores.json", "per_query.parquet", "embeddings.npz", "all_embeddings.npz", "gallery.png", "report.html", "hierarchy.png",
+    "hierarchy.csv", "hierarchy.json", "detected.json", "spectra.json", "calibration.json", "calibration.npz", "calibration.png",
 )  # fmt: skip
 """Files that evaluation and reports write. Training a run again deletes them: they describe its old network."""
 

@@ -26,7 +26,7 @@ def search(config: Search, say=print) -> Neighbours:
         )
     if config.out and config.query is None:
         raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
-    from likewise.index.build import open_index
+    from likewise.index.build import count_rows, open_index, scope_of
     from likewise.index.decision import IndexCalibration
     from likewise.index.search import answer, change, outside_of
     from likewise.io.files import check_output_path
@@ -43,7 +43,9 @@ def search(config: Search, say=print) -> Neighbours:
     calibrated = IndexCalibration(index, network)
     new_classes = change(index, network, config, calibrated, say)
     found = Neighbours() if config.query is None else answer(index, network, config, calibrated, out)
-    found.new_classes = new_classes
+    scope = scope_of(config, network)
+    found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
     if config.serve:
-        serve(index, network, config, calibrated, upload, token, say)
+        say(printable(f"searched: {found.searched}"))
+        serve(index, network, config, calibrated, upload, token, scope, say)
     return found

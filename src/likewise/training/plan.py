@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from likewise.config import Train
 from likewise.durations import period_of, steps_of, training_steps
 
+MAX_LOG_INTERVAL, MIN_LOG_LINES = 20, 50
+"""Steps between two lines of the log, and lines that a shorter training has (one per step if it has fewer steps)."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -36,11 +39,12 @@ def make_plan(config: Train, steps_per_epoch: int, relabel_every: str | None) ->
     def period(text: str | None, name: str, owner: str = "train") -> int | None:
         return steps_of(text, steps_per_epoch, name, least=1, owner=owner) if text else None
 
+    total = training_steps(config.epochs, config.steps, steps_per_epoch)
     return Plan(
         steps_per_epoch=steps_per_epoch,
-        steps=training_steps(config.epochs, config.steps, steps_per_epoch),
+        steps=total,
         warmup=steps("warmup"),
-        log_every=config.log_every,
+        log_every=config.log_every or min(MAX_LOG_INTERVAL, max(1, total // MIN_LOG_LINES)),
         validate_every=steps("validate_every", least=1),
         test_every=period(config.test_every, "test_every"),
         relabel_every=period(relabel_every, "every", config.confidence or ""),

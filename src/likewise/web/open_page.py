@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import os
-import secrets
 import sys
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 REDIRECT_PAGE = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
@@ -24,13 +25,13 @@ def has_display() -> bool:
 
 
 @contextmanager
-def redirect_file(folder: Path) -> Iterator[Path]:
-    """Yield the path of a file for `open_page`, and delete the file afterwards."""
-    file = folder / f"open-{secrets.token_hex(8)}.html"
-    try:
-        yield file
-    finally:
-        file.unlink(missing_ok=True)
+def page_opener(wanted: bool) -> Iterator[Callable[[str], None] | None]:
+    """Yield a function that opens an address in the browser; None if that is not wanted, or without a display."""
+    if not wanted or not has_display():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="likewise-") as folder:
+        yield partial(open_page, file=Path(folder, "open.html"))
 
 
 def open_page(address: str, file: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from likewise.report.sections import distances
 from likewise.report.sections.distances import MAX_SHOWN_BINS, compare_pairs
 
 
@@ -23,7 +24,8 @@ def by_hand(z, y, edge, measure):
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
-def test_all_pairs_by_hand(similarity):
+def test_all_pairs_by_hand(similarity, monkeypatch):
+    monkeypatch.setattr(distances, "MAX_TAIL_SHARE", 0.0)
     z, y = case()
     z = F.normalize(z, dim=1) if similarity == "cosine" else z
     measure = torch.dot if similarity == "cosine" else lambda a, b: (a - b).norm()
@@ -38,6 +40,15 @@ def test_all_pairs_by_hand(similarity):
     every = kinds[True] + kinds[False]
     assert found.edge[0] <= min(every) and found.edge[-1] >= max(every) and len(found.within) <= MAX_SHOWN_BINS
     assert found.measure == ("cosine similarity" if similarity == "cosine" else "distance")
+
+
+def test_a_thin_tail_is_drawn_in_the_last_bin():
+    """Three pairs of 4,000 would take half of the chart."""
+    edge, body = np.linspace(0, 1, 101), np.zeros(100)
+    body[20:40], body[90] = 200, 3
+    shown, (one, other) = distances.trim(edge, body / body.sum(), np.roll(body, 0) / body.sum())
+    assert shown[0] == pytest.approx(0.2) and shown[-1] == pytest.approx(0.4)
+    assert one.sum() == pytest.approx(1) and one[-1] == pytest.approx(203 / 4003) and np.array_equal(one, other)
 
 
 def test_drawn_pairs_are_close_to_all_of_them():

@@ -30,6 +30,19 @@ def test_the_best_is_named_only_where_intervals_are_apart():
     assert [line.best for line in scale("R@1", runs).lines] == [False, True]
 
 
+def test_before_training_has_a_line_of_its_own():
+    before, after = sure(0.3, 0.2, 0.4), sure(0.6, 0.5, 0.7)
+    runs = bare("a", {"R@1": after}, 0, before={"R@1": before}), bare("b", {"R@1": before}, 0, before={"R@1": before})
+    found = scale("R@1", runs)
+    assert [(line.before, line.run, line.score) for line in found.lines] == [
+        (True, 0, before), (False, 0, after), (False, 1, before),  # both began alike
+    ]  # fmt: skip
+    assert found.low == "14" and found.high == "76 %"  # the scale holds its interval
+    assert [line.best for line in found.lines] == [False, True, False]
+    other = bare("c", {"R@1": after}, 0, before={"R@1": after})
+    assert sum(line.before for line in scale("R@1", (*runs, other)).lines) == 2
+
+
 def test_scales_hold_all_intervals():
     runs = (
         bare("a", {"R@1": sure(0.4, 0.3, 0.5)}, 0),

@@ -16,7 +16,9 @@ import uvicorn
 from PIL import Image
 from playwright import sync_api as api
 
+from likewise.index.build import path_of
 from likewise.index.decision import IndexCalibration
+from likewise.index.reading import levels_of
 from likewise.web.http import take_port
 from likewise.web.search.app import SearchContext, make_app
 from likewise.web.search.serve import decode, open_image
@@ -55,6 +57,8 @@ def served(tmp_path):
         embed,
         True,
         IndexCalibration(index, None),
+        "all of birds",
+        lambda place: path_of(index, place),
     )
     door = take_port("search", "127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(desk, KEY), log_level="warning", lifespan="off"))
@@ -94,16 +98,16 @@ def picture(tmp_path):
 
 def test_a_picture_is_dropped_a_result_is_followed_and_a_row_removed(page, served, tmp_path):
     index = served[0]
-    see(page, "40 rows · 3 classes · exact", "#facts")
+    api.expect(page.locator("#facts")).to_have_text("40 images · 3 classes · all of birds")
     api.expect(page.locator(".card")).to_have_count(12)  # some rows to begin with
     drop(page, "min fågel.png", picture(tmp_path))
     see(page, "min fågel.png", "#query")
-    see(page, "row 105", ".card >> nth=0")
-    see(page, "1.000", ".card >> nth=0")
+    see(page, "5 ü.png", ".card >> nth=0")
+    see(page, "Similarity 1.000", ".card >> nth=0")
     see(page, "of 12", ".vote >> nth=0")
-    page.click(".card > button >> nth=1")
+    page.click(".card > .pic >> nth=1")
     hits = index.find(index.rows.vectors[5:6], 2)[0]
-    see(page, f"row {100 + hits[1].place}", "#query figcaption")
+    see(page, f"{hits[1].place} ü.png", "#query figcaption")
     page.fill("#within", "robin")
     page.press("#within", "Enter")
     api.expect(page.locator(".card .class >> nth=0")).to_have_text("robin")
@@ -111,8 +115,8 @@ def test_a_picture_is_dropped_a_result_is_followed_and_a_row_removed(page, serve
     see(page, "Really remove it?", "#remove")
     assert len(index.rows) == 40  # once is not enough
     page.click("#remove")
-    see(page, f"Row {100 + hits[1].place} is removed.", "#said")
-    see(page, "39 rows", "#facts")
+    see(page, f"{hits[1].place} ü.png is removed.", "#said")
+    see(page, "39 images", "#facts")
     assert not index.rows.here[hits[1].place]
 
 
@@ -122,8 +126,8 @@ def test_a_picture_is_added_under_a_name(page, served, tmp_path):
     page.click("#add")
     page.fill("#name", "gull")
     page.press("#name", "Enter")
-    see(page, "Added as row 140.", "#said")
-    see(page, "41 rows · 4 classes", "#facts")
+    see(page, "Added to gull, as row 140.", "#said")
+    see(page, "41 images · 4 classes", "#facts")
     assert served[0].rows.label(40) == "gull"
     api.expect(page.locator("#history button")).to_have_count(2)
 
@@ -131,8 +135,13 @@ def test_a_picture_is_added_under_a_name(page, served, tmp_path):
 def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
     drop(page, "table.csv", b"path,label\n", "text/csv")
     see(page, "The body must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
+    drop(page, "good.png", picture(tmp_path))
+    see(page, "good.png", "#query")
     drop(page, "half.png", picture(tmp_path)[:50])
-    see(page, "The image is damaged or incomplete", "#said.wrong")
+    see(page, "half.png: The image is damaged or incomplete", "#said.wrong")
+    see(page, "half.png could not be searched", "#query .failed")  # nothing of the image before remains
+    see(page, "No results", "#found")
+    assert page.locator(".card, #query img").count() == 0 and not page.locator("#votes").is_visible()
     drop(page, "huge.png", b"x" * 200_000)
     see(page, "Shrink it first", "#said.wrong")
     drop(page, "good.png", picture(tmp_path))
@@ -142,10 +151,41 @@ def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
 
 def test_nothing_is_cut_off_on_a_desk_or_a_phone(page, tmp_path):
     drop(page, "a_long_name_without_any_spaces_in_it_as_cameras_write_them_20240101_123456.png", picture(tmp_path))
-    see(page, "row 105", ".card >> nth=0")
+    see(page, "5 ü.png", ".card >> nth=0")
     for width in (1440, 800, 390):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_result_is_enlarged_and_its_path_copied(page, served, tmp_path):
+    index, context = served[0], page.context
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    drop(page, "a.png", picture(tmp_path))
+    hits = index.find(index.rows.vectors[5:6], 12)[0]
+    page.locator(".card").nth(1).hover()
+    page.locator(".card .look").nth(1).click()
+    path = str(index.folder / index.rows.path(hits[1].place))
+    api.expect(page.locator("#zoom .path")).to_have_text(path)
+    page.click("#zoom-copy")
+    api.expect(page.locator("#zoom-copy")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == path
+    assert f"/picture/{100 + hits[1].place}?" in page.locator("#zoom-open").get_attribute("href")
+    page.keyboard.press("ArrowRight")
+    see(page, index.rows.path(hits[2].place), "#zoom .path")
+    page.click("#zoom-search")
+    see(page, index.rows.path(hits[2].place), "#query figcaption")
+    assert not page.locator("#zoom").is_visible()
+
+
+def test_the_similarity_is_read(page, served, tmp_path):
+    levels = levels_of(served[0].rows, None)
+    drop(page, "a.png", picture(tmp_path))
+    see(page, "same", ".card >> nth=0")  # row 105 itself
+    sims = [hit.similarity for hit in served[0].find(served[0].rows.vectors[5:6], 12)[0]]
+    words = ["same" if sim >= levels.same else "similar" if sim >= levels.similar else "weak" for sim in sims]
+    assert page.locator(".reading").all_inner_texts() == words and len(set(words)) > 1
+    page.click("#meaning summary")
+    see(page, f"Same: {levels.same:.3f} or nearer", "#meaning")
 
 
 def test_known_unknown_and_undecided(page, served, tmp_path):
@@ -181,5 +221,5 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
     calibrated.current = lambda exact=True: make_calibration(unknown=threshold(None))
     page.reload()
     see(page, "30 classes promise 0.2 at best", "#found .notice")
-    page.click(".card > button >> nth=0")
+    page.click(".card > .pic >> nth=0")
     see(page, "Known or unknown cannot be decided: 30 classes promise 0.2 at best.", "#decision")

@@ -53,7 +53,7 @@ def test_from_run_to_page_and_back(picture_run, pictures, tmp_path):
     body = (pictures / "4 färg" / "bild 3.png").read_bytes()
     try:
         about = json.loads(served.ask("api/about"))
-        assert about["rows"] == 18 and about["network"] and about["changes"]
+        assert about["rows"] == 36 and about["network"] and about["changes"]
         told = json.loads(served.ask("api/search?k=5", body))
         expected = search(Search(str(folder), query=str(pictures / "4 färg" / "bild 3.png"), device="cpu"))
         assert [one["row"] for one in told["found"]] == [one["row"] for one in expected]
@@ -64,9 +64,13 @@ def test_from_run_to_page_and_back(picture_run, pictures, tmp_path):
             served.ask("api/search", b"no picture")
     finally:
         code, _, wrong = served.interrupt()
-    assert code == 0 and wrong == "" and served.said[0] == f"index: {folder} (18 rows, exact)\n"
+    assert code == 0 and wrong == "" and served.said[0] == f"index: {folder} (36 rows, exact)\n"
+    assert served.said[1] == f"searched: 36 images, 6 classes: all of {pictures.name}\n"
     again = Index.open(folder)
-    assert again.rows.table["row"][again.rows.here].tolist() == [*range(19, 37)] and again.rows.label(18) == "new"
+    assert (
+        again.rows.table["row"][again.rows.here].tolist() == [*range(18), *range(19, 37)]
+        and again.rows.label(36) == "new"
+    )
 
 
 def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch):

@@ -147,6 +147,22 @@ function legend(entries) {
   return h("div", { class: "legend" }, entries.map(sample));
 }
 
+/** A heat map with the names of its rows at the left and of its columns above it; names that do not fit are left out. */
+function namedHeatMap(matrix, names, { rowName, columnName, ...how }) {
+  const map = heatMap(matrix, how), axes = h("span", { class: "axis" }, `${rowName} ↓   ${columnName} →`);
+  const list = kind => h("div", { class: kind }, names.map(name => h("span", { title: name }, name)));
+  const whole = h("div", { class: "named" }, axes, list("top"), list("left"), map);
+  const fit = () => {
+    const cell = (map.clientWidth || 480) / names.length, every = Math.ceil(10 / cell);
+    whole.style.setProperty("--name", `${clamp(cell * every * 0.9, 8, 12)}px`);
+    whole.querySelectorAll(".left span, .top span").forEach((one, i) => {
+      one.style.visibility = i % names.length % every ? "hidden" : "";
+    });
+  };
+  new ResizeObserver(fit).observe(map);
+  return whole;
+}
+
 /** A matrix as colours. Cells are square, or `line` pixels high; `read(i, j)` returns the tooltip of a cell. */
 function heatMap(matrix, { label, read, line = null }) {
   const rows = matrix.length, columns = matrix[0].length, largest = Math.max(...matrix.flat().map(value => value || 0)) || 1;

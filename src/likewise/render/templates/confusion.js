@@ -15,8 +15,9 @@ function drawConfusion(holder) {
     const read = (i, j) => [h("b", {}, percent(matrix[i][j])), ` of the queries of ${names[i]} ${result(i, j)}`];
     const caption = `The ${classes.length} classes with the most confusions, similar classes side by side. `
       + "Row: class of the query; column: class of its nearest neighbour; the diagonal is right.";
-    const map = matrix.length ? h("figure", { class: "panel" },
-      heatMap(matrix, { label: "Confusion matrix of classes", read }), h("figcaption", { class: "soft" }, caption)) : null;
+    const how = { rowName: "query", columnName: "nearest neighbour", label: "Confusion matrix of classes", read };
+    const map = matrix.length ? h("figure", { class: "panel" }, namedHeatMap(matrix, names, how),
+      h("figcaption", { class: "soft" }, caption)) : null;
     const list = unfolding(pairs, pair => confusedPair(run, pair), h("ol", { class: "pairs" }), 5);
     return h("div", { class: "beside" }, map, h("div", {}, list));
   });

@@ -1,9 +1,14 @@
 // Queries of one run with their nearest neighbours.
 
+/** A badge for a query whose own label is flagged: its errors may be errors of the label. */
+const suspectBadge = suggested => h("span", { class: "badge" },
+  suggested ? `its label looks wrong, perhaps ${suggested}` : "its label looks wrong");
+
 function queryRow(run, [place, value, neighbours]) {
-  const { pool, main_metric: metric } = facts.runs[run], right = neighbours.filter(one => one[2]).length;
+  const { pool, main_metric: metric, suspects } = facts.runs[run], right = neighbours.filter(one => one[2]).length;
   return h("article", { class: "query-row" },
-    h("h4", {}, h("b", {}, className(pool, place)), ` · ${right} of ${neighbours.length} right · ${metric} ${percent(value)}`),
+    h("h4", {}, h("b", {}, className(pool, place)), ` · ${right} of ${neighbours.length} right · ${metric} ${percent(value)}`,
+      ...(suspects && place in suspects ? [" ", suspectBadge(suspects[place])] : [])),
     tile(pool, place, { kind: "query", line: captionOf(pool, place) }), neighbourTiles(run, neighbours));
 }
 

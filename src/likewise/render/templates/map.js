@@ -41,6 +41,11 @@ class MapSection {
     const names = ["nearest is of the same class", "nearest is of another class"];
     const of = place => this.hasNeighbour(place, 0) ? Number(!this.isRight(place, 0)) : -1;
     if (this.near) all.push({ name: "right or wrong", names, of, fixed: ["--right", "--wrong"] });
+    const { suspects } = facts.runs[this.run];
+    if (suspects) {
+      all.push({ name: "suspect label", names: ["label is plausible", "label looks wrong"],
+        of: place => Number(place in suspects), fixed: ["--soft", "--wrong"] });
+    }
     return all;
   }
 
@@ -48,7 +53,8 @@ class MapSection {
 
   drawControls() {
     const { classes, groupings } = facts.pools[this.pool];
-    const names = ["class", ...groupings.map(one => one.name), ...(facts.runs[this.run].map.near.k ? ["right or wrong"] : [])];
+    const names = ["class", ...groupings.map(one => one.name), ...(facts.runs[this.run].map.near.k ? ["right or wrong"] : []),
+      ...(facts.runs[this.run].suspects ? ["suspect label"] : [])];
     const options = names.map((name, i) => h("option", { value: i, selected: i === this.by }, name));
     this.select = h("select", { onchange: event => this.colourBy(Number(event.target.value)) }, options);
     this.controls.replaceChildren(...[

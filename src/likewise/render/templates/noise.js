@@ -48,16 +48,26 @@ function detectionPanel(curves, share) {
 function transitionPanel(matrix, classes) {
   const read = (i, j) => [h("b", {}, percent(matrix[i][j])), ` of ${classes[i]} labelled ${i === j ? "correctly" : classes[j]}`];
   const caption = `The ${classes.length} classes with the most wrong labels. Row: true label; column: given label.`;
-  return h("figure", { class: "panel" }, h("h3", {}, "True and given labels"),
-    heatMap(matrix, { label: "Share of given labels in each true class", read }), h("figcaption", { class: "soft" }, caption));
+  const how = { rowName: "true label", columnName: "given label", label: "Share of given labels in each true class", read };
+  return h("figure", { class: "panel" }, h("h3", {}, "True and given labels"), namedHeatMap(matrix, classes, how),
+    h("figcaption", { class: "soft" }, caption));
 }
 
-function flaggedCard({ given, suggested, suspicion, weight, wrong, caption, slot, row }) {
+/** What training did with a flagged label. */
+function treatment({ given, suggested, weight }) {
+  if (!isNumber(weight)) return null;
+  if (weight === 0) return "dropped from training";
+  if (suggested && suggested !== given) return `relabelled, so its sample weight is ${digits(weight)}`;
+  return `kept, with sample weight ${digits(weight)}`;
+}
+
+function flaggedCard(flagged) {
+  const { given, suggested, suspicion, wrong, caption, slot, row } = flagged, done = treatment(flagged);
   const name = caption || `row ${row}`;
   const instead = suggested && suggested !== given ? h("div", {}, "suggested: ", h("b", {}, suggested)) : null;
   return h("figure", { class: "tile" }, hasImage(slot) ? pic(slot, `${given}, ${name}`) : pic(null, name),
     h("figcaption", { title: name }, h("b", {}, given), instead,
-      h("div", {}, `suspicion ${digits(suspicion)}, sample weight ${digits(weight)}`),
+      h("div", {}, `suspicion ${digits(suspicion)}`), done && h("div", {}, done),
       wrong === null ? null : h("span", { class: wrong ? "badge" : "badge right" }, wrong ? "wrong label" : "right label")));
 }
 
@@ -71,7 +81,7 @@ function drawNoise(holder) {
       transition?.length ? transitionPanel(transition, classes) : null].filter(Boolean);
     return [...[summary, ...notes].filter(Boolean).map(line => h("p", { class: "soft" }, line)),
       panels.length ? h("div", { class: "panels" }, panels) : null,
-      flagged.length ? h("h3", {}, "Flagged labels, highest suspicion first") : null,
+      flagged.length ? h("h3", {}, "Labels with the highest suspicion") : null,
       ...(flagged.length ? unfolding(flagged, flaggedCard, h("div", { class: "cards" }), 12) : [])];
   }, i => more.runs[i].noise.flagged.length);
 }

@@ -50,7 +50,11 @@ function followTheme() {
   document.getElementById("theme").addEventListener("click", () => setTheme(dataset.theme === "dark" ? "light" : "dark"));
   dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
   let before = dataset.theme;
-  addEventListener("beforeprint", () => { before = dataset.theme; setTheme("light"); });
+  addEventListener("beforeprint", () => {
+    before = dataset.theme;
+    setTheme("light");
+    document.querySelectorAll(".folded").forEach(one => { one.open = true; });
+  });
   addEventListener("afterprint", () => setTheme(before));
 }
 

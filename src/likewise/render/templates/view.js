@@ -1,7 +1,7 @@
 // The view of the map: position, zoom, movement, and the point under the pointer.
 
 const KEYS = "Map of the embedding: arrows move, plus and minus zoom, 0 shows all, Enter pins the middle, Escape unpins";
-const REACH = 14, DEEPEST = 400, CALM = matchMedia("(prefers-reduced-motion: reduce)");
+const REACH = 14, DEEPEST = 400, MAX_STRETCH = 1.6, CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 class View {
   /** `callbacks`: hover(place, event), pick(place), drawn(); a place of -1 means no sample. */
@@ -19,7 +19,8 @@ class View {
   }
 
   /** Show points at these places (x, y from 0 to 1, one after the other); animated if the map had the same points before. */
-  place(now) {
+  place(places) {
+    const now = this.fit(places);
     const animated = this.now.length === now.length && !CALM.matches;
     this.painter.places(animated ? this.now : now, now);
     this.now = now;
@@ -27,6 +28,18 @@ class View {
     this.resize();
     this.home(false);
     if (animated) this.animate(500, share => { this.moved = share; });
+  }
+
+  /** Stretch the shorter axis of the places towards the shape of the frame, and lower the frame where that is not enough. */
+  fit(places) {
+    const { parentElement: holder } = this.canvas, [left, right, low, high] = boundsOf(places);
+    holder.style.height = "";
+    const shape = Math.max(high - low, 1e-6) / Math.max(right - left, 1e-6);
+    const stretch = clamp(holder.clientHeight / holder.clientWidth / shape, 1 / MAX_STRETCH, MAX_STRETCH);
+    const [x, y] = stretch > 1 ? [1, stretch] : [1 / stretch, 1];
+    const needed = holder.clientWidth * shape * stretch;
+    if (needed < holder.clientHeight) holder.style.height = `${Math.max(needed, 380)}px`;
+    return places.map((value, i) => value * (i % 2 ? y : x));
   }
 
   look(colour, rank) {
@@ -47,7 +60,7 @@ class View {
   /** Pixels per unit of the map when the whole map is visible. */
   get least() {
     const [left, right, low, high] = this.bounds;
-    return 0.92 * Math.min(this.wide / Math.max(right - left, 1e-6), this.high / Math.max(high - low, 1e-6));
+    return 0.94 * Math.min(this.wide / Math.max(right - left, 1e-6), this.high / Math.max(high - low, 1e-6));
   }
 
   get unit() { return this.least * this.zoom; }

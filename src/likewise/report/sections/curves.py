@@ -18,7 +18,10 @@ LABEL_CURVES = {
     "weight": "mean sample weight", "suspected share": "flagged", "wrong labels": "estimated wrong", "labels used": "used",
     "labels repaired": "relabelled", "right among used": "right among used",
 }  # fmt: skip
-"""Key in the log -> name of the curve in the panel "labels"."""
+"""Key in the log -> name of the curve of labels."""
+
+USED_CURVES = ("weight", "labels used", "right among used")
+"""Keys in the log whose values are near 1; they share a panel, and the others, near 0, share another."""
 
 DETECTION_CURVES = ("recall", "precision", "AUROC")
 """Keys in the log with the quality of the detection of wrong labels, if the true labels are known."""
@@ -27,7 +30,7 @@ DETECTION_CURVES = ("recall", "precision", "AUROC")
 class Curve(NamedTuple):
     """A logged value over the steps. Curves of the same `panel` share a figure."""
 
-    panel: str  # "loss", "validation", "learning rate", "labels", ...
+    panel: str  # "loss", "validation", "learning rate", "labels used", ...
     name: str
     step: list[int]
     value: list[float]
@@ -44,7 +47,8 @@ def draw_curves(lines: Iterable[Mapping]) -> tuple[Curve, ...]:
         "loss",
         "validation",
         "test during training",
-        "labels",
+        "labels used",
+        "labels flagged",
         "wrong labels found",
         "components",
         "learning rate",
@@ -67,7 +71,8 @@ def values_of(line: Mapping) -> Iterator[tuple[str, str, object]]:
             yield "images/s", "images/s", value
         elif key in ("sample_weights", "relabelling"):
             facts = with_total(value)
-            yield from (("labels", word, facts[name]) for name, word in LABEL_CURVES.items() if name in facts)
+            for name, word in ((name, word) for name, word in LABEL_CURVES.items() if name in facts):
+                yield "labels used" if name in USED_CURVES else "labels flagged", word, facts[name]
             yield from (("wrong labels found", name, facts[name]) for name in DETECTION_CURVES if name in facts)
         elif key.startswith("val "):
             yield "validation", key.removeprefix("val "), value

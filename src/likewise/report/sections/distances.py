@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.report.section import Section, Study
@@ -19,6 +19,9 @@ MAX_CLASS_SAMPLES = 2048
 
 COUNTED_BINS, MAX_SHOWN_BINS = 4800, 80
 """Number of bins while counting, and largest number after empty bins at both ends are removed and others merged."""
+
+MAX_TAIL_SHARE = 0.001
+"""Share of the pairs at either end of a histogram that is drawn in its last bin: a long tail would leave the chart empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,15 +107,29 @@ class PairHistogram:
 def trim(
     edge: Float[np.ndarray, "E"], *shares: Float[np.ndarray, "bins"]
 ) -> tuple[Float[np.ndarray, "e"], list[Float[np.ndarray, "b"]]]:
-    """Return edges and shares without empty bins at both ends; adjacent bins are merged down to `MAX_SHOWN_BINS`."""
-    used = np.flatnonzero(sum(shares))
+    """Return edges and shares without the bins at both ends that hold less than `MAX_TAIL_SHARE` of every kind.
+
+    The last bins then hold the pairs beyond them too. Adjacent bins are merged down to `MAX_SHOWN_BINS`.
+    """
+    used = np.flatnonzero(np.any([in_body(share) for share in shares], axis=0))
     span = used[-1] + 1 - used[0]
     each = -(-span // MAX_SHOWN_BINS)
     span = -(-span // each) * each
     first = min(used[0], len(edge) - 1 - span)
-    return edge[first : first + span + 1 : each], [
-        share[first : first + span].reshape(-1, each).sum(1) for share in shares
-    ]
+    shown = []
+    for share in shares:
+        body = share[first : first + span].copy()
+        body[0] += share[:first].sum()
+        body[-1] += share[first + span :].sum()
+        shown.append(body.reshape(-1, each).sum(1))
+    return edge[first : first + span + 1 : each], shown
+
+
+def in_body(share: Float[np.ndarray, "bins"]) -> Bool[np.ndarray, "bins"]:
+    """Return a mask of the bins that are not in a tail with less than `MAX_TAIL_SHARE` of the histogram, nor empty."""
+    up = np.cumsum(share) / (share.sum() or 1.0)
+    down = np.cumsum(share[::-1])[::-1] / (share.sum() or 1.0)
+    return (up >= MAX_TAIL_SHARE) & (down >= MAX_TAIL_SHARE) & (share > 0)
 
 
 def of_run(study: Study) -> Distances | None:

@@ -103,8 +103,8 @@ SECTION = Section(
     "map",
     "Map",
     "Map of the embedding",
-    "Every point is a sample; the embeddings of near points are similar. Point at a sample to see its image; click to pin it "
-    "and to see its nearest neighbours.",
+    "Every point is a sample; the embeddings of near points are similar. The axes are "
+    "stretched to fill the frame. Point at a sample to see its image; click to pin it and to see its nearest neighbours.",
     of_run=of_run,
     pack=pack,
     is_first=True,

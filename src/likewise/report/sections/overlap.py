@@ -58,4 +58,6 @@ def sentence(found: ErrorOverlap, way: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-SECTION = Section("overlap", "Error overlap", "Classes with the most retrieval errors", of_page=of_page, pack=pack)
+SECTION = Section(
+    "overlap", "Error overlap", "Classes with the most retrieval errors", of_page=of_page, pack=pack, folded=True
+)

@@ -19,6 +19,7 @@ class Line(NamedTuple):
     low: float | None
     high: float | None
     best: bool
+    before: bool = False  # the network before training
 
 
 class Scale(NamedTuple):
@@ -43,9 +44,11 @@ def scales(facts: Facts) -> list[Scale]:
 def scale(metric: str, runs: tuple[RunView, ...]) -> Scale:
     """Return the scale of one metric, which spans the intervals of all runs."""
     have = [(number, run.scores[metric]) for number, run in enumerate(runs) if metric in run.scores]
-    with_interval = [score for _, score in have if known(score)]
+    before = baselines(metric, runs)
+    with_interval = [score for _, score in before + have if known(score)]
     if not with_interval:
-        return Scale(metric, "", "", [Line(number, score, None, None, None, False) for number, score in have])
+        lines = [Line(number, score, None, None, None, False, True) for number, score in before]
+        return Scale(metric, "", "", lines + [Line(number, score, None, None, None, False) for number, score in have])
     low = min(score.low for score in with_interval if score.low is not None)
     high = max(score.high for score in with_interval if score.high is not None)
     pad = 0.12 * (high - low) or 0.01
@@ -53,13 +56,23 @@ def scale(metric: str, runs: tuple[RunView, ...]) -> Scale:
     same = len({runs[number].pool for number, _ in have}) == 1
     best = clear_best(metric, [score for _, score in have]) if same else None
 
-    def line(number: int, score: Score) -> Line:
+    def line(number: int, score: Score, before: bool = False) -> Line:
         if not known(score):
-            return Line(number, score, None, None, None, score is best)
+            return Line(number, score, None, None, None, score is best, before)
         mean, least, most = ((end - low) / (high - low) for end in score[:3] if end is not None)
-        return Line(number, score, mean, least, most, score is best)
+        return Line(number, score, mean, least, most, score is best, before)
 
-    return Scale(metric, f"{100 * low:.0f}", f"{100 * high:.0f} %", [line(*one) for one in have])
+    lines = [line(*one, True) for one in before] + [line(*one) for one in have]
+    return Scale(metric, f"{100 * low:.0f}", f"{100 * high:.0f} %", lines)
+
+
+def baselines(metric: str, runs: tuple[RunView, ...]) -> list[tuple[int, Score]]:
+    """Return the scores before training, with the number of the run; runs that began alike have one in common."""
+    found = {}
+    for number, run in enumerate(runs):
+        if metric in run.before:
+            found.setdefault((run.pool, run.before[metric].text), (number, run.before[metric]))
+    return list(found.values())
 
 
 def known(score: Score) -> bool:
@@ -84,6 +97,8 @@ def context(facts: Facts) -> dict[str, Any]:
         "scales": found,
         "samples": list(dict.fromkeys((len(p.row), p.split, len(p.class_name), p.name) for p in facts.pools)),
         "marked": any(line.best for one in found for line in one.lines),
+        "named": len(facts.runs) > 1 or any(line.before for one in found for line in one.lines),
+        "baselines": max((sum(line.before for line in one.lines) for one in found), default=0),
     }
 
 

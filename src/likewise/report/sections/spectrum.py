@@ -35,5 +35,6 @@ SECTION = Section(
     "A flat line means that the embedding uses all directions alike. \N{GREEK SMALL LETTER RHO} measures the distance from a "
     "flat spectrum.",
     of_run=of_run,
+    folded=True,
     is_first=True,
 )

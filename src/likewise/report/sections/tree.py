@@ -64,4 +64,4 @@ def of_run(study: Study) -> Tree | None:
     return make_tree(class_means(study.z, label, classes), np.bincount(label, minlength=classes), study.pool.groupings)
 
 
-SECTION = Section("tree", "Class tree", "Classes by similarity", of_run=of_run)
+SECTION = Section("tree", "Class tree", "Classes by similarity", of_run=of_run, folded=True)

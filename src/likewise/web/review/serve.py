@@ -20,7 +20,7 @@ from likewise.data.images import read_image
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write
 from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
-from likewise.web.open_page import has_display, open_page, redirect_file
+from likewise.web.open_page import page_opener
 from likewise.web.review.app import Served, make_app
 from likewise.web.review.consensus import as_csv, corrected
 from likewise.web.review.store import Store
@@ -61,14 +61,13 @@ def serve_review(config: Review, say=print) -> Reviewed:
         return read_image(os.path.join(root, one.path), one.box)
 
     file = folder / "decisions.sqlite" if config.store is None else Path(config.store).expanduser()
-    with closing(Store(file, findings)) as store, redirect_file(folder) as redirect:
+    with closing(Store(file, findings)) as store:
         finish = partial(write_corrected_table, store, folder / "corrected.csv", root)
         served = Served(
             picture if about["pictures"] else None, root, data_name(findings), folder / "corrected.csv", finish,
             system_user() if config.host in LOOPBACK_HOSTS else "",
         )  # fmt: skip
-        opener = partial(open_page, file=redirect) if config.browser and has_display() else None
-        with suppress(KeyboardInterrupt):  # the other normal end
+        with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the other normal end
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
         made = store.current_decisions()
         return Reviewed(file, len(made), len({decision.reviewer for decision in made}), finish())

@@ -34,6 +34,7 @@ from likewise.calibration.promise import promise
 from likewise.errors import LikewiseError
 from likewise.index.decision import NO_DECISION, IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
+from likewise.index.reading import levels_of
 from likewise.io.files import atomic_write
 from likewise.web.http import as_jpeg, new_app, send_image
 from likewise.web.search.micro_batcher import Embed, MicroBatcher
@@ -88,6 +89,8 @@ class SearchContext:
     embed: Embed | None = None
     changes: bool = False  # rows may be added and removed
     calibrated: IndexCalibration | None = None
+    scope: str = ""  # what is searched, in words
+    path: Callable[[int], str] = lambda place: ""  # whole path of an image, where the page may show it
 
 
 def make_app(context: SearchContext, token: str) -> FastAPI:
@@ -177,10 +180,11 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
         known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
         some = np.random.default_rng().permutation(here)[:START_ROWS]
         return {
-            "title": context.title, "rows": len(rows), "classes": sorted(rows.class_name[label] for label in used),
-            "kind": index.kind, "recall": known.get("recall"), "similarity": rows.similarity, "upload": context.upload,
+            "title": context.title, "scope": context.scope, "rows": len(rows), "kind": index.kind, "recall": known.get("recall"),
+            "classes": sorted(rows.class_name[label] for label in used), "similarity": rows.similarity, "upload": context.upload,
             "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
-            "some": [describe(index, Hit(int(place), 1.0)) for place in some], **describe_calibration(context.calibrated),
+            "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": describe_levels(context),
+            **describe_calibration(context.calibrated),
         }  # fmt: skip
 
     @app.get("/picture/{row}")
@@ -212,7 +216,7 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
         """
         if row is not None:
             place = int(context.index.rows.places([row])[0])
-            z, own, query = context.index.rows.vectors[place], place, describe(context.index, Hit(place, 1.0))
+            z, own, query = context.index.rows.vectors[place], place, describe(context, Hit(place, 1.0))
         elif uploads is None:
             raise Refusal(
                 400, "search: this index has no network, so queries must be rows, got an image; add --model RUN"
@@ -223,7 +227,7 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
                 _, small, x = await uploads.see(body, preview)
                 z, own, query = await uploads.embed(x), None, {"preview": small} if preview else {}
         hits = await asyncio.to_thread(context.index.find, z[None], k, but=[own], label=label or None)
-        found = [describe(context.index, hit) for hit in hits[0]]
+        found = [describe(context, hit) for hit in hits[0]]
         votes = [
             {"class": name, "count": count} for name, count in Counter(one["class"] for one in found).most_common()
         ]
@@ -295,12 +299,27 @@ def describe_calibration(calibrated: IndexCalibration | None) -> dict:
     return {"calibrated": True, "threshold": unknown.value, "promise": promise(unknown), "hint": hint}
 
 
-def describe(index: Index, hit: Hit) -> dict:
-    """Return row, similarity, class and file name of a result."""
-    rows = index.rows
-    path = Path(rows.path(hit.place))
+def describe_levels(context: SearchContext) -> dict | None:
+    """Return from which similarity on a result is read as the same class and as similar; None if unknown."""
+    index, calibrated = context.index, context.calibrated
+    levels = levels_of(
+        index.rows, calibrated and calibrated.current(exact=False), index.about["made_by"].get("trained", ())
+    )
+    return levels and levels._asdict()
+
+
+def describe(context: SearchContext, hit: Hit) -> dict:
+    """Return row, similarity, class and file name of a result, and its path if the page may show it."""
+    rows = context.index.rows
+    name = Path(rows.path(hit.place)).name
     row = int(rows.table["row"][hit.place])
-    return {"row": row, "similarity": hit.similarity, "class": rows.label(hit.place), "name": path.name}
+    return {
+        "row": row,
+        "similarity": hit.similarity,
+        "class": rows.label(hit.place),
+        "name": name,
+        "path": context.path(hit.place),
+    }
 
 
 def inline(image: Image.Image) -> str:

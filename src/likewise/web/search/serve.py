@@ -13,11 +13,12 @@ from PIL import Image
 from likewise.config import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.errors import LikewiseError
-from likewise.index.build import Network, row_image
+from likewise.index.build import Network, path_of, row_image
 from likewise.index.decision import IndexCalibration
 from likewise.index.index import Index
 from likewise.runs.devices import bytes_of
 from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
+from likewise.web.open_page import page_opener
 from likewise.web.search.app import SearchContext, make_app
 
 MAX_IMAGE_PIXELS = 50_000_000
@@ -47,9 +48,10 @@ def serve(
     calibrated: IndexCalibration,
     upload: int,
     token: str,
+    scope: str,
     say=print,
 ) -> None:
-    """Serve the page for an index until Ctrl-C. `say` gets its address."""
+    """Serve the page for an index until Ctrl-C. `say` gets its address. `scope`: what is searched, in words."""
     if network is not None and network.run.about["features"] is None:
         _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
     else:
@@ -59,9 +61,10 @@ def serve(
         index=index, title=Path(config.target).resolve().name, upload=upload, open=open_image, decode=decode,
         picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
         changes=index.folder is not None and config.host in LOOPBACK_HOSTS, calibrated=calibrated,
+        scope=scope, path=(lambda place: path_of(index, place)) if config.host in LOOPBACK_HOSTS else lambda place: "",
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # the normal end
-        run_app(make_app(desk, token), "search", config.host, config.port, token, say)
+    with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the normal end
+        run_app(make_app(desk, token), "search", config.host, config.port, token, say, opener)
 
 
 def open_image(body: bytes, formats: tuple[str, ...]) -> Image.Image | None:

@@ -41,7 +41,7 @@ const source = (row, large) => `/picture/${row}?start=${state.about.start}${larg
 function picture(row, large) {
   if (!state.about.pictures) return make("span", "id", `row ${row}`);
   const image = make("img");
-  image.alt = `row ${row}`;
+  image.alt = "";
   image.src = source(row, large);
   if (!large) image.loading = "lazy";
   image.onerror = () => image.replaceWith(make("span", "id", `row ${row}: its image is missing`));
@@ -58,20 +58,78 @@ function bar(value) {
 const share = (hit, first) => state.about.similarity === "cosine" ? hit.similarity : (1 + Math.abs(first.similarity)) / (1 + Math.abs(hit.similarity));
 const near = (hit) => state.about.similarity === "cosine" ? hit.similarity.toFixed(3) : `distance ${Math.abs(hit.similarity).toPrecision(3)}`;
 
-// `first` is the nearest result; undefined for a row that is not a result.
-function card(hit, first) {
-  const button = make("button", "", picture(hit.row));
-  button.title = `Search by row ${hit.row}${hit.name ? ` (${hit.name})` : ""}`;
+const title = (hit) => hit.name || `row ${hit.row}`;
+
+// The similarity of a result in words: a level of the index, see `index/reading.py`; null if it has none.
+function reading(hit) {
+  const { levels } = state.about;
+  if (!levels) return null;
+  const word = hit.similarity >= levels.same ? "same" : hit.similarity >= levels.similar ? "similar" : "weak";
+  return make("span", `reading ${word}`, word);
+}
+
+// What the words of `reading` mean here.
+function showMeaning(shown) {
+  const { levels } = state.about;
+  byId("meaning").hidden = !levels || !shown;
+  if (!levels) return;
+  const [same, similar] = [levels.same, levels.similar].map((similarity) => near({ similarity }));
+  byId("meaning").replaceChildren(make("summary", "", "What same, similar and weak mean"),
+    make("p", "", `Same: ${same} or nearer (${levels.source}). Similar: ${similar} or nearer. Weak: half of the images here have an image of another class that is this similar or more, so the class may well be another one.`));
+}
+
+const closeness = (hit) => state.about.similarity === "cosine" ? `Similarity ${near(hit)}` : near(hit)[0].toUpperCase() + near(hit).slice(1);
+
+// A result among `all` that are shown; `first` is the nearest result, undefined for rows that are not results.
+function card(hit, first, all) {
+  const button = make("button", "pic", picture(hit.row));
+  button.title = `Search with ${title(hit)}`;
   button.onclick = () => search({ row: hit.row });
-  return make("figure", "card", button, first ? bar(share(hit, first)) : null, make("div", "class", ...broken(hit.class)),
-    make("div", "fact", first ? make("span", "", near(hit)) : null, make("span", "", `row ${hit.row}`)));
+  const look = Object.assign(make("button", "look", "⤢"), { type: "button", title: "Enlarge", onclick: () => enlarge(hit, all) });
+  look.setAttribute("aria-label", `Enlarge ${title(hit)}`);
+  const file = make("div", "file", ...broken(title(hit)));
+  file.title = hit.path || title(hit);
+  const measured = first ? bar(share(hit, first)) : null;
+  if (measured) measured.setAttribute("aria-label", closeness(hit));
+  return make("figure", "card", button, state.about.pictures ? look : null, measured,
+    first ? make("div", "fact", make("span", "", closeness(hit)), reading(hit)) : null,
+    make("div", "class", ...broken(hit.class)), file);
+}
+
+// Show an image in large, with its path; the arrow keys go to the other results.
+function enlarge(hit, all) {
+  const place = all.indexOf(hit), to = (step) => () => { if (all[place + step]) enlarge(all[place + step], all); };
+  const image = Object.assign(make("img"), { src: source(hit.row, true), alt: title(hit) });
+  image.onerror = () => image.replaceWith(make("span", "id", `${title(hit)}: its image is missing`));
+  const path = make("span", "path", hit.path || title(hit));
+  byId("zoom").querySelector("figure").replaceChildren(image, make("b", "", ...broken(hit.class)), path);
+  byId("zoom-search").onclick = () => { byId("zoom").close(); search({ row: hit.row }); };
+  byId("zoom-open").href = source(hit.row, true);
+  byId("zoom-copy").hidden = !hit.path;
+  byId("zoom-copy").textContent = "Copy path";
+  byId("zoom-copy").onclick = () => copy(hit.path, path);
+  [byId("zoom-before").onclick, byId("zoom-after").onclick] = [to(-1), to(1)];
+  [byId("zoom-before").disabled, byId("zoom-after").disabled] = [place <= 0, place + 1 >= all.length];
+  byId("zoom").onkeydown = (event) => ({ ArrowLeft: to(-1), ArrowRight: to(1) })[event.key]?.();
+  if (!byId("zoom").open) byId("zoom").showModal();
+}
+
+// Copy a text; where the browser forbids it, select the text, so that a key copies it.
+async function copy(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    byId("zoom-copy").textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(shown);
+    byId("zoom-copy").textContent = "Press Ctrl-C";
+  }
 }
 
 function showQuery(query) {
   const { asked } = state;
   const image = query.preview ? Object.assign(make("img"), { src: query.preview, alt: "the query" }) : picture(asked.row, true);
   const words = asked.file ? [make("b", "", ...broken(asked.file.name || "pasted image"))]
-    : [make("b", "", ...broken(query.class)), make("span", "", `row ${asked.row}${query.name ? ` · ${query.name}` : ""}`)];
+    : [make("b", "", ...broken(query.class)), Object.assign(make("span", "", title({ ...query, row: asked.row })), { title: query.path || "" })];
   byId("query").replaceChildren(image, make("figcaption", "", ...words));
   byId("query").hidden = byId("actions").hidden = false;
   byId("drop").hidden = true;
@@ -125,19 +183,19 @@ function showVotes(votes, whole) {
 }
 
 function showFound(found) {
-  const none = make("p", "empty", make("b", "", "Nothing found"), "There is no other row. Try without a class.");
-  byId("found").replaceChildren(...(found.length ? found.map((hit) => card(hit, found[0])) : [none]));
+  const none = make("p", "empty", make("b", "", "Nothing found"), "There is no other image. Try without a class.");
+  byId("found").replaceChildren(...(found.length ? found.map((hit) => card(hit, found[0], found)) : [none]));
 }
 
 function remember(query) {
   const { asked } = state;
   const same = (one) => asked.file ? one.asked.file === asked.file : one.asked.row === asked.row;
-  state.history = [{ asked, preview: query.preview }, ...state.history.filter((one) => !same(one))].slice(0, MAX_HISTORY);
+  state.history = [{ asked, preview: query.preview, name: query.name }, ...state.history.filter((one) => !same(one))].slice(0, MAX_HISTORY);
   byId("history").hidden = state.history.length < 2;
   byId("history").replaceChildren(...state.history.map((one) => {
     const image = one.preview ? Object.assign(make("img"), { src: one.preview, alt: "an earlier query" }) : picture(one.asked.row);
     const button = make("button", "", image);
-    button.title = one.asked.file ? one.asked.file.name || "pasted image" : `row ${one.asked.row}`;
+    button.title = one.asked.file ? one.asked.file.name || "pasted image" : title({ ...one, row: one.asked.row });
     button.onclick = () => search(one.asked);
     return button;
   }));
@@ -148,7 +206,7 @@ async function search(asked) {
   document.body.classList.add("busy");
   try {
     const { about } = state;
-    if (asked.file && !about.network) throw new Error("This index has no network, so queries must be rows.");
+    if (asked.file && !about.network) throw new Error("There is no network to embed an image. Start `likewise search` with --model RUN, or search with an image of the index.");
     if (asked.file && asked.file.size > about.upload) {
       throw new Error(`That file has ${number(Math.round(asked.file.size / 1e6))} MB, and an image may have ${Math.floor(about.upload / 1e6)}. Shrink it first.`);
     }
@@ -163,13 +221,30 @@ async function search(asked) {
     showDecision(told);
     showVotes(told.votes, told.found.length);
     showFound(told.found);
+    showMeaning(told.found.length);
     remember(told.query);
     state.votes = told.votes;
   } catch (error) {
-    if (turn === state.turn) say(error.message, true);
+    if (turn === state.turn) fail(asked, error.message);
   } finally {
     if (turn === state.turn) document.body.classList.remove("busy");
   }
+}
+
+// The results of another query must not stand beside the error of this one.
+function fail(asked, message) {
+  const name = asked.file ? asked.file.name || "pasted image" : `row ${asked.row}`;
+  const repeated = state.asked && (asked.file ? state.asked.file === asked.file : state.asked.row === asked.row);
+  if (!repeated) {
+    state.asked = null;
+    for (const id of ["decision", "votes", "meaning", "add", "remove"]) byId(id).hidden = true;
+    byId("query").replaceChildren(make("div", "failed", make("b", "", ...broken(name)), " could not be searched"));
+    byId("query").hidden = byId("actions").hidden = false;
+    byId("drop").hidden = true;
+    byId("found").classList.remove("strangers");
+    byId("found").replaceChildren(make("p", "empty", make("b", "", "No results")));
+  }
+  say(`${name}: ${message}`, true);
 }
 
 const again = () => { if (state.asked) search(state.asked); };
@@ -191,19 +266,19 @@ async function remove() {
     button.textContent = "Really remove it?";
     return;
   }
-  const { row } = state.asked;
+  const { row } = state.asked, name = byId("query").querySelector("figcaption span").textContent;
   await ask(`/api/rows/${row}`, null, { method: "DELETE" });
   state.history = state.history.filter((one) => one.asked.row !== row);
   await learn();
   reset();
-  say(`Row ${row} is removed.`);
+  say(`${name} is removed.`);
 }
 
 async function add(name) {
   const told = await ask("/api/rows", { class: name }, { method: "POST", body: state.asked.file });
   await learn();
   await search({ row: told.row });
-  say(`Added as row ${told.row}.`);
+  say(`Added to ${name}, as row ${told.row}.`);
 }
 
 function openAdding() {
@@ -217,23 +292,25 @@ function openAdding() {
 function reset() {
   state.asked = null;
   state.turn += 1;
-  for (const id of ["query", "actions", "decision", "votes"]) byId(id).hidden = true;
+  for (const id of ["query", "actions", "decision", "votes", "meaning"]) byId(id).hidden = true;
   byId("drop").hidden = !state.about.network;
   byId("file").value = "";
-  const words = state.about.network ? "Choose an image, or start with one of these random rows of the index."
-    : "This index has no network, so queries must be rows. Start with one of these random rows.";
+  const words = state.about.network ? "Choose an image, or start with one of these random images."
+    : "There is no network to embed an image, so search with one of the images here. These are random ones.";
   const none = make("p", "empty", make("b", "", "The index is empty"), "Add images with `likewise search INDEX --add FOLDER`.");
   byId("found").classList.remove("strangers");
   const hint = state.about.hint ? [make("p", "begin notice", state.about.hint)] : [];
-  byId("found").replaceChildren(...(state.about.some.length ? [...hint, make("p", "begin", words), ...state.about.some.map((one) => card(one))] : [none]));
+  byId("found").replaceChildren(...(state.about.some.length ? [...hint, make("p", "begin", words), ...state.about.some.map((one, i, all) => card(one, undefined, all))] : [none]));
 }
 
 async function learn() {
   const about = state.about = await ask("/api/about");
   document.title = `${about.title} · search`;
   byId("title").textContent = about.title;
-  const how = about.kind === "exact" ? "exact" : about.kind + (about.recall === null ? "" : `, finds ${percent(about.recall)} % of the nearest`);
-  byId("facts").textContent = `${number(about.rows)} rows · ${number(about.classes.length)} classes · ${how}`;
+  const many = (count, one, more) => `${number(count)} ${count === 1 ? one : more}`;
+  const how = about.kind === "exact" ? [] : [about.kind + (about.recall === null ? "" : `, finds ${percent(about.recall)} % of the nearest`)];
+  byId("facts").textContent = [about.pictures ? many(about.rows, "image", "images") : many(about.rows, "row", "rows"),
+    many(about.classes.length, "class", "classes"), ...(about.scope === about.title ? [] : [about.scope]), ...how].join(" · ");
   byId("classes").replaceChildren(...about.classes.map((name) => Object.assign(make("option"), { value: name })));
 }
 
@@ -243,6 +320,8 @@ function listen() {
   byId("file").onchange = (event) => take(event.target.files);
   byId("drop").onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); byId("file").click(); } };
   byId("other").onclick = () => { byId("file").value = ""; state.about.network ? byId("file").click() : reset(); };
+  byId("zoom-close").onclick = () => byId("zoom").close();
+  byId("zoom").onclick = (event) => { if (event.target === byId("zoom")) byId("zoom").close(); };
   byId("k").oninput = () => { byId("many").textContent = byId("k").value; };
   byId("k").onchange = again;
   byId("within").onchange = again;
