@@ -8,7 +8,7 @@ from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.metrics import as_text
-from likewise.render.comparison import INTERVAL_SCOPE, conclusion, no_interval_lines
+from likewise.render.comparison import INTERVAL_SCOPE, conclusion, headline, no_interval_lines
 from likewise.render.scores import corrected_notes, interval_lines, score_heads, score_lines
 
 
@@ -43,6 +43,7 @@ class Compared(dict):
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
         notes = [f"A: {self['a']}", f"B: {self['b']}", *no_interval_lines(self), INTERVAL_SCOPE]
+        notes = [headline(self), self["on"]["sentence"], *notes] if "on" in self else notes
         return table(f"{conclusion(self)}.", heads, lines, notes)
 
 
