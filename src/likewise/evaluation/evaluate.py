@@ -15,7 +15,7 @@ from likewise.evaluation.checks import find_leaks
 from likewise.evaluation.evaluate_other import evaluate_other
 from likewise.evaluation.open_scores import score_open
 from likewise.evaluation.other_data import load_other
-from likewise.evaluation.results import best_test_epoch, write_results
+from likewise.evaluation.results import add_set_metrics, best_test_epoch, write_results
 from likewise.evaluation.scoring import with_tree
 from likewise.io.files import check_output_path, write_json
 from likewise.runs.devices import bytes_of, choose_device
@@ -86,7 +86,8 @@ def evaluate_run(
     """Return the scores of the network of a run on a split of its data.
 
     The result is written into the run folder only for the best checkpoint on the test split, with the similarity of its loss
-    and without excluded pairs. If all metrics are of the whole set, nothing is ranked and nothing is written.
+    and without excluded pairs; metrics that an earlier evaluation of the finished run wrote stay. If all metrics are of the
+    whole set, nothing is ranked, and they are added to scores.json if the run has one.
 
     Args:
         exclude: .csv file with pairs of rows that are not results of each other.
@@ -132,8 +133,9 @@ def evaluate_open(
         best = best_test_epoch(run) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and exclude is None
-    if (
-        own and found is not None and run.done == finished and world()[0] == 0
-    ):  # unless training has ended in the meantime
-        write_results(run, items, e, protocol.query_gallery(items, e.row.numpy()), scores, found, result)
+    if own and run.done == finished and world()[0] == 0:  # unless training has ended in the meantime
+        if found is None:
+            add_set_metrics(run, result)
+        else:
+            write_results(run, items, e, protocol.query_gallery(items, e.row.numpy()), scores, found, result)
     return result

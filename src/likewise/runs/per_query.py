@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,8 +16,19 @@ from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 PER_QUERY = "per_query.parquet"
 
 
-def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
-    """Write per_query.parquet: row, label and class of every query, its metrics, and its nearest neighbours."""
+def write_per_query(
+    file: Path,
+    scores: Scores,
+    found: Retrieval,
+    e: Embedded,
+    items: Items,
+    earlier: Mapping[str, Float[np.ndarray, "Q"]] = MappingProxyType({}),
+) -> None:
+    """Write per_query.parquet: row, label and class of every query, its metrics, and its nearest neighbours.
+
+    Args:
+        earlier: metrics of the same queries that were computed before; `scores` replaces those of the same name.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -26,7 +38,7 @@ def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, i
         "class_name": [items.class_name[i] for i in items.y[scores.query]],
         "relevant": found.relevant.numpy(),
         **({} if scores.rival is None else {"rival": scores.rival}),
-        **scores.each,
+        **(dict(earlier) | scores.each),
         "nearest": list(neighbour_rows(found, e)),
         "nearest_similarity": list(found.sim.float().numpy()),
     }
