@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -58,7 +59,8 @@ def run_train(config) -> None:
         show_scores(before | by_gallery("after training" if before else "test split", scores))
         for line in sentences(run):
             print(line)
-    print(f"run: {run.path}\nnext: likewise audit {run.path} | report {run.path} | search {run.path} --serve")
+    name = shlex.quote(str(run.path))
+    print(f"run: {run.path}\nnext: likewise audit {name} | report {name} | search {name} --serve")
 
 
 @command("evaluate RUN_OR_EMBEDDINGS", "compute retrieval metrics of a run or of embeddings")

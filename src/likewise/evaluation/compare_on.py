@@ -8,7 +8,7 @@ from pathlib import Path
 from likewise.config import Compare, Evaluate
 from likewise.evaluation.answers import count_relevant_rows, max_results
 from likewise.evaluation.checks import check_input, rows_of
-from likewise.evaluation.open_scores import score_open
+from likewise.evaluation.evaluate_run import score_open
 from likewise.evaluation.other_data import OtherData, describe_classes, without_trained
 from likewise.metrics import import_metrics, is_set_metric, reach
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from likewise.config import Evaluate, Train, check
-from likewise.contracts import Split
-from likewise.data.decoded_cache import Pixels
+from likewise.config import Evaluate, check
 from likewise.distributed.process_group import joined, world
-from likewise.evaluation.checks import find_leaks
-from likewise.evaluation.evaluate_other import evaluate_other
-from likewise.evaluation.open_scores import score_open
+from likewise.evaluation.evaluate_run import evaluate_open
 from likewise.evaluation.other_data import load_other
-from likewise.evaluation.results import add_set_metrics, best_test_epoch, write_results
-from likewise.evaluation.scoring import with_tree
 from likewise.io.files import check_output_path, write_json
 from likewise.runs.devices import bytes_of, choose_device
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
-from likewise.types import Items, LikewiseError
+from likewise.types import LikewiseError
 
 
 def evaluate(config: Evaluate, say=print) -> dict:
@@ -49,6 +42,8 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
     if not opened.run.done:
         say(f"this run is not finished, so these are the scores of its last checkpoint: {opened.run.path}")
     if other is not None:
+        from likewise.evaluation.evaluate_other import evaluate_other
+
         return evaluate_other(config, open_run(config, target, device, say), other)
     if config.per_query:
         raise LikewiseError(f"evaluate: '{target}' is a run and has per-query of its own; drop --per-query")
@@ -64,78 +59,3 @@ def open_run(config: Evaluate, target: Path, device: torch.device, say, **place:
         Run(target), checkpoint=config.checkpoint, device=device, allow_imports=config.allow_imports, skip_bad=config.skip_bad,
         workers=config.workers, quiet=config.quiet, say=say, **place,
     )  # fmt: skip
-
-
-def evaluate_run(
-    run: Run,
-    *,
-    config: Train,
-    items: Items,
-    metrics: Sequence[str],
-    device: torch.device,
-    split: Split = "test",
-    checkpoint: str = "best",
-    similarity: str | None = None,
-    workers: int = -1,
-    quiet: bool = False,
-    budget: int | None = None,
-    exclude: str | None = None,
-    pixels: Pixels | None = None,
-    known: bool = False,
-) -> dict:
-    """Return the scores of the network of a run on a split of its data.
-
-    The result is written into the run folder only for the best checkpoint on the test split, with the similarity of its loss
-    and without excluded pairs; metrics that an earlier evaluation of the finished run wrote stay. If all metrics are of the
-    whole set, nothing is ranked, and they are added to scores.json if the run has one.
-
-    Args:
-        exclude: .csv file with pairs of rows that are not results of each other.
-        pixels: decoded images of the items, if the caller has them.
-        known: True if the caller has checked that `items` is the data of the run.
-    """
-    opened = OpenRun(
-        run, checkpoint=checkpoint, device=device, workers=workers, quiet=quiet, settings=config, items=items
-    )
-    if not known:
-        opened.take(items)
-    return evaluate_open(
-        opened, metrics, split=split, similarity=similarity, budget=budget, exclude=exclude, pixels=pixels
-    )
-
-
-def evaluate_open(
-    opened: OpenRun,
-    metrics: Sequence[str],
-    *,
-    split: Split = "test",
-    similarity: str | None = None,
-    budget: int | None = None,
-    exclude: str | None = None,
-    taxonomy: str | None = None,
-    pixels: Pixels | None = None,
-    correct: str | None = None,
-    say=print,
-) -> dict:
-    """Return the scores of the network of an open run on a split of its data; see `evaluate_run`.
-
-    Args:
-        correct: source of corrected scores, as in `likewise evaluate --correct-test-labels`.
-    """
-    run, items, protocol, finished = opened.run, with_tree(opened.items, taxonomy), opened.protocol, opened.run.done
-    similarity = similarity or opened.similarity
-    result, scores, found, e = score_open(
-        opened, items, protocol, split, metrics, similarity, pixels=pixels, budget=budget, exclude=exclude, correct=correct,
-        say=say,
-    )  # fmt: skip
-    result |= {"checkpoint": opened.checkpoint, "split": split}
-    if split == "test":
-        best = best_test_epoch(run) if opened.checkpoint == "best" else None
-        result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
-    own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and exclude is None
-    if own and run.done == finished and world()[0] == 0:  # unless training has ended in the meantime
-        if found is None:
-            add_set_metrics(run, result)
-        else:
-            write_results(run, items, e, protocol.query_gallery(items, e.row.numpy()), scores, found, result)
-    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from likewise.config import Evaluate
 from likewise.distributed.process_group import world
 from likewise.evaluation.checks import check_input
-from likewise.evaluation.open_scores import score_open
+from likewise.evaluation.evaluate_run import score_open
 from likewise.evaluation.other_data import check_any_left, describe_left_out, without_trained
 from likewise.evaluation.scoring import with_tree
 from likewise.io.files import check_output_path

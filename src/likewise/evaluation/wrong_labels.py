@@ -26,8 +26,8 @@ MIN_WRONG_SHARE, MIN_WRONG_SHARE_IF_POOR = 0.03, 0.05
 """Smallest share of wrong labels that is reported, for embeddings that separate the classes well and for other ones.
 
 On 42 sets with right labels (40 of normal clusters, digits and breast_cancer of scikit-learn), the estimates were at most 0.003
-and 0.036, and none was reported. With 8 % of their labels exchanged at random, 40 of the 42 were reported, and the number was between
-0.74 and 1.76 of the true one (median 1.02)."""
+and 0.036, and none was reported. With 8 % of their labels exchanged at random, 40 of the 42 were reported; the
+number was 0.74 to 1.76 times the true one (median 1.02)."""
 
 MIN_WRONG_LABELS = 5
 """Smallest number of wrong labels that is reported."""

@@ -73,7 +73,7 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
 def write_embeddings(run: Run, config: Search, say: Callable[[str], None]) -> None:
     """Write the embeddings of a run: of its test split, by evaluating it; or of all data if it has no test split."""
     from likewise.evaluation.embed_data import embed
-    from likewise.evaluation.evaluate import evaluate_open
+    from likewise.evaluation.evaluate_run import evaluate_open
 
     how = {
         "device": config.device,

@@ -10,7 +10,7 @@ import torch
 from likewise.config import Train, check
 from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
-from likewise.evaluation.evaluate import evaluate_run
+from likewise.evaluation.evaluate_run import evaluate_run
 from likewise.runs.dataset import load_items, make_protocol
 from likewise.runs.defaults import check_texts, fold_specs, resolve
 from likewise.runs.devices import choose_device
