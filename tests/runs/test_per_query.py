@@ -60,7 +60,7 @@ def test_files_that_hold_no_queries_are_named(run, tmp_path):
 
 def test_queries_in_memory_are_those_of_the_file_and_earlier_metrics_stay(tmp_path):
     items = Items("toy", np.array([0, 0, 1, 1]), ("a", "b"), path=("0.png", "1.png", "2.png", "3.png"))
-    e = Embedded(torch.eye(4), torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]))
+    e = Embedded(torch.eye(3), torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]))
     found = Retrieval(
         torch.arange(3), torch.tensor([[1, 2], [2, -1], [1, 0]]), torch.zeros(3, 2, dtype=torch.bool), torch.rand(3, 2),
         torch.tensor([0, 1, 1]), torch.ones(3, dtype=torch.int64), torch.zeros(0, dtype=torch.int64),
