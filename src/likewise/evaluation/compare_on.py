@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from likewise.config import Compare, Evaluate
 from likewise.evaluation.answers import count_relevant_rows, max_results
@@ -80,7 +81,7 @@ def metrics_for(config: Compare, data: OtherData) -> tuple[str, ...]:
         )
     if config.metrics:
         return config.metrics
-    usual: tuple[str, ...] = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")  # type: ignore
+    usual: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
     available = max_results(*protocol.query_gallery(data.items, rows_of(protocol, data.items, "test")))
     return tuple(name for name in usual if reach([name]).k <= available)
 

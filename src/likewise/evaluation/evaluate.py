@@ -53,9 +53,11 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
     )  # fmt: skip
 
 
-def open_run(config: Evaluate, target: Path, device: torch.device, say, **place: str | None) -> OpenRun:
-    """Return the run that the config names; `place`: data and root, if they replace those of the run."""
+def open_run(
+    config: Evaluate, target: Path, device: torch.device, say, data: str | None = None, root: str | None = None
+) -> OpenRun:
+    """Return the run that the config names; `data` and `root` replace those of the run."""
     return OpenRun(
         Run(target), checkpoint=config.checkpoint, device=device, allow_imports=config.allow_imports, skip_bad=config.skip_bad,
-        workers=config.workers, quiet=config.quiet, say=say, **place,
+        workers=config.workers, quiet=config.quiet, say=say, data=data, root=root,
     )  # fmt: skip
