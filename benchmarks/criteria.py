@@ -22,7 +22,7 @@ from measure import parse_with_quick
 from likewise import losses
 from likewise.config.spec import build
 from likewise.contracts import Loss
-from likewise.evaluation.evaluate import evaluate_run
+from likewise.evaluation.evaluate_run import evaluate_run
 from likewise.recipes import apply
 from likewise.runs.dataset import load_items
 from likewise.runs.settings import read_config

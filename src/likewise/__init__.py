@@ -121,9 +121,10 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
         labels: for an array, its N labels (integers or strings). For a file without labels, a file that has them.
             For a run, None, since a run has its own labels.
-        settings: fields of `likewise.config.Evaluate`. `data`, `root`, `checkpoint`, `workers` and
-            `allow_imports` are for runs; `per_query` is for files and arrays; `split` is for runs and for files with a column
-            `split`.
+        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score the
+            run on, such as corrected labels, without the samples that the run trained on. `data`, `root`, `checkpoint`,
+            `workers` and `allow_imports` are for runs; `per_query` is for files, arrays and other data; `split`
+            is for runs and for files with a column `split`.
     """
     from likewise.config import Evaluate
     from likewise.errors import LikewiseError
@@ -181,7 +182,10 @@ def calibrate(run: Place, **settings) -> Calibrated:
 
 
 def compare(run_a: Place, run_b: Place, **settings) -> Compared:
-    """Compute the differences between two evaluated runs, with intervals; the same as `likewise compare`."""
+    """Compute the differences between two evaluated runs, with intervals; the same as `likewise compare`.
+
+    With `on="corrected.csv"`, both runs are first scored on that data, without samples that either run trained on.
+    """
     from likewise.config import Compare
     from likewise.stages.compare import compare as stage
 

@@ -203,7 +203,7 @@ def test_a_real_process_that_works_fails_cleanly_too(toy, tmp_path, capsys, monk
     out = capsys.readouterr().out
     assert "R@1" in out
     assert "60 queries scored, 0 not (no relevant rows)" in out
-    assert "run: my run" in out
+    assert "run: my run\nnext: likewise audit 'my run' | report 'my run' | search 'my run' --serve\n" in out
     code, out, err = call("search", "my run/embeddings.npz", "--query", "missing.jpg", cwd=tmp_path)
     assert (code, out) == (2, "")
     assert err == "likewise: missing.jpg: there is no such file; check the path and root\n"

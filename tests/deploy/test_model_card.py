@@ -42,6 +42,12 @@ def test_scores_stand_with_their_intervals_and_what_they_are_of(card):
     assert "2 more queries have no relevant gallery row" in text and "Train and test share no class." in text
 
 
+def test_wrong_test_labels_are_mentioned(card):
+    noisy = dataclasses.replace(card, scores=SCORES | {"wrong_labels": {"count": 33, "of": 597}})
+    assert "About 33 of 597 test labels look wrong, which lowers the scores" in write_card(noisy)
+    assert "look wrong" not in write_card(card)
+
+
 def test_the_class_tree_of_scores_is_named(card):
     tree = {"levels": {"level1": 2}, "height": 2}
     text = write_card(dataclasses.replace(card, scores=SCORES | {"tree": tree}))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.evaluation.evaluate import evaluate_open
+from likewise.evaluation.evaluate_run import evaluate_open
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, read_per_query

@@ -23,6 +23,7 @@ from likewise.metrics.verification import (
     roc_of_set,
     tar_at_far,
     threshold_for,
+    undefined_reason,
 )
 from likewise.types import LikewiseError
 
@@ -224,6 +225,15 @@ def test_a_set_without_same_or_different_pairs():
     for label in (torch.arange(20), torch.zeros(20, dtype=torch.int64)):
         assert all(math.isnan(v) for v in measure(ASKED, z, label).values())
         assert all(math.isnan(v) for v in calibrate(z, label))
+
+
+def test_an_undefined_value_has_a_reason():
+    y = torch.tensor([0, 0, 1, 1])
+    z = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])  # every same pair is less similar
+    assert math.isnan(measure(["threshold@P=0.99"], z, y)["threshold@P=0.99"])
+    assert undefined_reason("threshold@P=0.99", y) == "no threshold reaches a precision of 0.99 on these pairs"
+    assert undefined_reason("EER", torch.arange(4)) == "there is no pair of one class"
+    assert undefined_reason("EER", y * 0) == "there is no pair of different classes"
 
 
 def test_names():

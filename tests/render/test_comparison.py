@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from likewise.render.comparison import MAX_NAMED_CLASSES, conclusion, draw_comparison, show_comparison
+from likewise.render.comparison import MAX_NAMED_CLASSES, conclusion, draw_comparison, headline, show_comparison
 from likewise.render.figures import BETTER_COLOUR, WORSE_COLOUR, save_figure
 
 
@@ -31,6 +31,16 @@ def made(classes=12, same=None, name="class [bold] $x$ {}"):
         "a": "runs/a", "b": "runs/b $", "same": same, "queries": 99, "classes": classes, "unscored": 3,
         "decides": "MAP@R", "over": "classes", "metrics": {"R@1": about(0, True), "MAP@R": about(0.01, False)},
     }  # fmt: skip
+
+
+def test_a_comparison_on_data_has_a_headline_and_what_was_left_out(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    on = {"data": "data/corrected.csv", "noun": "images", "sentence": "5 of the 104 images are left out"}
+    show_comparison(made() | {"on": on})
+    shown = capsys.readouterr().out
+    assert "R@1 50.0 -> 52.0, MAP@R 50.0 -> 53.0 on the same 99 images, by the labels of corrected.csv." in shown
+    assert "\n5 of the 104 images are left out.\n" in shown
+    assert headline(made()) == ""
 
 
 def test_points_and_whiskers_stand_at_their_numbers():

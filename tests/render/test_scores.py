@@ -1,6 +1,6 @@
 """Scores as a terminal shows them."""
 
-from likewise.render.scores import by_camera, by_gallery, show_scores, tree_lines
+from likewise.render.scores import by_camera, by_gallery, label_lines, show_scores, tree_lines
 
 SCORES = {
     "metrics": {"R@1": 0.5, "rho": 0.25},
@@ -27,6 +27,22 @@ def test_a_missing_interval_has_its_reason(capsys):
     show_scores({"test split": SCORES | none})
     shown = capsys.readouterr().out
     assert "no interval for R@1: all classes have the same mean" in shown and "intervals over" not in shown
+
+
+def test_a_missing_value_has_its_reason(capsys):
+    reason = {"threshold@P=0.99": "no threshold reaches a precision of 0.99 on these pairs"}
+    whole = {"metrics": {"threshold@P=0.99": float("nan")}, "no_value": reason, "rows": 9, "dim": 2}
+    for scores in (SCORES | {"no_value": reason}, whole):
+        show_scores({"test split": scores})
+        said = "no value for threshold@P=0.99: no threshold reaches a precision of 0.99 on these pairs"
+        assert said in capsys.readouterr().out
+
+
+def test_wrong_test_labels_are_counted(capsys):
+    show_scores({"test split": SCORES | {"wrong_labels": {"count": 1200, "of": 15000}}})
+    shown = capsys.readouterr().out
+    assert "about 1,200 of 15,000 test labels look wrong, which lowers the scores; see `likewise audit RUN`" in shown
+    assert label_lines(SCORES) == []
 
 
 def test_cameras_have_a_table_of_their_own(capsys):

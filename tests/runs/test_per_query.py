@@ -4,11 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from likewise.data.features import read_embeddings
 from likewise.runs.embeddings import origin
-from likewise.runs.per_query import read_per_query
-from likewise.types import LikewiseError
+from likewise.runs.per_query import as_per_query, read_per_query, write_per_query
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 
 def test_queries_come_back_as_they_were_written(run):
@@ -55,3 +56,24 @@ def test_files_that_hold_no_queries_are_named(run, tmp_path):
     ]:
         with pytest.raises(LikewiseError, match=says):
             read_per_query(tmp_path / name, "me")
+
+
+def test_queries_in_memory_are_those_of_the_file_and_earlier_metrics_stay(tmp_path):
+    items = Items("toy", np.array([0, 0, 1, 1]), ("a", "b"), path=("0.png", "1.png", "2.png", "3.png"))
+    e = Embedded(torch.eye(3), torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]))
+    found = Retrieval(
+        torch.arange(3), torch.tensor([[1, 2], [2, -1], [1, 0]]), torch.zeros(3, 2, dtype=torch.bool), torch.rand(3, 2),
+        torch.tensor([0, 1, 1]), torch.ones(3, dtype=torch.int64), torch.zeros(0, dtype=torch.int64),
+        torch.zeros(4, dtype=torch.int64),
+    )  # fmt: skip
+    scores = Scores({"R@1": np.array([0.0, 1.0, 1.0])}, e.row.numpy(), e.y.numpy(), np.array([1, -1, 0]))
+    earlier = {"RP": np.array([0.1, 0.2, 0.3]), "R@1": np.zeros(3)}
+    write_per_query(tmp_path / "q.parquet", scores, found, e, items, earlier)
+    stored, kept = read_per_query(tmp_path / "q.parquet", "test"), as_per_query(scores, found, e, items)
+    assert kept.nearest.tolist() == [[2, 3], [3, -1], [2, 1]] and kept.class_name.tolist() == ["a", "b", "b"]
+    for name in ("row", "label", "class_name", "relevant", "nearest", "similarity", "path", "rival"):
+        assert np.array_equal(getattr(stored, name), getattr(kept, name)), name
+    assert {name: value.tolist() for name, value in stored.each.items()} == {
+        "RP": [0.1, 0.2, 0.3], "R@1": [0.0, 1.0, 1.0],
+    }  # fmt: skip
+    assert list(kept.each) == ["R@1"]

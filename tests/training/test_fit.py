@@ -23,7 +23,7 @@ def test_it_learns_and_fills_the_folder(settings):
     names = {p.name for p in run.path.iterdir()}
     assert names == {
         "config.json", "environment.json", "log.jsonl", "model.safetensors", "state.pt", "scores.json",
-        "per_query.parquet", "embeddings.npz", "usage.json", "done",
+        "per_query.parquet", "embeddings.npz", "usage.json", "trained.npz", "done",
     }  # fmt: skip
     log = run.read_log()
     assert [line["step"] for line in log] == list(range(10, 151, 10))

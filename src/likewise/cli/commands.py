@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -58,7 +59,8 @@ def run_train(config) -> None:
         show_scores(before | by_gallery("after training" if before else "test split", scores))
         for line in sentences(run):
             print(line)
-    print(f"run: {run.path}")
+    name = shlex.quote(str(run.path))
+    print(f"run: {run.path}\nnext: likewise audit {name} | report {name} | search {name} --serve")
 
 
 @command("evaluate RUN_OR_EMBEDDINGS", "compute retrieval metrics of a run or of embeddings")
@@ -73,7 +75,11 @@ def run_evaluate(config) -> None:
         title = (
             f"{title}, {config.split} split" if config.split != "test" else "test split" if title == "best" else title
         )
-        show_scores(by_gallery(title, scores))
+        show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores))
+        if config.out:
+            print(f"scores: {config.out}")
+        elif "data" in scores:
+            print("not stored; the run keeps the scores of its own data (--out FILE.json stores these)")
 
 
 @command("embed RUN DATA --out z.npz", "compute the embeddings of data with a trained network")
@@ -112,7 +118,9 @@ def run_calibrate(config) -> None:
         show_table(result.table())
 
 
-@command("compare RUN_A RUN_B", "compare the metrics of two runs, with intervals and the queries that changed")
+@command(
+    "compare RUN_A RUN_B [--on DATA]", "compare the metrics of two runs, with intervals and the queries that changed"
+)
 def run_compare(config) -> None:
     from likewise.render.comparison import show_comparison
     from likewise.stages.compare import compare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from likewise.config.cli_types import Data, File, Folder, Location, Memory, Positional, called
@@ -36,9 +36,18 @@ class Evaluate(Checkpoint):
     """Also estimate the scores under the true labels, if some given labels are wrong. The source is "audit" (the posterior of
     every label, from the embeddings), a known noise such as "Uniform(share=0.1)", or a .csv file of reviewed labels, which is
     written as a form if it does not exist. By default only plain scores."""
+    data: Location | None = field(default=None, kw_only=True)
+    """For a run: the path of its data, if that was moved; or other data to score it on, such as corrected labels or new images.
+    Of other data, the test split is scored (all rows, if it has no `split` column), without samples that the run trained on. By
+    default the test split of the run's own data."""
+    root: Folder | None = field(default=None, kw_only=True)
+    """Folder that the paths of the data start from. By default the folder in the run's settings, or for other data the folder of
+    the table."""
+    out: File | None = None
+    """File for the scores (.json). By default only the scores of a run on its own test split are stored, in its scores.json."""
     per_query: File | None = None
-    """For embeddings: file to write with one row per query (.parquet), an input of `likewise compare`; a run folder always has
-    such a file. By default none."""
+    """For embeddings and for other data: file to write with one row per query (.parquet), an input of `likewise compare`; a run
+    folder has such a file for its own data. By default none."""
     memory: Memory = "512MB"
     """Working memory of the ranking on the device that ranks, besides the embeddings; less is slower and gives the same
     results."""
@@ -89,13 +98,22 @@ class Calibrate(MovedData):
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(Computation):
     """Compare the retrieval of run B with run A: differences with intervals, and the classes and queries that changed."""
 
     run_a: Annotated[Positional[str], called("RUN_A")]
     """A run folder that was evaluated, or its per_query.parquet."""
     run_b: Annotated[Positional[str], called("RUN_B")]
-    """Another run folder or per_query.parquet, with the same queries on the same data."""
+    """Another run folder or per_query.parquet, with the same queries on the same data; with --on, any other run folder."""
+    on: Data | None = None
+    """Data to score both runs on first, by its labels: any DATA of `likewise train`, such as a corrected table. Its test split
+    is used (all rows, if it has no `split` column), without samples that either run trained on. By default the stored scores of
+    both runs are compared."""
+    root: Folder | None = None
+    """Folder that the paths of the table of --on start from, or the download of a named data set. By default the folder of the
+    table."""
+    strict: bool = False
+    """With --on, stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
     metrics: tuple[str, ...] | None = None
     """Metrics to compare; the first metric decides which run is better. By default all metrics of both runs, MAP@R first."""
     out: File | None = None

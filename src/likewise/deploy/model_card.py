@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from likewise.calibration.promise import promise
 from likewise.render.html import TEMPLATES
-from likewise.render.scores import corrected_notes, interval_lines, score_heads, score_lines, tree_lines
+from likewise.render.scores import corrected_notes, interval_lines, label_lines, score_heads, score_lines, tree_lines
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration
 
 SHOWN_SETTINGS = (
@@ -157,7 +157,10 @@ def scored(card: Card) -> list[str]:
         lines.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):
         lines.append(plain(f"{scores['unscored']} more queries have no relevant gallery row and are not included."))
-    lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in [*tree_lines(scores), *corrected_notes(scores)]]
+    lines += [
+        plain(f"{line[0].upper()}{line[1:]}.")
+        for line in [*tree_lines(scores), *corrected_notes(scores), *label_lines(scores)]
+    ]
     leaks = plain(scores.get("leaks") or "")
     return [*lines, f"{leaks[0].upper()}{leaks[1:]}."] if leaks else lines
 

@@ -23,7 +23,7 @@ def rows_of(protocol: Protocol, items: Items, split: Split) -> Int[np.ndarray, "
     if split == "test" and not protocol.has_test_split:
         raise LikewiseError(
             f"evaluate: '{items.name}' has no test split, since all of it trained ({spec(protocol)}): there is nothing to score; "
-            "train without train=1 to get a test split"
+            "train without train=1 to get a test split, or score it on samples that did not train: --data DATA"
         )
     if not len(rows):
         splits = [] if items.split is None else [s for s in ("train", "val", "test") if (items.split == s).any()]
@@ -32,6 +32,17 @@ def rows_of(protocol: Protocol, items: Items, split: Split) -> Int[np.ndarray, "
             + (f", or use --split {splits[0]}" if splits else "")
         )
     return rows
+
+
+def check_input(owner: str, run: str, features: int | None, items: Items, data: str) -> None:
+    """Raise unless the data has the input of the network of a run: images (`features` is None), or features of this width."""
+    width = None if items.x is None else items.x.shape[1]
+    if width != features:
+        wants, has = ("images" if n is None else f"features of {n} numbers" for n in (features, width))
+        raise LikewiseError(
+            f"{owner}: the data must be like the training data of '{run}', which are {wants}, but '{data}' holds "
+            f"{has}; give other data, or another run"
+        )
 
 
 def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:

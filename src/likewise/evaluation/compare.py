@@ -25,25 +25,57 @@ ROUNDING_TOLERANCE = 1e-12
 """Smaller differences of a metric count as equal."""
 
 
-def compare(config: Compare) -> dict:
-    """Return B - A for every metric, with 95 % intervals over queries and over classes, as a dict for JSON."""
+def compare(config: Compare, say=print) -> dict:
+    """Return B - A for every metric, with 95 % intervals over queries and over classes, as a dict for JSON.
+
+    With `config.on`, both runs are first scored on that data; "on" then has facts about it.
+    """
     check(config)
     out = check_output_path(config.out, ".png", "compare") if config.out else None
     changed = check_output_path(config.csv, ".csv", "compare", "--csv") if config.csv else None
-    (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
+    facts = {}
+    if config.on:
+        from likewise.evaluation.compare_on import score_sides
+
+        ((a, about_a), (b, about_b)), facts["on"] = score_sides(config, say)
+    else:
+        check_without_on(config)
+        (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
+        moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
+        shared_metrics(a, b, config.metrics)
+        a, b = join(a, b, moved)
+    result = differences(config, a, b) | facts
+    result["same"] = same(a, b, about_a, about_b)
+    if out:
+        with atomic_write(out) as aside:
+            save_figure(draw_comparison(result), aside)
+    if changed:
+        write_changes(changed, result)
+    return result
+
+
+def check_without_on(config: Compare) -> None:
+    """Raise for settings that only --on uses."""
+    for name in ("root", "strict"):
+        if getattr(config, name):
+            raise LikewiseError(
+                f"compare: --{name.replace('_', '-')} is for the data of --on; drop it, or give --on DATA"
+            )
+
+
+def differences(config: Compare, a: PerQuery, b: PerQuery) -> dict:
+    """Return the result of a comparison of sides with the same queries."""
     compared = shared_metrics(a, b, config.metrics)
-    moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
-    a, b = join(a, b, moved)
     found = {name: difference_intervals(a, b, name) for name in compared if has_queries(a, b, name)}
     if not found:
         raise LikewiseError("compare: no query has a value in A and in B; compare other metrics, such as R@1")
     names = list(found)
     decides = names[0] if config.metrics or "MAP@R" not in names else "MAP@R"
     by_query, classes = found[decides]["queries"], found[decides]["classes"].n
-    result = {
+    return {
         "a": config.run_a,
         "b": config.run_b,
-        "same": same(a, b, about_a, about_b),
+        "same": None,
         "queries": by_query.n,
         "classes": classes,
         "unscored": len(a.row) - by_query.n,
@@ -63,12 +95,6 @@ def compare(config: Compare) -> dict:
             for name in names
         },
     }
-    if out:
-        with atomic_write(out) as aside:
-            save_figure(draw_comparison(result), aside)
-    if changed:
-        write_changes(changed, result)
-    return result
 
 
 def sign(name: str) -> int:
@@ -138,7 +164,7 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
         raise LikewiseError(
             f"compare: A and B must have the same queries of the same data, but {alone} queries are in one of "
             f"them only, and of the {len(row)} in both, {changed} differ in their class or in the number of relevant gallery "
-            f"rows{hint}; evaluate both on the same data"
+            f"rows{hint}; `likewise compare A B --on DATA` scores both on the same images and compares them"
             + (", or give their per_query.parquet if you know the queries to be the same" if other_data else "")
         )
     return a, b

@@ -10,6 +10,7 @@ import torch
 from likewise.config import Embed, Train, check
 from likewise.data.augment import Plain
 from likewise.engine.embed import embed_rows
+from likewise.evaluation.checks import check_input
 from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_output_path
 from likewise.models.backbones import check_size, is_hub_name, width_of
@@ -20,7 +21,7 @@ from likewise.runs.embeddings import save_embeddings
 from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
-from likewise.types import Embedded, Items, LikewiseError
+from likewise.types import Embedded, LikewiseError
 
 
 def embed(
@@ -46,7 +47,8 @@ def embed(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
-    check_input(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)
+    features = opened.run.about["features"] if isinstance(opened, OpenRun) else None
+    check_input("embed", config.run, features, items, config.data)
     network, transform = network_of(opened, device)
     rows, by_feature = np.arange(len(items)), config.layer == "feature"
     e = embed_rows(
@@ -60,17 +62,6 @@ def embed(
             words |= {"run": opened.run.path, "checkpoint": config.checkpoint}
         save_embeddings(out, e, items, words | {"similarity": similarity})
     return e
-
-
-def check_input(config: Embed, features: int | None, items: Items) -> None:
-    """Raise unless the data has the input of the network: images (`features` is None), or features of this width."""
-    width = None if items.x is None else items.x.shape[1]
-    if width != features:
-        wants, has = ("images" if n is None else f"features of {n} numbers" for n in (features, width))
-        raise LikewiseError(
-            f"embed: the data must be like the training data of '{config.run}', which are {wants}, but '{config.data}' holds "
-            f"{has}; give other data, or another run"
-        )
 
 
 def of_backbone(config: Embed) -> Train:

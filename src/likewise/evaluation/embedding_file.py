@@ -14,7 +14,7 @@ from likewise.distributed.process_group import joined, world
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.label_correction import score_and_correct
 from likewise.evaluation.scoring import with_tree
-from likewise.io.files import check_output_path
+from likewise.io.files import check_output_path, write_json
 from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import protocol_for
 from likewise.runs.devices import bytes_of, choose_device
@@ -40,8 +40,12 @@ def evaluate_arrays(config: Evaluate, z, y) -> dict:
             f"evaluate: the labels of an array must be an array too, got the file '{config.labels}'; pass evaluate(z, y)"
         )
     items = from_arrays(z, y)
+    scores_file = check_output_path(config.out, ".json", "evaluate") if config.out else None
     with joined(choose_device(config.device)) as device:
-        return score_items(config, items, "an array", config.similarity or "cosine", device, out)
+        result = score_items(config, items, "an array", config.similarity or "cosine", device, out)
+        if scores_file and world()[0] == 0:
+            write_json(scores_file, result)
+        return result
 
 
 def check_for_embeddings(config: Evaluate, what: str) -> Path | None:

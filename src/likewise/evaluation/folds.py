@@ -128,7 +128,7 @@ def read_embedded(
     """Return the embeddings of these rows from embeddings.npz of a run; evaluates the run first if the file is missing."""
     file = run.path / EMBEDDINGS_FILE
     if run.scores is None or not file.exists():
-        from likewise.evaluation.evaluate import evaluate_open
+        from likewise.evaluation.evaluate_run import evaluate_open
 
         opened = OpenRun(run, device=device, quiet=quiet, items=items, allow_imports=allow_imports)
         # With metrics of the whole set only, evaluation would write no embeddings.

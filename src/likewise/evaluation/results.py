@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
+from likewise.evaluation.merged_scores import mergeable, merged
+from likewise.metrics import is_set_metric
 from likewise.runs import log
 from likewise.runs.embeddings import EMBEDDINGS_FILE, save_embeddings
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PER_QUERY, write_per_query
+from likewise.runs.per_query import PER_QUERY, read_per_query, write_per_query
 from likewise.runs.scores import write_scores
-from likewise.types import Embedded, Items, Retrieval, Scores
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 
 def best_test_epoch(run: Run) -> dict | None:
@@ -27,12 +29,37 @@ def write_results(
     found: Retrieval,
     result: dict,
 ) -> None:
-    """Write the embeddings of the test split, its queries and its scores; the baseline in scores.json stays."""
+    """Write the embeddings of the test split, its queries and its scores.
+
+    The baseline in scores.json stays. If the run is finished, so do metrics that were computed earlier and not now.
+    """
     made_by = {"run": run.path, "checkpoint": result["checkpoint"], "similarity": result["similarity"]}
-    save_embeddings(run.path / EMBEDDINGS_FILE, e, items, made_by, result["split"], sides)
-    write_per_query(run.path / PER_QUERY, scores, found, e, items)
     known = run.scores or {}
+    earlier = earlier_columns(run, scores) if run.done and known else {}
+    save_embeddings(run.path / EMBEDDINGS_FILE, e, items, made_by, result["split"], sides)
+    whole = [name for name in known.get("metrics", {}) if is_set_metric(name)] if run.done else []
+    stored = merged(known, result, [*earlier, *whole]) if run.done and known else result
+    earlier = {name: column for name, column in earlier.items() if name in stored["metrics"]}
+    write_per_query(run.path / PER_QUERY, scores, found, e, items, earlier)
     before = (
         {"before": known["before"]} if "before" in known else {}
     )  # the baseline does not depend on the training; see baseline.py
-    write_scores(run.path, result | before)
+    write_scores(run.path, stored | before)
+
+
+def add_set_metrics(run: Run, result: dict) -> None:
+    """Add metrics of the whole set to scores.json of a finished run; nothing is written if the run was not scored."""
+    known = run.scores if run.done else None
+    if known and mergeable(known, result):
+        parts = {name: known.get(name, {}) | result[name] for name in ("metrics", "no_value") if name in result}
+        write_scores(run.path, known | parts)
+
+
+def earlier_columns(run: Run, scores: Scores) -> dict[str, Float[np.ndarray, "Q"]]:
+    """Return the metrics per query of an earlier evaluation of the same queries: name -> values; {} if there is none."""
+    try:
+        known = read_per_query(run.path / PER_QUERY, "evaluate")
+    except LikewiseError:
+        return {}
+    same = np.array_equal(known.row, scores.query) and np.array_equal(known.label, scores.label)
+    return known.each if same else {}

@@ -16,7 +16,7 @@ from likewise.distributed.process_group import rank_in_shares, world
 from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_results
 from likewise.evaluation.resolution import direction_note
 from likewise.io.progress import bar
-from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach
+from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach, undefined_reason
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
@@ -201,7 +201,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     """Return the content of scores.json: means with 95 % intervals, means over classes, and metrics of the whole set.
 
     Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries. "no_interval" has the
-    reason for every metric without an interval.
+    reason for every metric without an interval, "no_value" for every metric of the whole set without a value.
     """
     each = np.stack(list(scores.each.values()), 1) if scores.each else np.zeros((0, 1))
     lonely = np.isnan(each).all(1)
@@ -233,9 +233,11 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     if whole:
         device = _with_float64(device)
         value |= measure_set(whole, e.z.to(device), e.y.to(device))
+    reasons = {name: undefined_reason(name, e.y) for name in whole if np.isnan(value[name])}
     return {
         "metrics": {name: value[name] for name in metrics},
         **sure,
+        **({"no_value": reasons} if reasons else {}),
         "queries": int((~lonely).sum()),
         "unscored": int(lonely.sum()),
         **fewer_queries(scores, int((~lonely).sum())),

@@ -23,6 +23,7 @@ from likewise.metrics.spectrum import class_spectrum, density, spectral_decay
 __all__ = [
     "NAMES", "SET_NAMES", "RankingDepth", "import_metrics", "as_text", "class_spectrum", "density", "last_rank", "level_of",
     "low_is_good", "measure_set", "metric", "is_set_metric", "is_tree_metric", "reach", "spectral_decay",
+    "undefined_reason",
 ]  # fmt: skip
 
 
@@ -240,6 +241,13 @@ def measure_set(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N
         if isinstance(imported := _IMPORTED_METRICS.get(name), SetMetric):
             value[name] = float(imported(F.normalize(z, dim=1), y))
     return {name: value[name] for name in names}
+
+
+def undefined_reason(name: str, y: Int[Tensor, "N"]) -> str:
+    """Return why a set metric is NaN for samples with these labels."""
+    if verification.knows(name):
+        return verification.undefined_reason(name, y)
+    return "it is not defined for these embeddings"
 
 
 def as_text(name: str, value: float) -> str:

@@ -164,6 +164,16 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
     return value
 
 
+def undefined_reason(name: str, y: Int[Tensor, "N"]) -> str:
+    """Return why a verification metric has no value for samples with these labels."""
+    count = y.unique(return_counts=True)[1]
+    if len(count) < 2 or count.max() < 2:
+        return f"there is no pair of {'different classes' if len(count) < 2 else 'one class'}"
+    found = _parse(name)
+    assert found is not None
+    return f"no threshold reaches a precision of {found[1]:g} on these pairs"
+
+
 def _parse(name: str) -> tuple[str, Any] | None:
     """Return the name as in NAMES, and its x: "TAR@P=0.9" -> ("TAR@P=x", 0.9), "EER" -> ("EER", None). None: unknown name."""
     found = re.fullmatch(r"(\w+@\w+=)([0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?)", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import PurePath
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,6 +33,17 @@ def conclusion(result: dict) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
+def headline(result: dict) -> str:
+    """Return the scores of A and B on the data of `--on` in one line, R@1 first; "" for a comparison of stored scores."""
+    if "on" not in result:
+        return ""
+    on, shown = result["on"], dict.fromkeys(n for n in ("R@1", result["decides"]) if n in result["metrics"])
+    values = ", ".join(
+        f"{n} {100 * result['metrics'][n]['a']:.1f} -> {100 * result['metrics'][n]['b']:.1f}" for n in shown
+    )
+    return f"{values} on the same {result['queries']:,} {on['noun']}, by the labels of {PurePath(on['data']).name or on['data']}"
+
+
 def show_comparison(result: dict) -> None:
     """Print the differences, the classes and queries that changed most, and the conclusion."""
     console, name = Console(highlight=False), result["decides"]
@@ -51,9 +63,14 @@ def show_comparison(result: dict) -> None:
         moved.add_row(metric, *map(str, counts))
     console.print(table, moved)
     show_extremes(console, name, result["metrics"][name])
+    if "on" in result:
+        console.print(f"[bold]{escape(headline(result))}.[/]")
     console.print(f"[bold]{escape(conclusion(result))}.[/]")
     for line in no_interval_lines(result):
         console.print(escape(line), style="dim")
+    if "on" in result:
+        sentence = result["on"]["sentence"]
+        console.print(f"{escape(sentence[0].upper() + sentence[1:])}.")
     console.print(f"Queries without relevant rows, left out: {result['unscored']}. {INTERVAL_SCOPE}", style="dim")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.metrics import as_text
-from likewise.render.comparison import INTERVAL_SCOPE, conclusion, no_interval_lines
-from likewise.render.scores import corrected_notes, interval_lines, score_heads, score_lines
+from likewise.render.comparison import INTERVAL_SCOPE, conclusion, headline, no_interval_lines
+from likewise.render.scores import corrected_notes, interval_lines, label_lines, score_heads, score_lines
 
 
 class Scored(dict):
@@ -18,10 +18,12 @@ class Scored(dict):
     @view
     def _repr_html_(self) -> str:
         if "interval_over" not in self:  # only metrics of the whole set
-            return table("scores", score_heads(self)[:2], [line[:2] for line in score_lines(self)])
+            return table(
+                "scores", score_heads(self)[:2], [line[:2] for line in score_lines(self)], interval_lines(self)
+            )
         notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
         notes += [f"{self['similarity']} similarity in {self['dim']} dimensions", *interval_lines(self)]
-        notes += corrected_notes(self)
+        notes += [*corrected_notes(self), *label_lines(self)]
         notes += [self["leaks"]] if self.get("leaks") else []
         title = f"scores, {self['split']} split" if "split" in self else "scores"
         return table(title, score_heads(self), score_lines(self), notes)
@@ -43,6 +45,7 @@ class Compared(dict):
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
         notes = [f"A: {self['a']}", f"B: {self['b']}", *no_interval_lines(self), INTERVAL_SCOPE]
+        notes = [headline(self), self["on"]["sentence"], *notes] if "on" in self else notes
         return table(f"{conclusion(self)}.", heads, lines, notes)
 
 

@@ -50,6 +50,8 @@ def show_scores(columns: dict[str, dict]) -> None:
             show_cameras(scores)
     if not has_queries:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no queries")
+        for line in interval_lines(first):
+            print(printable(line))
         return
     apart = len({scores["unscored"] for scores in columns.values()}) > 1
     for title, scores in columns.items() if apart else [("", first)]:
@@ -62,7 +64,7 @@ def show_scores(columns: dict[str, dict]) -> None:
     for title, scores in columns.items():
         for line in interval_lines(scores):
             print(f"{printable(title)}: {line}" if len(columns) > 1 else line)
-    for line in corrected_notes(first) if corrected else ():
+    for line in [*(corrected_notes(first) if corrected else ()), *label_lines(first)]:
         print(printable(line))
     if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):
         print("metrics of the whole set use unit vectors for every similarity")
@@ -102,15 +104,28 @@ def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
 
 
 def interval_lines(scores: Mapping) -> list[str]:
-    """Return what the intervals hold for, and for each reason for no interval the metrics without one."""
+    """Return what the intervals hold for, and for each reason for no interval, or for no value, its metrics."""
     over, lines = scores.get("interval_over"), []
     if scores.get("interval"):
         claim = "other classes" if over == "classes" else "other queries of these few classes, not for other classes"
         lines.append(f"intervals over {over}: they hold for {claim}")
-    metrics: dict[str, list[str]] = {}
-    for name, reason in scores.get("no_interval", {}).items():
-        metrics.setdefault(reason, []).append(name)
-    return lines + [f"no interval for {', '.join(names)}: {reason}" for reason, names in metrics.items()]
+    for part, noun in (("no_value", "value"), ("no_interval", "interval")):
+        metrics: dict[str, list[str]] = {}
+        for name, reason in scores.get(part, {}).items():
+            metrics.setdefault(reason, []).append(name)
+        lines += [f"no {noun} for {', '.join(names)}: {reason}" for reason, names in metrics.items()]
+    return lines
+
+
+def label_lines(scores: Mapping) -> list[str]:
+    """Return a line if many labels of the scored rows look wrong, with what to do; [] if not."""
+    wrong = scores.get("wrong_labels")
+    if not wrong:
+        return []
+    return [
+        f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; see `likewise audit RUN`, "
+        "`likewise evaluate RUN --correct-test-labels audit`"
+    ]
 
 
 def tree_lines(scores: Mapping) -> list[str]:

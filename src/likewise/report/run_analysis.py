@@ -11,7 +11,7 @@ from likewise.audit.read import read_findings
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.config.spec import brief
 from likewise.metrics import as_text
-from likewise.render.scores import by_camera, corrected_cell, corrected_notes, tree_lines, with_interval
+from likewise.render.scores import by_camera, corrected_cell, corrected_notes, label_lines, tree_lines, with_interval
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
 from likewise.report.section import Study, load_sections
@@ -119,7 +119,7 @@ def suspects_of(one: ReportTarget) -> dict[int, str]:
 
 
 def notes_of(one: ReportTarget) -> list[str]:
-    """Return notes about a target: its own, a replaced backbone, the scores before training, class tree and corrected scores."""
+    """Return notes about a target: its own, a replaced backbone, the scores before training, class tree, corrected scores, wrong labels."""
     replaced = one.run.backbone_note if one.run is not None else ""
     return [
         *one.notes,
@@ -127,6 +127,7 @@ def notes_of(one: ReportTarget) -> list[str]:
         *baseline_notes(one.scores),
         *tree_lines(one.scores),
         *corrected_notes(one.scores),
+        *label_lines(one.scores),
     ]
 
 
@@ -188,7 +189,7 @@ def scores_of(scores: dict) -> dict[str, Score]:
             low, high = some.get("interval", {}).get(name) or (None, None)
             ends = None if low is None or high is None else (low, high)
             value = float("nan") if value is None else value
-            reason = some.get("no_interval", {}).get(name, "")
+            reason = some.get("no_value", {}).get(name) or some.get("no_interval", {}).get(name, "")
             cells = with_interval(name, value, ends), reason, corrected_cell(name, some)
             found[f"{name}, {gallery}" if gallery else name] = Score(value, low, high, *cells)
     return found

@@ -93,7 +93,7 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     file, per_query = run.path / EMBEDDINGS_FILE, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
-        from likewise.evaluation.evaluate import evaluate_open
+        from likewise.evaluation.evaluate_run import evaluate_open
 
         try:
             evaluate_open(opened, settings.metrics)

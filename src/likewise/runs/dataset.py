@@ -123,12 +123,17 @@ def inject_noise(items: Items, protocol: Protocol, noise: str | None, seed: int,
     return dataclasses.replace(items, y=y, y_clean=items.y_before_noise)
 
 
+def has_fingerprint(run: Run, items: Items) -> bool:
+    """Return whether the items have the fingerprint of the data of the run."""
+    return fingerprint(items) == run.about["data"]
+
+
 def check_fingerprint(run: Run, items: Items, data: str) -> None:
     """Raise unless the items have the fingerprint of the training data of the run."""
-    if fingerprint(items) != run.about["data"]:
+    if not has_fingerprint(run, items):
         raise LikewiseError(
             f"run: '{data}' must be the data that '{run.path}' was trained with, but files, labels or splits have changed; "
-            "restore the data, or run `likewise embed` on the new data and evaluate the embeddings"
+            "restore the data; `likewise evaluate RUN --data DATA` scores the run on other data"
         )
 
 

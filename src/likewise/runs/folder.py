@@ -7,6 +7,7 @@
     model.safetensors    the last network and loss; best.safetensors: the best on validation, if there is a validation split
     state.pt             the checkpoint that resuming needs
     losses.npz           the loss of every training sample in every epoch, with `record_losses`
+    trained.npz          keys of the samples that trained, so that an evaluation on other data leaves them out
     sample_weights.npz   final label and weight of every training sample, with a confidence
     scores.json          mean of every metric; per_query.parquet: its values; embeddings.npz: the embeddings
     calibration.json     thresholds and probabilities that `calibrate` chose; calibration.npz: the validation embeddings
@@ -51,7 +52,7 @@ RESULT_FILES = (
 
 TRAINING_FILES = (
     "config.json", "environment.json", "log.jsonl", "model.safetensors", "best.safetensors", "state.pt", "sample_weights.npz",
-    "losses.npz", "guidance.safetensors", "usage.json", "loggers.json", "done",
+    "losses.npz", "guidance.safetensors", "usage.json", "loggers.json", "trained.npz", "done",
 )  # fmt: skip
 """Files that training writes."""
 

@@ -83,9 +83,14 @@ class OpenRun:
         self._items = items
         return items
 
-    def load(self) -> Items:
-        """Load the data of the settings; a location given as --data or --root replaces theirs. Does not check its fingerprint."""
-        options = {"skipped": self.run.skipped, "allow_imports": self.settings.allow_imports}
+    def load(self, own: bool = True) -> Items:
+        """Load the data of the settings; a location given as --data or --root replaces theirs. Does not check its fingerprint.
+
+        Args:
+            own: the data is that of the run, whose broken images are known; otherwise all images are checked.
+        """
+        options: dict[str, Any] = {"skipped": self.run.skipped} if own else {"quiet": self.quiet, "say": self.say}
+        options |= {"workers": self.workers, "allow_imports": self.settings.allow_imports}
         try:  # a run may not be trustworthy: download data from a hub only if the user has named it
             return load_items(self.settings.data, self.settings.root, **options, fetch=self.named)
         except LikewiseError as error:

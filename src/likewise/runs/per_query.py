@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,21 +16,30 @@ from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 PER_QUERY = "per_query.parquet"
 
 
-def write_per_query(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
-    """Write per_query.parquet: row, label and class of every query, its metrics, and its nearest neighbours."""
+def write_per_query(
+    file: Path,
+    scores: Scores,
+    found: Retrieval,
+    e: Embedded,
+    items: Items,
+    earlier: Mapping[str, Float[np.ndarray, "Q"]] = MappingProxyType({}),
+) -> None:
+    """Write per_query.parquet: row, label and class of every query, its metrics, and its nearest neighbours.
+
+    Args:
+        earlier: metrics of the same queries that were computed before; `scores` replaces those of the same name.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    row = e.row.numpy()
-    neighbours = np.where(found.row.numpy() >= 0, row[found.row.clamp_min(0).numpy()], -1)
     columns = {
         "row": scores.query,
         "label": items.y[scores.query],
         "class_name": [items.class_name[i] for i in items.y[scores.query]],
         "relevant": found.relevant.numpy(),
         **({} if scores.rival is None else {"rival": scores.rival}),
-        **scores.each,
-        "nearest": list(neighbours),
+        **(dict(earlier) | scores.each),
+        "nearest": list(neighbour_rows(found, e)),
         "nearest_similarity": list(found.sim.float().numpy()),
     }
     if items.camera is not None:
@@ -53,6 +63,21 @@ class PerQuery:
     similarity: Float[np.ndarray, "Q K"]
     path: np.ndarray | None = None
     rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: none. None: an older file
+
+
+def as_per_query(scores: Scores, found: Retrieval, e: Embedded, items: Items) -> PerQuery:
+    """Return the scores per query of an evaluation, as `read_per_query` returns those that `write_per_query` wrote."""
+    label = items.y[scores.query]
+    return PerQuery(
+        scores.query, label, np.asarray(items.class_name)[label], found.relevant.numpy(), scores.each, neighbour_rows(found, e),
+        found.sim.float().numpy(), None if items.path is None else np.asarray([items.path[i] for i in scores.query]),
+        scores.rival,
+    )  # fmt: skip
+
+
+def neighbour_rows(found: Retrieval, e: Embedded) -> Int[np.ndarray, "Q K"]:
+    """Return the rows of the data of the nearest neighbours of every query; -1 = fewer than K."""
+    return np.where(found.row.numpy() >= 0, e.row.numpy()[found.row.clamp_min(0).numpy()], -1)
 
 
 def read_per_query(path: Path, owner: str, metrics: Sequence[str] | None = None) -> PerQuery:

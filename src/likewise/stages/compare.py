@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def compare(config: Compare, say=print) -> Compared:
-    """Return the differences between two evaluated runs, with intervals."""
+    """Return the differences between two evaluated runs, or between two runs on the data of `config.on`, with intervals."""
     from likewise.evaluation.compare import compare as work
     from likewise.render.results import Compared
 
-    return Compared(work(config))
+    return Compared(work(config, say))

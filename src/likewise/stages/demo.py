@@ -26,7 +26,7 @@ def demo(config: Demo, say=print) -> DemoResult:
     robust `run`, and the `figure`, which is the path of the gallery.
     """
     check(config)
-    from likewise.evaluation.evaluate import evaluate_run
+    from likewise.evaluation.evaluate_run import evaluate_run
     from likewise.render.results import DemoResult
     from likewise.report.label_noise import describe_detection
     from likewise.report.random_gallery import draw_random_gallery

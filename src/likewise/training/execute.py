@@ -17,6 +17,7 @@ from likewise.errors import shown_names
 from likewise.evaluation.checks import check_plan
 from likewise.runs.folder import RESULT_FILES
 from likewise.runs.identity import Claim, prepare_folder
+from likewise.runs.trained import write_trained
 from likewise.training.build import build_state, make_samples
 from likewise.training.inputs import fit_heads, open_inputs, prepare_terms, start_sampler, training_batches
 from likewise.training.loop import Hooks, PeriodicWork, loop
@@ -55,6 +56,7 @@ def execute(
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
             prepare_folder(claim, config, device)
+            write_trained(run.path, items, np.union1d(samples.rows, samples.val_rows))
         wait_for_all()
         inputs = open_inputs(state, say)
         fit_heads(state, inputs)

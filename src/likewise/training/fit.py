@@ -10,7 +10,7 @@ import torch
 from likewise.config import Train, check
 from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
-from likewise.evaluation.evaluate import evaluate_run
+from likewise.evaluation.evaluate_run import evaluate_run
 from likewise.runs.backbone_choice import claim_run, find_backbone, resolve_with
 from likewise.runs.dataset import is_strict, make_protocol, training_items
 from likewise.runs.defaults import check_texts, fold_specs
