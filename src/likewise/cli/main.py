@@ -10,13 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from pkgutil import iter_modules
 from typing import NoReturn
 
 from likewise.cli import commands
 from likewise.cli.commands import COMMANDS
-from likewise.cli.early import check_early
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
@@ -123,6 +121,8 @@ def start(words: list[str]) -> None:
         return
     check_current_folder()
     config = parse(name, rest)
+    from likewise.cli.early import check_early  # not for help, which must be quick
+
     check_early(name, config)
     COMMANDS[name](config)
 
@@ -167,9 +167,10 @@ def parse(name: str, words: list[str]):
 
     from likewise import config as configs
     from likewise.cli.help import documented
+    from likewise.cli.words import check_words, with_switch_values
 
     kind = config_class(name)
-    check_flags(name, kind, words)
+    check_words(name, kind, words)
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []
     words = [word for word in words if not (robust and word == "--robust")]
     words = with_switch_values(kind, words)
@@ -183,27 +184,3 @@ def parse(name: str, words: list[str]):
     values = configs.merged_settings(read(recipe, first.data).values, given)
     default = configs.Train(**{"data": first.data, **values})
     return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
-
-
-def check_flags(name: str, kind: type, words: list[str]) -> None:
-    """Fail at the first flag that the command does not have, with the nearest flag."""
-    fields = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
-    known = [f"--{field.replace('_', '-')}" for field in fields] + (["--robust"] if name == "train" else [])
-    for word in words:
-        flag = word.split("=")[0].replace("_", "-")
-        if word.startswith("--") and word != "--" and flag.replace("--no-", "--", 1) not in known:
-            fail(f"{name}: there is no flag '{flag}'{nearest_name(flag, known)} See `likewise {name} --help-all`")
-
-
-def with_switch_values(kind: type, words: list[str]) -> list[str]:
-    """Return the words with `--flag True` and `--flag False` for `--flag` and `--no-flag`, for switches whose default is None."""
-    flags = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind) if f.type == "bool | None"}
-    spelled = []
-    for word, following in zip_longest(words, words[1:]):
-        if word in flags and following not in ("True", "False", "None"):
-            spelled += [word, "True"]
-        elif (plain := word.replace("--no-", "--", 1)) in flags and plain != word:
-            spelled += [plain, "False"]
-        else:
-            spelled.append(word)
-    return spelled

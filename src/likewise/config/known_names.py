@@ -34,7 +34,11 @@ def metric_names() -> tuple[str, ...]:
 def _source(module: str) -> list[ast.stmt]:
     """Return the statements of a module or package of likewise."""
     place = files("likewise").joinpath(*module.split("."))
-    file = place.joinpath("__init__.py") if place.is_dir() else files("likewise").joinpath(module.replace(".", "/") + ".py")
+    file = (
+        place.joinpath("__init__.py")
+        if place.is_dir()
+        else files("likewise").joinpath(module.replace(".", "/") + ".py")
+    )
     return ast.parse(file.read_text("utf-8")).body
 
 
