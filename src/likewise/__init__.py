@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from likewise.render.error_overlap import ErrorOverlap
     from likewise.render.hierarchy import LearnedHierarchy
     from likewise.render.listing import Listing
+    from likewise.render.machine import Machine
     from likewise.render.neighbours import Neighbours
     from likewise.render.noise import NoisyItems
     from likewise.render.published import Numbers
@@ -60,6 +61,7 @@ __all__ = [
     "bench",
     "tune",
     "demo",
+    "doctor",
     "export",
     "hierarchy",
     "audit_run",
@@ -205,6 +207,18 @@ def demo(**settings) -> DemoResult:
     from likewise.stages.demo import demo as stage
 
     return stage(_config(Demo, **settings), _say(settings))
+
+
+def doctor(json: bool = False) -> Machine:
+    """Return versions, devices, extras, weights, the default backbone and free disk space; the same as `likewise doctor`.
+
+    Args:
+        json: only for the command line; `as_json()` of the result returns the JSON text.
+    """
+    from likewise.config import Doctor
+    from likewise.stages.doctor import doctor as stage
+
+    return stage(Doctor(json))
 
 
 def export(run: Place, to: str = "onnx", **settings) -> Exported:

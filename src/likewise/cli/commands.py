@@ -44,6 +44,15 @@ def run_demo(config) -> None:
     print("\n".join([*result["flagged"], f"run:     {result['run'].path}", f"figure:  {result['figure']}"]))
 
 
+@command("doctor", "print what is installed: versions, devices, extras, weights, the default backbone, free disk space")
+def run_doctor(config) -> None:
+    from likewise.render.tables import show_table
+    from likewise.stages.doctor import doctor
+
+    found = doctor(config)
+    print(found.as_json()) if config.json else show_table(found.table())
+
+
 @command("train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels")
 def run_train(config) -> None:
     from likewise.render.scores import by_gallery, show_scores

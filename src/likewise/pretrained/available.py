@@ -34,15 +34,18 @@ class Available(NamedTuple):
     reason: str
 
 
-def available_backbone() -> Available:
+def available_backbone(hub: bool | None = None) -> Available:
     """Return the best backbone whose weights are on this disk or can be downloaded, and the reason for this choice.
 
     The default is taken if its weights are cached or the hub answers; otherwise the best of the installed weight packages.
+
+    Args:
+        hub: whether the hub answers; None: it is asked if necessary.
     """
     name = DEFAULT_BACKBONE
     if is_cached(name):
         return Available(name, f"backbone {name}: the default, and its weights are on this disk")
-    if hub_answers():
+    if hub_answers() if hub is None else hub:
         return Available(name, f"backbone {name}: the default, and its weights can be downloaded from the hub")
     for name in installed_backbones()[:1]:
         return Available(name, f"backbone {name}: the hub is not reachable, and its weights are installed")
