@@ -290,15 +290,17 @@ def spoil_labels(data: Place, model: Any, out: Place, **settings) -> NoisyItems:
     return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
 
 
-def list_components(registry: str = "all") -> Listing | PaperListing:
+def list_components(registry: str = "", pattern: str = "") -> Listing | PaperListing:
     """Return registry -> name -> first line of the docstring, for losses, miners, data sets, ...; as `likewise list`.
+
+    Without a registry, the registries and the number of their components. `pattern`: only names that contain this text.
 
     "tables" returns paper -> its tables and figures, each with its command, and how it deviates or why it cannot be had.
     """
     from likewise.config import List
     from likewise.stages.listing import listing as stage
 
-    return stage(List(registry))
+    return stage(List(registry, pattern))
 
 
 def published_numbers(**settings) -> Numbers:

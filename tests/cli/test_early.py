@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from likewise.cli.early import INPUTS, OUTPUT_SUFFIXES, SPEC_KINDS, check_early, near_path
+from likewise.cli.early import INPUT_PATHS, OUTPUT_SUFFIXES, SPEC_KINDS, check_early, near_path
 from likewise.cli.main import config_class, parse
 from likewise.config import Train
 from likewise.config.cli_types import spec_fields
@@ -95,7 +95,7 @@ def test_what_may_be_right_is_left_to_the_command(subtests):
 
 
 def test_the_tables_name_settings_that_exist():
-    for command, fields in INPUTS.items():
+    for command, fields in INPUT_PATHS.items():
         assert set(fields) <= {*config_class(command).__dataclass_fields__}
     assert all("out" in config_class(command).__dataclass_fields__ for command in OUTPUT_SUFFIXES)
     assert set(spec_fields(Train)) | set(spec_fields(config_class("noise"))) == set(SPEC_KINDS)

@@ -123,10 +123,13 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 
 def test_version_and_no_words_at_all(capsys):
+    from importlib.metadata import version
+
     from likewise import __version__
 
-    cli.main(["--version"])
-    assert capsys.readouterr().out == f"{__version__}\n"
+    for word in ("--version", "-V"):
+        cli.main([word])
+        assert capsys.readouterr().out == f"likewise {__version__} (torch {version('torch')})\n"
     for words in ([], ["-h"], ["help"], ["--help-all"]):
         cli.main(words)
         assert capsys.readouterr().out == cli.usage()

@@ -3,7 +3,7 @@
 import pytest
 
 from likewise.cli.main import config_class
-from likewise.cli.words import FOREIGN_FLAGS, ONLY_TRAIN, SENTENCES, check_words
+from likewise.cli.words import FLAG_SENTENCES, FOREIGN_FLAGS, ONLY_TRAIN, check_words
 from likewise.errors import LikewiseError
 
 TRAIN_FLAGS = {
@@ -83,6 +83,6 @@ def test_right_words_pass(words):
 def test_every_line_of_the_table_can_be_used():
     commands = ("train", "search", "evaluate", "export", "bench", "embed", "tune")
     settings = {name for command in commands for name in config_class(command).__dataclass_fields__}
-    assert set(FOREIGN_FLAGS) <= settings and set(ONLY_TRAIN) <= set(SENTENCES)
+    assert set(FOREIGN_FLAGS) <= settings and set(ONLY_TRAIN) <= set(FLAG_SENTENCES)
     flags = [flag for others in FOREIGN_FLAGS.values() for flag in others]
-    assert len(flags) == len(set(flags)) and not set(flags) & set(SENTENCES)
+    assert len(flags) == len(set(flags)) and not set(flags) & set(FLAG_SENTENCES)

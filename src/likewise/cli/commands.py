@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import sys
 from collections.abc import Callable
+from pkgutil import iter_modules
 
 COMMANDS: dict[str, Callable] = {}
 """Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
@@ -25,6 +27,16 @@ def command(call: str, summary: str) -> Callable[[Callable], Callable]:
         return run
 
     return register
+
+
+def config_class(name: str) -> type:
+    """Return the config class of a command: its name in title case, such as RecipeShow for `recipe show`."""
+    from likewise import config as configs
+
+    title = "".join(word.title() for word in name.split())
+    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
+    found = ((vars(module).get(title), module.__name__) for module in modules)
+    return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 
 
 def shown_once(config):

@@ -1,6 +1,6 @@
 """Checks of a command's settings that take no time: names, paths and output files. They import neither torch nor timm.
 
-The command itself makes the same checks and more, later. A name that this module cannot judge is left to the command.
+The command itself makes the same checks and more, later. A name that this module does not know for sure is left to the command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPEC_KINDS = {
 
 RUN_HINT = "give a folder that `likewise train` wrote"
 TARGET_HINT = "give a run folder, or a file of embeddings"
-INPUTS = {
+INPUT_PATHS = {
     "evaluate": {"target": TARGET_HINT},
     "audit": {"targets": TARGET_HINT},
     "report": {"runs": TARGET_HINT},
@@ -126,7 +126,7 @@ def check_device(command: str, device: str | None) -> None:
 
 def check_inputs(command: str, config: object) -> None:
     """Raise for an input path that does not exist, with a similar name in its folder."""
-    hints = INPUTS.get(command, {}) | dict.fromkeys(INPUT_FILES, "check the path")
+    hints = INPUT_PATHS.get(command, {}) | dict.fromkeys(INPUT_FILES, "check the path")
     types = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):  # pyright: ignore[reportArgumentType]
         if field.name not in hints:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pkgutil import iter_modules
 from typing import NoReturn
 
 from likewise.cli import commands
-from likewise.cli.commands import COMMANDS
+from likewise.cli.commands import COMMANDS, config_class
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
 DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with
-x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command."""
+x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command.
+`likewise --install-completion` installs completion in bash, zsh or fish."""
 
 
 def usage() -> str:
@@ -99,12 +98,16 @@ def start(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         print(usage(), end="")
         return
-    if words[0] == "--version":
-        from likewise._version import __version__
-
-        print(__version__)
+    if words[0] in ("-V", "--version"):
+        print(versions())
         return
     name, rest = words[0], words[1:]
+    if name in ("--install-completion", "--print-completion"):
+        from likewise.cli import completion
+
+        shell = rest[0] if rest else completion.current_shell()
+        print(completion.install(shell) if name == "--install-completion" else completion.script(shell))
+        return
     if name == "recipe" and rest[:1] in (["-h"], ["--help"], ["--help-all"]):
         print("\n".join(help_of(full_name, rest) for full_name in ("recipe show", "recipe diff")), end="")
         return
@@ -127,6 +130,18 @@ def start(words: list[str]) -> None:
     COMMANDS[name](config)
 
 
+def versions() -> str:
+    """Return the versions of likewise and torch, without importing torch."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from likewise._version import __version__
+
+    try:
+        return f"likewise {__version__} (torch {version('torch')})"
+    except PackageNotFoundError:
+        return f"likewise {__version__} (torch is not installed)"
+
+
 def help_of(name: str, words: list[str]) -> str:
     """Return the help of a command; `--help-all` among the words shows every flag."""
     from likewise.cli.help import help_text
@@ -145,16 +160,6 @@ def check_current_folder() -> None:
 def fail(text: str) -> NoReturn:
     print(printable(f"likewise: {text}", keep="\n"), file=sys.stderr)
     sys.exit(2)
-
-
-def config_class(name: str) -> type:
-    """Return the config class of a command: its name in title case, such as RecipeShow for `recipe show`."""
-    from likewise import config as configs
-
-    title = "".join(word.title() for word in name.split())
-    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
-    found = ((vars(module).get(title), module.__name__) for module in modules)
-    return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 
 
 def parse(name: str, words: list[str]):

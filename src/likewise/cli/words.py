@@ -46,7 +46,7 @@ FOREIGN_FLAGS: dict[str, tuple[str, ...]] = {
 FIRST_ARGUMENTS = {"backbone": ("run",), "data": ("targets", "target", "runs")}
 """Setting that a command does not have -> positional arguments that take its place."""
 
-SENTENCES = {
+FLAG_SENTENCES = {
     "resume": "the same command resumes a training that was interrupted; write no flag",
     "continue": "the same command resumes a training that was interrupted; write no flag",
     "resume-from-checkpoint": "the same command resumes a training that was interrupted; write no flag",
@@ -57,12 +57,12 @@ SENTENCES = {
     "mixed-precision": "write --precision bf16 for mixed precision",
     "skip-bad": "broken images are skipped by default, and --strict stops at them; write no flag",
     "verbose": "progress is printed by default, and --quiet prints none; write no flag",
-    "yes": "no command asks for confirmation; write no flag",
+    "yes": "commands start at once, without confirmation; write no flag",
 }
 """Flag of other tools -> what to write in place of it."""
 
 ONLY_TRAIN = ("resume", "continue", "resume-from-checkpoint", "amp", "fp16", "bf16", "half", "mixed-precision")
-"""Flags of `SENTENCES` that make sense for train only."""
+"""Flags of `FLAG_SENTENCES` that make sense for train only."""
 
 
 def check_words(command: str, kind: type, words: list[str]) -> None:
@@ -88,8 +88,8 @@ def flag_of(setting: str) -> str:
 def unknown_flag(command: str, flag: str, hints: dict[str, object], flags: list[str]) -> str:
     """Return the error about a flag that the command does not have, with what to write in place of it."""
     name, start = flag.lstrip("-"), f"{command}: there is no flag '{flag}'"
-    if name in SENTENCES and (command == "train" or name not in ONLY_TRAIN):
-        return f"{start}; {SENTENCES[name]}"
+    if name in FLAG_SENTENCES and (command == "train" or name not in ONLY_TRAIN):
+        return f"{start}; {FLAG_SENTENCES[name]}"
     meant = [setting for setting, others in FOREIGN_FLAGS.items() if name in others]
     meant += [other for setting in meant for other in FIRST_ARGUMENTS.get(setting, ())] + [name.replace("-", "_")]
     for setting in meant:

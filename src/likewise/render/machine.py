@@ -7,7 +7,7 @@ import json
 from likewise._notebook import table, view
 from likewise.render.tables import Table
 
-GIGABYTE = 1024**3
+BYTES_PER_GIGABYTE = 1024**3
 
 
 class Machine(dict):
@@ -52,4 +52,4 @@ def notes_of(found: dict) -> list[str]:
 
 
 def gigabytes(size: int) -> str:
-    return f"{size / GIGABYTE:.1f} GB"
+    return f"{size / BYTES_PER_GIGABYTE:.1f} GB"

