@@ -10,10 +10,8 @@ from urllib.parse import urlsplit
 
 from likewise.errors import LikewiseError
 from likewise.pretrained.networks import WEIGHT_PACKAGES, timm_name
-from likewise.pretrained.weights import is_reachable
+from likewise.pretrained.weights import DEFAULT_BACKBONE, is_reachable
 
-DEFAULT_BACKBONE = "resnet50"
-"""Backbone of a training that names none, if its weights can be had."""
 PACKAGED_BACKBONES = ("efficientnet_lite2", "efficientnet_lite1", "efficientnet_lite0", "mobilenet_v2")
 """Backbones with a weight package, the most accurate on ImageNet first."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")

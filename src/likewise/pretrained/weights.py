@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from likewise.errors import LikewiseError
 
+DEFAULT_BACKBONE = "resnet50"
+"""Backbone of a training that names none, if its weights can be had."""
 CLASSIFIER_NAMES = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2", "AuxLogits")
 """Submodules of a classifier, whose tensors a backbone may ignore."""
 WRAPPER_PREFIXES = ("module.", "model.", "backbone.", "net.")

@@ -9,7 +9,8 @@ import torch
 
 from likewise.config import Train
 from likewise.distributed.process_group import broadcast_from_first
-from likewise.pretrained.available import DEFAULT_BACKBONE, PACKAGED_BACKBONES, Available, available_backbone
+from likewise.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
+from likewise.pretrained.weights import DEFAULT_BACKBONE
 from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import Claim, default_folder, find_run, identity_of
