@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from likewise.config import Train
 from likewise.data import NAMES
-from likewise.training.loop import Hooks
-from likewise.training.state import TrainState
+
+if TYPE_CHECKING:
+    from likewise.training.loop import Hooks
+    from likewise.training.state import TrainState
 
 LONG_SECONDS = 600.0
 """Time of a training, in seconds, from which something faster is suggested."""
