@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from likewise.render.error_overlap import ErrorOverlap
     from likewise.render.hierarchy import LearnedHierarchy
     from likewise.render.listing import Listing
+    from likewise.render.machine import Machine
     from likewise.render.neighbours import Neighbours
     from likewise.render.noise import NoisyItems
     from likewise.render.published import Numbers
@@ -62,6 +63,7 @@ __all__ = [
     "bench",
     "tune",
     "demo",
+    "doctor",
     "export",
     "hierarchy",
     "clean",
@@ -216,6 +218,18 @@ def demo(**settings) -> DemoResult:
     return stage(_config(Demo, **settings), _say(settings))
 
 
+def doctor(json: bool = False) -> Machine:
+    """Return versions, devices, extras, weights, the default backbone and free disk space; the same as `likewise doctor`.
+
+    Args:
+        json: only for the command line; `as_json()` of the result returns the JSON text.
+    """
+    from likewise.config import Doctor
+    from likewise.stages.doctor import doctor as stage
+
+    return stage(Doctor(json))
+
+
 def export(run: Place, to: str = "onnx", **settings) -> Exported:
     """Export the network of a run and compare the export with the original; the same as `likewise export`."""
     from likewise.config import Export
@@ -314,15 +328,17 @@ def spoil_labels(data: Place, model: Any, out: Place, **settings) -> NoisyItems:
     return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
 
 
-def list_components(registry: str = "all") -> Listing | PaperListing:
+def list_components(registry: str = "", pattern: str = "") -> Listing | PaperListing:
     """Return registry -> name -> first line of the docstring, for losses, miners, data sets, ...; as `likewise list`.
+
+    Without a registry, the registries and the number of their components. `pattern`: only names that contain this text.
 
     "tables" returns paper -> its tables and figures, each with its command, and how it deviates or why it cannot be had.
     """
     from likewise.config import List
     from likewise.stages.listing import listing as stage
 
-    return stage(List(registry))
+    return stage(List(registry, pattern))
 
 
 def published_numbers(**settings) -> Numbers:

@@ -110,6 +110,6 @@ def test_errors_of_the_parser_have_the_texts_of_help():
 
 def test_a_value_that_does_not_parse_shows_the_placeholder(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["train", "x", "--batch-size", "many"])
+        cli.main(["train", "x", "--color-jitter", "many", "0", "0"])
     out, err = capsys.readouterr()
-    assert "--batch-size INT" in out + err and "(default: None)" not in out + err
+    assert "--color-jitter FLOAT FLOAT FLOAT" in out + err and "(default: None)" not in out + err

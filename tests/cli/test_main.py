@@ -123,10 +123,13 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 
 def test_version_and_no_words_at_all(capsys):
+    from importlib.metadata import version
+
     from likewise import __version__
 
-    cli.main(["--version"])
-    assert capsys.readouterr().out == f"{__version__}\n"
+    for word in ("--version", "-V"):
+        cli.main([word])
+        assert capsys.readouterr().out == f"likewise {__version__} (torch {version('torch')})\n"
     for words in ([], ["-h"], ["help"], ["--help-all"]):
         cli.main(words)
         assert capsys.readouterr().out == cli.usage()
@@ -146,19 +149,19 @@ def test_version_and_no_words_at_all(capsys):
         (["recipe", "diff", "triplet", "no/run"], "'no/run' is not a run folder"),
         (["recipe", "show", "triplett"], "did you mean 'triplet'?"),
         (["train", "x", "--recipe", "triplett"], "did you mean 'triplet'?"),
-        (["train", "no such data"], "is neither a known name nor an existing path"),
+        (["train", "no such data"], "there is no data 'no such data'; give a folder"),
         (["train", "glyph"], "did you mean 'glyphs'?"),
         (["evaluate", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
         (["evaluate", "."], "is not a run folder"),
         (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
         (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
-        (["hierarchy", "no such run"], "'no such run' is not a run folder"),
+        (["hierarchy", "no such run"], "there is no 'no such run'; give a folder that `likewise train` wrote"),
         (["audit"], "the target must be one run folder or file of embeddings, got 0; use --overlap for several runs"),
         (["audit", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
         (["audit", "."], "is not a run folder"),
         (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
         (["audit", "x", "--max-errors", "-1"], "max_errors must be 0 or more, got -1"),
-        (["review", "no such audit"], "the folder must be an audit"),
+        (["review", "no such audit"], "there is no 'no such audit'; give the folder of an audit"),
         (["list", "loss"], "did you mean 'losses'?"),
     ],
 )
@@ -206,7 +209,10 @@ def test_a_real_process_that_works_fails_cleanly_too(toy, tmp_path, capsys, monk
     assert "run: my run\nnext: likewise audit 'my run' | report 'my run' | search 'my run' --serve\n" in out
     code, out, err = call("search", "my run/embeddings.npz", "--query", "missing.jpg", cwd=tmp_path)
     assert (code, out) == (2, "")
-    assert err == "likewise: missing.jpg: there is no such file; check the path and root\n"
+    assert err == (
+        "likewise: search: --query must be an image file or the number of a row, got 'missing.jpg', which does not exist; "
+        "check the path\n"
+    )
 
 
 def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):

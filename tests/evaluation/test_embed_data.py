@@ -230,3 +230,19 @@ def test_grey_pictures_are_welcome(picture_run, tmp_path):
     (tmp_path / "grey").mkdir()
     Image.new("L", (30, 10), 90).save(tmp_path / "grey" / "a.png")
     assert torch.isfinite(write(picture_run, tmp_path / "grey", tmp_path / "z.npz").z).all()
+
+
+def test_missing_weights_are_reported_before_the_data_is_read_with_flags_that_embed_has(monkeypatch, tmp_path):
+    from likewise.evaluation import embed_data
+    from likewise.pretrained.weights import DownloadFailed
+
+    def fail(*_, **__):
+        raise DownloadFailed("Embedder: pretrained weights of 'resnet18' must be downloaded", "use --pretrained False")
+
+    monkeypatch.setattr(embed_data, "make_embedder", fail)
+    monkeypatch.setattr(embed_data, "load_items", lambda *_, **__: pytest.fail("the data was read"))
+    with pytest.raises(
+        LikewiseError, match=r"must be downloaded; give a local file \(--weights FILE\), or name"
+    ) as caught:
+        embed(Embed("resnet18", "photos", out=str(tmp_path / "z.npz"), device="cpu"))
+    assert "--pretrained" not in str(caught.value) and "--backbone" not in str(caught.value)

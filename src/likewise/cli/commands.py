@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import shlex
 import sys
 from collections.abc import Callable
+from pkgutil import iter_modules
 
 COMMANDS: dict[str, Callable] = {}
 """Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
@@ -28,6 +30,16 @@ def command(call: str, summary: str) -> Callable[[Callable], Callable]:
     return register
 
 
+def config_class(name: str) -> type:
+    """Return the config class of a command: its name in title case, such as RecipeShow for `recipe show`."""
+    from likewise import config as configs
+
+    title = "".join(word.title() for word in name.split())
+    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
+    found = ((vars(module).get(title), module.__name__) for module in modules)
+    return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
+
+
 def shown_once(config):
     """Return the config for this process, quiet in all processes of torchrun except the first."""
     return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
@@ -43,6 +55,15 @@ def run_demo(config) -> None:
         return print(f"run:     {result['run'].path}\nfigure:  {result['figure']}")
     show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
     print("\n".join([*result["flagged"], f"run:     {result['run'].path}", f"figure:  {result['figure']}"]))
+
+
+@command("doctor", "print what is installed: versions, devices, extras, weights, the default backbone, free disk space")
+def run_doctor(config) -> None:
+    from likewise.render.tables import show_table
+    from likewise.stages.doctor import doctor
+
+    found = doctor(config)
+    print(found.as_json()) if config.json else show_table(found.table())
 
 
 @command("train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels")

@@ -1,6 +1,6 @@
 """Checks of a command's settings that take no time: names, paths and output files. They import neither torch nor timm.
 
-The command itself makes the same checks and more, later. A name that this module cannot judge is left to the command.
+The command itself makes the same checks and more, later. A name that this module does not know for sure is left to the command.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ SPEC_KINDS = {
 
 RUN_HINT = "give a folder that `likewise train` wrote"
 TARGET_HINT = "give a run folder, or a file of embeddings"
-AUDIT_HINT = "run `likewise audit` first"
-INPUTS = {
+INPUT_PATHS = {
     "evaluate": {"target": TARGET_HINT},
-    "audit": {"targets": "give a run folder, or a file of embeddings"},
+    "audit": {"targets": TARGET_HINT},
     "report": {"runs": TARGET_HINT},
     "search": {"target": "give a run folder, a file of embeddings, or an index folder", "model": RUN_HINT},
-    "compare": {"run_a": RUN_HINT, "run_b": RUN_HINT},
+    "compare": dict.fromkeys(("run_a", "run_b"), "give a run folder, or the per_query.parquet in it"),
     "export": {"run": RUN_HINT},
     "hierarchy": {"run": RUN_HINT},
     "calibrate": {"run": RUN_HINT},
-    "review": {"audit": AUDIT_HINT},
+    "review": {"audit": "give the folder of an audit, which `likewise audit` writes"},
 }
 """Command -> settings that are paths which must exist -> what to do if they do not."""
 
@@ -127,7 +126,7 @@ def check_device(command: str, device: str | None) -> None:
 
 def check_inputs(command: str, config: object) -> None:
     """Raise for an input path that does not exist, with a similar name in its folder."""
-    hints = INPUTS.get(command, {}) | dict.fromkeys(INPUT_FILES, "check the path")
+    hints = INPUT_PATHS.get(command, {}) | dict.fromkeys(INPUT_FILES, "check the path")
     types = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):  # pyright: ignore[reportArgumentType]
         if field.name not in hints:
@@ -135,20 +134,23 @@ def check_inputs(command: str, config: object) -> None:
         for text in texts_of(config, (field.name,)):
             if not os.path.exists(os.path.expanduser(text)):
                 flag = "" if marks(types[field.name]) == [] else f" for --{field.name.replace('_', '-')}"
-                raise LikewiseError(f"{command}: there is no '{text}'{flag}{near_path(text)} {hints[field.name]}")
+                raise LikewiseError(f"{command}: there is no '{text}'{flag}{near_path(text, hints[field.name])}")
     query = getattr(config, "query", None)
     if command == "search" and query and not query.isdigit() and not os.path.exists(os.path.expanduser(query)):
         raise LikewiseError(
             f"{command}: --query must be an image file or the number of a row, got '{query}', which does not exist"
-            f"{near_path(query)} Check the path"
+            f"{near_path(query, 'check the path')}"
         )
     taxonomy = getattr(config, "taxonomy", None)
     if taxonomy and taxonomy.lower().endswith((".json", ".csv")) and not os.path.isfile(os.path.expanduser(taxonomy)):
-        raise LikewiseError(f"{command}: there is no '{taxonomy}' for --taxonomy{near_path(taxonomy)} Check the path")
+        raise LikewiseError(
+            f"{command}: there is no '{taxonomy}' for --taxonomy{near_path(taxonomy, 'check the path')}"
+        )
 
 
-def near_path(text: str) -> str:
-    """Return the end of an error about a missing path: "; did you mean 'runs/birds'?", or ";" if no name there is similar."""
+def near_path(text: str, advice: str) -> str:
+    """Return the end of an error about a missing path: "; did you mean 'runs/birds'?", if a name there is similar, and the
+    advice."""
     path = Path(text).expanduser()
     try:
         names = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -156,22 +158,28 @@ def near_path(text: str) -> str:
         names = []
     near = nearest_name(path.name, names)
     start = text.removesuffix("/").removesuffix(path.name)
-    return near.replace("mean '", f"mean '{start}") if len(near) > 1 else ";"
+    return end_with(near.replace("mean '", f"mean '{start}"), advice)
+
+
+def end_with(near: str, advice: str) -> str:
+    """Return the end of an error: what `nearest_name` returned, and the advice."""
+    return f"; {advice}" if len(near) == 1 else f"{near} {advice[0].upper()}{advice[1:]}"
 
 
 def check_data(command: str, config: object) -> None:
-    """Raise for DATA that is neither a name nor an existing path; readers of the user and names of a hub are left to the command."""
+    """Raise for DATA that is neither a name nor an existing path. Readers of the user and names of a hub are not checked."""
     data = getattr(config, "data", None)
     if data is None or data.startswith("hf:") or data.strip().endswith(")") or data in data_names():
         return
     if os.path.exists(os.path.expanduser(data)):
         return
-    near = nearest_name(data, data_names())
-    near = near if len(near) > 1 else near_path(data)
-    raise LikewiseError(
-        f"{command}: there is no data '{data}'{near} Give a folder with one sub-folder per class, a table (.csv, .parquet), "
-        "features (.npz), or a name of `likewise list data`"
+    advice = (
+        "give a folder with one sub-folder per class, a table (.csv, .parquet), features (.npz), or a name of "
+        "`likewise list data`"
     )
+    near = nearest_name(data, data_names())
+    end = end_with(near, advice) if len(near) > 1 else near_path(data, advice)
+    raise LikewiseError(f"{command}: there is no data '{data}'{end}")
 
 
 def check_grid(command: str, config: object) -> None:
@@ -181,10 +189,11 @@ def check_grid(command: str, config: object) -> None:
         return
     from likewise import tables
 
-    if command == "bench" and not name.endswith(".toml") and name in tables.names():
+    is_table = command == "bench" and not name.endswith(".toml")
+    if is_table and name in tables.names():
         return
-    near = nearest_name(name, tables.names()) if command == "bench" and not name.endswith(".toml") else near_path(name)
     what = (
         "a table of `likewise list tables`, or a .toml file" if command == "bench" else "a .toml file, or a run folder"
     )
-    raise LikewiseError(f"{command}: there is no '{name}'{near} Give {what}")
+    end = end_with(nearest_name(name, tables.names()), f"give {what}") if is_table else near_path(name, f"give {what}")
+    raise LikewiseError(f"{command}: there is no '{name}'{end}")

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
-from pkgutil import iter_modules
 from typing import NoReturn
 
 from likewise.cli import commands
-from likewise.cli.commands import COMMANDS
-from likewise.cli.early import check_early
+from likewise.cli.commands import COMMANDS, config_class
 from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
 DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with
-x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command."""
+x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command.
+`likewise --install-completion` installs completion in bash, zsh or fish."""
 
 REMOVED_FLAGS = {"--skip-bad": "skipping broken images is the default; --strict stops at the first one"}
 """Flags that no command has any more -> what to do."""
@@ -104,12 +101,16 @@ def start(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         print(usage(), end="")
         return
-    if words[0] == "--version":
-        from likewise._version import __version__
-
-        print(__version__)
+    if words[0] in ("-V", "--version"):
+        print(versions())
         return
     name, rest = words[0], words[1:]
+    if name in ("--install-completion", "--print-completion"):
+        from likewise.cli import completion
+
+        shell = rest[0] if rest else completion.current_shell()
+        print(completion.install(shell) if name == "--install-completion" else completion.script(shell))
+        return
     if name == "recipe" and rest[:1] in (["-h"], ["--help"], ["--help-all"]):
         print("\n".join(help_of(full_name, rest) for full_name in ("recipe show", "recipe diff")), end="")
         return
@@ -126,8 +127,22 @@ def start(words: list[str]) -> None:
         return
     check_current_folder()
     config = parse(name, rest)
+    from likewise.cli.early import check_early  # not for help, which must be quick
+
     check_early(name, config)
     COMMANDS[name](config)
+
+
+def versions() -> str:
+    """Return the versions of likewise and torch, without importing torch."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from likewise._version import __version__
+
+    try:
+        return f"likewise {__version__} (torch {version('torch')})"
+    except PackageNotFoundError:
+        return f"likewise {__version__} (torch is not installed)"
 
 
 def help_of(name: str, words: list[str]) -> str:
@@ -150,16 +165,6 @@ def fail(text: str) -> NoReturn:
     sys.exit(2)
 
 
-def config_class(name: str) -> type:
-    """Return the config class of a command: its name in title case, such as RecipeShow for `recipe show`."""
-    from likewise import config as configs
-
-    title = "".join(word.title() for word in name.split())
-    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
-    found = ((vars(module).get(title), module.__name__) for module in modules)
-    return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
-
-
 def parse(name: str, words: list[str]):
     """Return the config of a command from the words after its name.
 
@@ -170,9 +175,10 @@ def parse(name: str, words: list[str]):
 
     from likewise import config as configs
     from likewise.cli.help import documented
+    from likewise.cli.words import check_words, with_switch_values
 
     kind = config_class(name)
-    check_flags(name, kind, words)
+    check_words(name, kind, words)
     robust = ["robust"] if kind is configs.Train and "--robust" in words else []
     words = [word for word in words if not (robust and word == "--robust")]
     words = with_switch_values(kind, words)
@@ -186,29 +192,3 @@ def parse(name: str, words: list[str]):
     values = configs.merged_settings(read(recipe, first.data).values, given)
     default = configs.Train(**{"data": first.data, **values})
     return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
-
-
-def check_flags(name: str, kind: type, words: list[str]) -> None:
-    """Fail at the first flag that the command does not have, with the nearest flag."""
-    fields = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
-    known = [f"--{field.replace('_', '-')}" for field in fields] + (["--robust"] if name == "train" else [])
-    for word in words:
-        flag = word.split("=")[0].replace("_", "-")
-        if flag in REMOVED_FLAGS and flag not in known:
-            fail(f"{name}: there is no flag '{flag}': {REMOVED_FLAGS[flag]}")
-        if word.startswith("--") and word != "--" and flag.replace("--no-", "--", 1) not in known:
-            fail(f"{name}: there is no flag '{flag}'{nearest_name(flag, known)} See `likewise {name} --help-all`")
-
-
-def with_switch_values(kind: type, words: list[str]) -> list[str]:
-    """Return the words with `--flag True` and `--flag False` for `--flag` and `--no-flag`, for switches whose default is None."""
-    flags = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind) if f.type == "bool | None"}
-    spelled = []
-    for word, following in zip_longest(words, words[1:]):
-        if word in flags and following not in ("True", "False", "None"):
-            spelled += [word, "True"]
-        elif (plain := word.replace("--no-", "--", 1)) in flags and plain != word:
-            spelled += [plain, "False"]
-        else:
-            spelled.append(word)
-    return spelled

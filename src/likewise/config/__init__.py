@@ -3,6 +3,7 @@
 from likewise.config.audit import Apply, Audit, Clean, Review
 from likewise.config.checks import check, to_dict
 from likewise.config.cli_types import duration_fields, spec_fields, texts_of
+from likewise.config.doctor import Doctor
 from likewise.config.evaluate import Calibrate, Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
@@ -19,6 +20,7 @@ __all__ = [
     "Clean",
     "Compare",
     "Demo",
+    "Doctor",
     "Embed",
     "Evaluate",
     "Export",

@@ -6,6 +6,22 @@ import ast
 from functools import cache
 from importlib.resources import files
 
+COMPONENT_REGISTRIES = {
+    "losses": "losses",
+    "miners": "miners",
+    "samplers": "samplers",
+    "confidence": "confidence",
+    "terms": "terms",
+    "noise": "noise",
+    "protocols": "protocols",
+    "heads": "models.heads",
+    "loggers": "loggers",
+}
+"""Registry of components in `likewise list` -> its module in likewise."""
+
+NAME_REGISTRIES = ("metrics", "data", "recipes", "tables", "backbones")
+"""Registries of names that are not components."""
+
 METRIC_FILES = ("metrics.spectrum", "metrics.clustering", "metrics.verification")
 """Modules with a dict `NAMES` of set metrics."""
 
@@ -34,7 +50,11 @@ def metric_names() -> tuple[str, ...]:
 def _source(module: str) -> list[ast.stmt]:
     """Return the statements of a module or package of likewise."""
     place = files("likewise").joinpath(*module.split("."))
-    file = place.joinpath("__init__.py") if place.is_dir() else files("likewise").joinpath(module.replace(".", "/") + ".py")
+    file = (
+        place.joinpath("__init__.py")
+        if place.is_dir()
+        else files("likewise").joinpath(module.replace(".", "/") + ".py")
+    )
     return ast.parse(file.read_text("utf-8")).body
 
 

@@ -34,7 +34,7 @@ class Card:
 
     `preprocess`: how an image becomes the input; None for feature vectors. `scores`: content of scores.json; None if this network
     was not scored. `labels`: sentences about label noise. `checkpoint`: "best" on validation, "last" (another one was best),
-    "only" (there is one network), or "untrained". `choice`: why its backbone stands in for the default one; else "".
+    "only" (there is one network), or "untrained". `choice`: why its backbone replaces the default one; else "".
     """
 
     name: str

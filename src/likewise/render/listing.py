@@ -11,6 +11,14 @@ from likewise._notebook import table, view
 class Listing(dict):
     """Registry -> component -> its one-line description."""
 
+    def containing(self, text: str) -> Listing:
+        """Return the components whose names contain a text, in upper or lower case, without registries that have none."""
+        kept = {
+            registry: {name: line for name, line in entries.items() if text.casefold() in name.casefold()}
+            for registry, entries in self.items()
+        }
+        return Listing({registry: entries for registry, entries in kept.items() if entries})
+
     @view
     def _repr_html_(self) -> str:
         return "".join(table(registry, (), list(entries.items())) for registry, entries in self.items())

@@ -9,13 +9,14 @@ import torch
 
 from likewise.config import Train
 from likewise.distributed.process_group import broadcast_from_first
-from likewise.pretrained.available import DEFAULT_BACKBONE, PACKAGED_BACKBONES, Available, available_backbone
+from likewise.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
+from likewise.pretrained.weights import DEFAULT_BACKBONE
 from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import Claim, default_folder, find_run, identity_of
 from likewise.types import Items
 
-CHOICES = (DEFAULT_BACKBONE, *PACKAGED_BACKBONES)
+BACKBONE_CHOICES = (DEFAULT_BACKBONE, *PACKAGED_BACKBONES)
 """Backbones that a training without a named one may get."""
 
 
@@ -43,7 +44,7 @@ def resolve_with(config: Train, items: Items, found: Available | None) -> tuple[
     if items.x is not None or items.name == "glyphs" or not leaves_backbone_open(config):
         return resolve(config, items), ""
     found = found or available_backbone()
-    name = CHOICES[int(broadcast_from_first(torch.tensor(CHOICES.index(found.name))))]
+    name = BACKBONE_CHOICES[int(broadcast_from_first(torch.tensor(BACKBONE_CHOICES.index(found.name))))]
     return resolve(replace(config, backbone=name), items), found.reason
 
 
@@ -60,6 +61,6 @@ def claim_run(config: Train, items: Items, choice: str, say: Callable[[str], Non
 
 def runs_of_other_choices(config: Train, items: Items, data: str) -> dict[str, str]:
     """Return backbone -> folder, for the runs that the same command made when it chose another backbone."""
-    others = {name: replace(config, backbone=name) for name in CHOICES if name != config.backbone}
+    others = {name: replace(config, backbone=name) for name in BACKBONE_CHOICES if name != config.backbone}
     folders = {name: default_folder(one, items, identity_of(one, data)) for name, one in others.items()}
     return {name: folder for name, folder in folders.items() if (Run(folder).path / "config.json").exists()}

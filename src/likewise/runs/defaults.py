@@ -16,8 +16,8 @@ from likewise.contracts import Loss, Protocol
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
-from likewise.pretrained.available import DEFAULT_BACKBONE
 from likewise.pretrained.foundation import FOUNDATION_BACKBONES
+from likewise.pretrained.weights import DEFAULT_BACKBONE
 from likewise.protocols.class_folds import ClassFolds
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.types import Items, LikewiseError

@@ -36,8 +36,7 @@ from likewise._notebook import table, view
 from likewise.errors import RunBusy
 from likewise.io.files import atomic_write, read_json, write_json
 from likewise.io.locks import HeartbeatLock, LockHeld
-from likewise.pretrained.available import DEFAULT_BACKBONE
-from likewise.pretrained.weights import DIGEST_KEY, brief, digest, read_safetensors
+from likewise.pretrained.weights import DEFAULT_BACKBONE, DIGEST_KEY, brief, digest, read_safetensors
 from likewise.runs.log import append_log, read_log, rewind_log
 from likewise.runs.loss_history import Losses, read_losses
 from likewise.runs.scores import REWRITE_HINT, read_scores

@@ -5,46 +5,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from likewise.config import List, check
+from likewise.config.known_names import COMPONENT_REGISTRIES as REGISTRIES
+from likewise.config.known_names import NAME_REGISTRIES, component_names, data_names, metric_names
 from likewise.errors import LikewiseError, nearest_name
 
 if TYPE_CHECKING:
     from likewise.render.coverage import PaperListing
     from likewise.render.listing import Listing
 
-REGISTRIES = {
-    "losses": "losses",
-    "miners": "miners",
-    "samplers": "samplers",
-    "confidence": "confidence",
-    "terms": "terms",
-    "noise": "noise",
-    "protocols": "protocols",
-    "heads": "models.heads",
-    "loggers": "loggers",
-}
-"""Registry of components -> its module in likewise."""
-
-OTHER_REGISTRIES = ("metrics", "data", "recipes", "tables", "backbones")
-"""Registries of names that are not components."""
-
 
 def listing(config: List, say=print) -> Listing | PaperListing:
-    """Return registry -> name -> its line, without the backbones for "all"; for "tables", paper -> its tables and figures."""
+    """Return registry -> name -> its line, without the backbones for "all"; for "tables", paper -> its tables and figures.
+
+    Without a registry, "registries" -> registry -> the number of its components.
+    """
     check(config)
     from likewise.published import coverage, papers
     from likewise.render.coverage import PaperListing
     from likewise.render.listing import Listing
 
-    if config.registry == "tables":
+    if config.registry == "tables" and not config.pattern:
         return PaperListing(coverage.printed_places(), papers())
-    everything = (*REGISTRIES, *OTHER_REGISTRIES)
+    if not config.registry:
+        return Listing({"registries": overview()})
+    everything = (*REGISTRIES, *NAME_REGISTRIES)
     if config.registry not in ("all", *everything):
         raise LikewiseError(
             f"list: there is no registry '{config.registry}'{nearest_name(config.registry, everything)} "
             f"There are: {', '.join(everything)}"
         )
     wanted = [s for s in everything if s != "backbones"] if config.registry == "all" else [config.registry]
-    return Listing({name: entries(name) for name in wanted})
+    whole = Listing({name: entries(name) for name in wanted})
+    found = whole.containing(config.pattern)
+    if not found:
+        near = nearest_name(config.pattern, [name for names in whole.values() for name in names])
+        raise LikewiseError(
+            f"list: a name must contain '{config.pattern}', but no name in {config.registry} does{near}"
+        )
+    return found
+
+
+def overview() -> dict[str, str]:
+    """Return registry -> the number of its components and the command that lists them. Imports neither torch nor timm."""
+    from likewise import recipes, tables
+
+    counts = {name: len(component_names(module)) for name, module in REGISTRIES.items()}
+    counts |= {"metrics": len(metric_names()), "data": len(data_names())}
+    counts |= {"recipes": len(recipes.names()), "tables": len(tables.names())}
+    shown = {name: f"{count:>3}: likewise list {name}" for name, count in counts.items()}
+    return shown | {"backbones": "all networks of timm, and more: likewise list backbones resnet"}
 
 
 def entries(registry: str) -> dict[str, str]:
@@ -52,28 +61,16 @@ def entries(registry: str) -> dict[str, str]:
     from likewise import data, metrics, recipes
     from likewise.config.spec import find
     from likewise.experiments.grid import read_grid, table_names
+    from likewise.models.backbones import listed_backbones
 
     if registry in REGISTRIES:
-        return {name: first_line(component) for name, component in find(REGISTRIES[registry]).items()}
+        found = find(REGISTRIES[registry]).items()
+        return {name: (component.__doc__ or "").strip().splitlines()[0] for name, component in found}
     if registry == "metrics":
         return metrics.NAMES | metrics.LEVEL_NAMES | metrics.SET_NAMES
     if registry == "data":
         return data.NAMES | data.HUB_FORMS
     if registry == "recipes":
-        printed = recipes.names_with_print()
-        return {
-            name: recipes.read(name).title + (f"; also {name}:print" if name in printed else "")
-            for name in recipes.names()
-        }
-    if registry == "tables":
-        return {name: read_grid(name).title for name in table_names()}
-    import timm
-
-    from likewise.models.backbones import OWN_BACKBONES
-
-    return OWN_BACKBONES | {name: "timm" for name in timm.list_models() if name not in OWN_BACKBONES}
-
-
-def first_line(component: type) -> str:
-    """Return the first line of a docstring."""
-    return (component.__doc__ or "").strip().splitlines()[0]
+        also = {name: f"; also {name}:print" for name in recipes.names_with_print()}
+        return {name: recipes.read(name).title + also.get(name, "") for name in recipes.names()}
+    return {name: read_grid(name).title for name in table_names()} if registry == "tables" else listed_backbones()

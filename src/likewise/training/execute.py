@@ -23,6 +23,7 @@ from likewise.training.inputs import fit_heads, open_inputs, prepare_terms, star
 from likewise.training.loop import Hooks, PeriodicWork, loop
 from likewise.training.run_log import RunLog
 from likewise.training.step import NetworkRunner
+from likewise.training.time_estimate import with_estimate
 from likewise.training.validation import relabel, score_test, validate
 from likewise.types import Items
 
@@ -63,7 +64,7 @@ def execute(
         first_process_first(lambda: prepare_terms(state, inputs, run))
         log.restore(state)
         hooks.restored(state)
-        runner = NetworkRunner(state)
+        runner, hooks = NetworkRunner(state), with_estimate(hooks, state, say)
         start_sampler(state, inputs)
         periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
         loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))

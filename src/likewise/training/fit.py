@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import torch
 
-from likewise.config import Train, check
+from likewise.config import Train
 from likewise.distributed.process_group import joined, wait_for_all, world
 from likewise.errors import LikewiseError, memory_errors
 from likewise.evaluation.evaluate_run import evaluate_run
 from likewise.runs.backbone_choice import claim_run, find_backbone, resolve_with
 from likewise.runs.dataset import is_strict, make_protocol, training_items
-from likewise.runs.defaults import check_texts, fold_specs
 from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
@@ -22,6 +21,7 @@ from likewise.training.launch import is_started, launch
 from likewise.training.logger_dispatch import LoggerDispatch, make_loggers
 from likewise.training.loop import Hooks
 from likewise.training.run_log import RunLog
+from likewise.training.settings import check_settings, describe_folds
 
 LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk-size"
 
@@ -32,8 +32,7 @@ def train(config: Train, say: Callable[[str], None] = print, hooks: Hooks = Hook
     Args:
         hooks: functions that this process calls during training.
     """
-    check(config)
-    check_texts(config)
+    check_settings(config)
     if config.gpus and config.gpus > 1 and not is_started():
         return launch(config, "likewise.training.fit:train", say)
     with joined(choose_device(config.device)) as device:
@@ -53,8 +52,8 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     loggers = make_loggers(config)  # first: a missing package must be reported before the data is read
     config, found = replace(config, strict=is_strict(config)), find_backbone(config)
     items = training_items(config, say)
-    if folds := config.protocol and fold_specs(config.protocol):
-        say(f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together")
+    if sentence := describe_folds(config):
+        say(sentence)
     default_sampler, (config, choice) = config.sampler is None, resolve_with(config, items, found)
     if config.evaluate and not make_protocol(config).has_test_split:
         say("the protocol assigns all classes to training, so there is no test split to score")
