@@ -18,7 +18,7 @@ from likewise.data.features import read_embeddings
 from likewise.models.heads import Linear
 from likewise.protocols.splits import split_by
 from likewise.runs.devices import choose_device
-from likewise.runs.embeddings import origin
+from likewise.runs.embeddings import origin, with_paths_below_root
 from likewise.runs.folder import Run, find_target
 from likewise.runs.network import open_loss
 from likewise.runs.open import OpenRun
@@ -48,7 +48,7 @@ def subject_of_file(config: Audit, file: Path) -> Subject:
             raise LikewiseError(
                 f"audit: --{name} must be used with a run, got the file of embeddings '{file}'; leave it out, or audit the run"
             )
-    items = read_embeddings(str(file), config.labels, config.root)
+    items = with_paths_below_root(read_embeddings(str(file), config.labels, config.root), file, config.root)
     split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), UNSPLIT_NAME)
     split = split if items.junk is None else np.where(items.junk, "", split)
     z = torch.as_tensor(np.array(items.x, dtype=np.float32))
