@@ -34,7 +34,8 @@ HUB_FORMS = {
 DATA_FORMS = (
     f"a name ({', '.join(NAMES)}), a folder with one sub-folder per class, "
     "a .csv or .parquet table with path and label (photos.csv?path=file&label=class for other columns), "
-    "features in .npz or .parquet with x and label, hf:NAME, a data set of Hugging Face, or my_lab.readers.boats(), a reader of your own"
+    "features in .npz or .parquet with x and label, hf:NAME, a data set of "
+    "Hugging Face, or my_lab.readers.boats(), a reader of your own"
 )
 """The accepted forms of DATA, for error messages."""
 
