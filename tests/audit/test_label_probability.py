@@ -312,13 +312,6 @@ def test_a_class_of_one_sample_is_no_candidate_for_others():
     assert found.unknown.nonzero()[:, 0].tolist() == [72]
 
 
-def test_where_no_class_can_be_suggested_the_label_itself_is_there():
-    rng = np.random.default_rng(0)
-    x = torch.as_tensor(rng.normal(size=(31, 4)), dtype=torch.float32)
-    y = torch.as_tensor([0] * 30 + [1])
-    assert score_labels(x, y).suggested[:30].tolist() == [0] * 30
-
-
 def test_candidates_by_hand():
     q = torch.tensor([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]])
     kept = among_candidates(q, torch.tensor([[0], [1]]), torch.tensor([False, True, False]))
