@@ -241,7 +241,7 @@ def test_named_columns_replace_those_of_the_same_name(write):
     assert items.class_name == ("x",) and items.split.tolist() == ["train", "test"]
     for words, message in (
         ("label=genius", "has no column 'genius' for label; did you mean 'genus'"),
-        ("lable=genus", "after [?] write NAME=COLUMN.* got 'lable=genus'; did you mean 'label'"),
+        ("laabel=genus", "after [?] write NAME=COLUMN.* got 'laabel=genus'; did you mean 'label'"),
         ("label", "got 'label'"),
     ):
         with pytest.raises(LikewiseError, match=message):

@@ -54,8 +54,8 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
     check_names(sheet.owner, sheet.file, sheet.column.keys())
     path = paths(sheet)
     y, class_name, y_clean = class_numbers(sheet)
-    columns = optional_columns(sheet)
-    check_duplicates(sheet, path, y, columns["box"])
+    optional = optional_columns(sheet)
+    check_duplicates(sheet, path, y, optional["box"])
     return Items(
         name=Path(file).stem,
         y=y,
@@ -64,7 +64,7 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
         root=os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
         y_clean=y_clean,
         taxonomy=class_tree(sheet, y, class_name),
-        **columns,
+        **optional,
     )
 
 
