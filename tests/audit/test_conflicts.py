@@ -29,6 +29,7 @@ from likewise.web.review.store import Store
 
 NAMES = ("wren", "robin", "tit")
 ROWS = np.arange(10, 20)
+CALLED = [f"row {row}" for row in ROWS]
 
 
 def test_at_most_one_label_is_right():
@@ -54,7 +55,7 @@ def judged(label, score, suggested, confidence):
 def test_evidence_of_exact_copies_by_hand():
     # Samples 0, 1, 3 are one image, labelled wren, wren, robin; sample 2 is another image.
     about = judged([0, 0, 1, 1], [0.8, 1.0, 0.9, 0.2], [1, 1, 0, 2], [0.7, 0.7, 0.5, 0.6])
-    score, evidence = exact_evidence(about, np.array([0, 0, 1, 0]), ROWS[:4], NAMES)
+    score, evidence = exact_evidence(about, np.array([0, 0, 1, 0]), ROWS[:4], NAMES, CALLED[:4])
     # Wren: mean 0.9, odds 9; robin 0.2, odds 1/4; sum with 1: 10.25.
     assert score == pytest.approx([9 / 10.25, 9 / 10.25, 0.9, 0.25 / 10.25]) and sorted(evidence) == [0, 1, 3]
     assert evidence[0].reason == "same image as row 13, labelled robin" and evidence[0].suggested == "robin"
@@ -66,14 +67,14 @@ def test_evidence_of_exact_copies_by_hand():
 
 def test_a_label_of_no_copy_may_be_likelier():
     about = judged([0, 1], [0.01, 0.01], [2, 2], [0.9, 0.9])
-    score, evidence = exact_evidence(about, np.array([0, 0]), ROWS[:2], NAMES)
+    score, evidence = exact_evidence(about, np.array([0, 0]), ROWS[:2], NAMES, CALLED[:2])
     assert score == pytest.approx([1 / 101, 1 / 101]) and evidence[0].suggested == evidence[1].suggested == "tit"
     assert evidence[0].confidence == pytest.approx(0.9 * 99 / 100)
 
 
 def test_reasons_name_one_row_of_every_label():
     assert (
-        copy_reason([(3, "wren"), (5, "tit"), (7, "wren")])
+        copy_reason([("row 3", "wren"), ("row 5", "tit"), ("row 7", "wren")])
         == "same image as row 3, labelled wren and row 5, labelled tit"
     )
 
@@ -81,7 +82,7 @@ def test_reasons_name_one_row_of_every_label():
 def test_evidence_of_near_copies_by_hand():
     about = judged([0, 1, 0, 1], [0.8, 0.5, 0.9, np.nan], [1, 0, 1, 0], [0.5, 1.0, 0.5, 0.5])
     near = NearCopies(np.array([[0, 1], [0, 2], [2, 3]]), np.array([0.6, 0.9, 0.5]))
-    score, evidence = near_evidence(about, near, ROWS[:4], NAMES)
+    score, evidence = near_evidence(about, near, NAMES, CALLED[:4])
     # Odds 4 and 1: P(own right | same image) = 4/6 for sample 0 and 1/6 for sample 1. Samples 0 and 2 have one label.
     assert score[0] == pytest.approx(0.4 * 0.8 + 0.6 * 4 / 6) and score[1] == pytest.approx(0.4 * 0.5 + 0.6 / 6)
     assert score[2] == pytest.approx(0.5 * 0.9 + 0.5 * 9 / 11) and np.isnan(score[3])
@@ -144,8 +145,8 @@ def test_planted_conflicts_come_first(planted):
     assert found.about["conflicts"] == {"rows": 4, "counted": True}
     first = read.suspects[:4]
     assert {one.state for one in first} == {"conflict"} and {one.row for one in first} == {0, 57, 1, 58}
-    assert read.sample[0].reason == "same image as row 57, labelled robin" and read.sample[0].same_as == 0
-    assert read.sample[58].reason == "same image as row 1, labelled robin" and read.sample[58].same_as == 1
+    assert read.sample[0].reason == "same image as 57.png, labelled robin" and read.sample[0].same_as == 0
+    assert read.sample[58].reason == "same image as 1.png, labelled robin" and read.sample[58].same_as == 1
     assert read.sample[59].state == "ok" and read.sample[59].same_as == 3 and read.sample[3].same_as == 3
     for one, other in ((0, 57), (1, 58)):  # each embedding agrees with its own label: both lose
         assert read.sample[one].score + read.sample[other].score <= 1 + 1e-4

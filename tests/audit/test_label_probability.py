@@ -2,12 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
 from likewise.audit import label_probability
-from likewise.audit.label_probability import ALONE_REASON, UNINFORMATIVE_REASON, alone_in_class, score_labels
+from likewise.audit.label_probability import (
+    ALONE_REASON,
+    UNINFORMATIVE_REASON,
+    alone_in_class,
+    among_candidates,
+    score_labels,
+)
 from likewise.audit.states import suggested_decision
 from likewise.errors import LikewiseError
 from likewise.numerics.label_evidence import LabelEvidence
@@ -292,3 +299,20 @@ def test_labels_may_be_any_integers_and_the_seed_decides():
 def test_bad_input_is_named(x, y, message, unchecked):
     with pytest.raises(LikewiseError, match=message):
         score_labels(x, y)
+
+
+def test_a_class_of_one_sample_is_no_candidate_for_others():
+    """A sample of its own class, in the middle of another one: no other sample is suggested to belong to it."""
+    rng = np.random.default_rng(0)
+    mean, y = rng.normal(size=(6, 8)), np.repeat(np.arange(6), 12)
+    x = np.vstack([mean[y] + 0.7 * rng.normal(size=(72, 8)), mean[:1] + 0.1 * rng.normal(size=(1, 8))])
+    y = np.append(y, 6)
+    found = score_labels(torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y))
+    assert not bool((found.suggested[:-1] == 6).any())
+    assert found.unknown.nonzero()[:, 0].tolist() == [72]
+
+
+def test_candidates_by_hand():
+    q = torch.tensor([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]])
+    kept = among_candidates(q, torch.tensor([[0], [1]]), torch.tensor([False, True, False]))
+    torch.testing.assert_close(kept, torch.tensor([[0.4, 0.0, 0.6], [0.2, 0.5, 0.3]]))

@@ -3,10 +3,15 @@ import errno
 import os
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from likewise.data import load
 from likewise.data.features import read_features
 from likewise.data.table import read_table, write_noisy, write_table
+from likewise.io.files import write_csv
+from likewise.runs.dataset import absolute_path
 from likewise.types import Items, LikewiseError
 
 FULL = Items(
@@ -125,7 +130,7 @@ def test_parquet_types(tmp_path):
     ("content", "message"),
     [
         ("path,lable\na,1\n", r"the column 'label' is missing from t\.csv; it has: path, lable; did you mean 'lable'"),
-        ("image,label\na,1\n", r"the column 'path' is missing from t\.csv; it has: image, label; add it, or rename"),
+        ("thing,label\na,1\n", r"the column 'path' is missing from t\.csv; it has: thing, label; add it, or rename"),
         ("path,label\na,1\n ,2\n", r"path must be a file name, got ' ' in t\.csv line 3"),
         ("path,label\na\0b,1\n", r"holds a zero byte in t\.csv line 2|not CSV"),
         ("path,label\na,1\nb,2\n./a,1\n", r"listed once, but '\./a' is in t\.csv line 2 and in line 4"),
@@ -177,3 +182,69 @@ def test_a_table_of_wrong_labels_can_leave_them_out(tmp_path):
     write_noisy(items, tmp_path / "right.csv", drop_wrong=True)
     right = read_table(str(tmp_path / "right.csv"))
     assert right.y.tolist() == [0, 1] and right.y_clean is None and right.path == ("0.png", "2.png")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_optional_column_without_a_value_counts_as_missing(tmp_path, suffix):
+    names = (
+        "split",
+        "query",
+        "gallery",
+        "group",
+        "camera",
+        "weight",
+        "junk",
+        "coarse",
+        "box",
+        "class_name",
+        "label_clean",
+    )
+    columns = {"path": ["1.png", "2.png"], "label": ["a", "b"]} | {name: ["", " "] for name in names}
+    file = str(tmp_path / f"t.{suffix}")
+    if suffix == "csv":
+        write_csv(tmp_path / "t.csv", tuple(columns), zip(*columns.values(), strict=True))
+    else:
+        pq.write_table(pa.table(columns | {"weight": pa.array([None, None], pa.float64())}), file)
+    assert_same(read_table(file), Items("t", np.array([0, 1]), ("a", "b"), path=("1.png", "2.png")))
+
+
+def test_a_split_that_some_rows_have_leaves_the_others_out(write):
+    assert read_table(write("t.csv", "path,label,split\n1,a,train\n2,a,\n")).split.tolist() == ["train", ""]
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("image,class", "path=image&label=class"),
+        ("id,file_name,category", "path=file_name&label=category"),
+        ("filename,target,label", "path=filename"),
+        ("path,Species", "label=Species"),
+        ("Path,Label", "path=Path&label=Label"),
+        ("image,file_path,class_name", "path=file_path&label=class_name"),
+    ],
+)
+def test_a_table_with_other_names_says_how_to_read_it(write, head, words, monkeypatch):
+    lines = (",".join(f"{row}{name}" for name in head.split(",")) for row in range(4))
+    file = write("photos.csv", "\n".join([head, *lines]))
+    with pytest.raises(LikewiseError) as caught:
+        load(file)
+    assert f'write DATA as "photos.csv?{words}"' in str(caught.value)
+    items = load(f"{file}?{words}")
+    assert len(items) == 4 and items.root == os.path.dirname(file)
+    monkeypatch.chdir(os.path.dirname(file))
+    assert absolute_path(f"photos.csv?{words}") == f"{file}?{words}"
+
+
+def test_named_columns_replace_those_of_the_same_name(write):
+    file = write("t.csv", "path,label,genus,half,note\n1.png,a,x,train,hello\n2.png,b,x,test,\n")
+    items = load(f"{file}?label=genus&split=half")
+    assert items.class_name == ("x",) and items.split.tolist() == ["train", "test"]
+    for words, message in (
+        ("label=genius", "has no column 'genius' for label; did you mean 'genus'"),
+        ("laabel=genus", "after [?] write NAME=COLUMN.* got 'laabel=genus'; did you mean 'label'"),
+        ("label", "got 'label'"),
+    ):
+        with pytest.raises(LikewiseError, match=message):
+            load(f"{file}?{words}")
+    with pytest.raises(LikewiseError, match="neither a known name nor an existing path|cannot be read"):
+        load("no such table.csv?label=genus")

@@ -17,6 +17,7 @@ from likewise.audit.find_copies import Copies
 from likewise.audit.near_duplicates import NearCopies
 from likewise.audit.records import CopyEvidence, SplitQuality, Subject
 from likewise.numerics.copy_clusters import MAX_CONFLICT_SHARE
+from likewise.types import Items
 
 PROBABILITY_EPSILON = 1e-7
 """Scores are clamped to this distance from 0 and 1 before odds are computed."""
@@ -55,8 +56,9 @@ def add_copies(
         cluster = np.unique(np.stack([cluster, copies.split_of]), axis=1, return_inverse=True)[1].reshape(-1)
         inside = copies.split_of[near.pair[:, 0]] == copies.split_of[near.pair[:, 1]]
         near = NearCopies(near.pair[inside], near.probability[inside])
-    score, evidence = exact_evidence(judged, cluster, copies.row, subject.items.class_name)
-    score, weak = near_evidence(judged._replace(score=score), near, copies.row, subject.items.class_name)
+    names, called = subject.items.class_name, [sample_name(subject.items, row) for row in copies.row.tolist()]
+    score, evidence = exact_evidence(judged, cluster, copies.row, names, called)
+    score, weak = near_evidence(judged._replace(score=score), near, names, called)
     evidence = weak | evidence
     result, start = {}, 0
     for name, split in quality.items():
@@ -119,9 +121,13 @@ def at_most_one_right(score: Float[np.ndarray, "L"]) -> Float[np.ndarray, "L"]:
 
 
 def exact_evidence(
-    judged: Judged, cluster: Int[np.ndarray, "N"], row: Int[np.ndarray, "N"], names: tuple[str, ...]
+    judged: Judged, cluster: Int[np.ndarray, "N"], row: Int[np.ndarray, "N"], names: tuple[str, ...], called: list[str]
 ) -> tuple[Float[np.ndarray, "N"], dict[int, CopyEvidence]]:
-    """Return the scores after exact copies were counted, and the evidence of each sample whose copies have other labels."""
+    """Return the scores after exact copies were counted, and the evidence of each sample whose copies have other labels.
+
+    Args:
+        called: name of every sample, for the reason.
+    """
     score, evidence = judged.score.copy(), {}
     conflict = np.flatnonzero(in_conflict(judged.label, cluster))
     order = conflict[np.lexsort((row[conflict], cluster[conflict]))]
@@ -136,7 +142,7 @@ def exact_evidence(
             outside = int(judged.suggested[place])
             if outside not in labels:
                 chance[outside] = (1 - right.sum()) * float(judged.confidence[place])
-            others = [(int(row[m]), names[judged.label[m]]) for m in members if judged.label[m] != labels[at]]
+            others = [(called[m], names[judged.label[m]]) for m in members if judged.label[m] != labels[at]]
             evidence[place] = CopyEvidence(copy_reason(others), *best_label(chance, 1 - float(right[at]), names))
     return score, evidence
 
@@ -156,21 +162,29 @@ def best_label(chance: dict[int, float], wrong: float, names: tuple[str, ...]) -
     return names[ranked[0][0]], min(1.0, best / wrong), min(1.0, (best - second) / wrong)
 
 
-def copy_reason(others: list[tuple[int, str]]) -> str:
-    """Return which rows show the same image under other labels: one row of every label."""
-    first: dict[str, int] = {}
-    for row, label in others:
-        first.setdefault(label, row)
-    return "same image as " + " and ".join(f"row {row}, labelled {label}" for label, row in first.items())
+def sample_name(items: Items, row: int) -> str:
+    """Return the path of a sample as in the data's own table, or its row if the data has no paths."""
+    return f"row {row}" if items.path is None else items.path[row]
+
+
+def copy_reason(others: list[tuple[str, str]]) -> str:
+    """Return which samples show the same image under other labels: one sample of every label."""
+    first: dict[str, str] = {}
+    for name, label in others:
+        first.setdefault(label, name)
+    return "same image as " + " and ".join(f"{name}, labelled {label}" for label, name in first.items())
 
 
 def near_evidence(
-    judged: Judged, near: NearCopies, row: Int[np.ndarray, "N"], names: tuple[str, ...]
+    judged: Judged, near: NearCopies, names: tuple[str, ...], called: list[str]
 ) -> tuple[Float[np.ndarray, "N"], dict[int, CopyEvidence]]:
     """Return the scores after near copies with other labels were counted, and the evidence of each sample that has such.
 
     Formula: score * product over near copies of (1 - p + p (1 + o) / (1 + o + o')), p the probability of being the same image,
         o and o' the odds of both labels: with probability p at most one of them is right. An unknown score stays unknown.
+
+    Args:
+        called: name of every sample, for the reason.
     """
     differs = judged.label[near.pair[:, 0]] != judged.label[near.pair[:, 1]]
     pair, p = near.pair[differs], near.probability[differs]
@@ -188,7 +202,7 @@ def near_evidence(
         chance = {label: p[at] * odds[other] / total}
         if suggested != judged.label[mine]:
             chance[suggested] = chance.get(suggested, 0.0) + rest * float(judged.confidence[mine])
-        reason = f"probably the same image (probability {p[at]:.2f}) as row {row[other]}, labelled {names[label]}"
+        reason = f"probably the same image (probability {p[at]:.2f}) as {called[other]}, labelled {names[label]}"
         wrong = 1 - float(np.nan_to_num(score[mine], nan=0.5))
         evidence[mine] = CopyEvidence(reason, *best_label(chance, wrong, names), exact=False)
     return score, evidence

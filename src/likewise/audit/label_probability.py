@@ -32,6 +32,7 @@ def score_labels(
     Formula: the posterior of `Noise`: P(class | features, given label), from class densities and votes of neighbours that no
         sample's own label affects. score = posterior of the given label; the suggested label has the highest posterior of the
         others, confidence = its posterior / (1 - score), margin = its lead over the next one / (1 - score).
+    A class of one sample is a candidate for that sample only.
     Differs: it is ours. Where the features explain labels no better than class frequencies do, and for samples without another
         sample of their class, the score is NaN: unknown.
 
@@ -55,24 +56,42 @@ def score_labels(
         score, density = torch.full((2, len(y)), torch.nan, dtype=torch.float64, device=x.device)
         sure, ahead, suggested = torch.zeros_like(score), torch.zeros_like(score), y.clone()
         outside = off_topic_by_part(x, y, len(label), seed, part)
+        alone = alone_in_class(each, y)
+        lone = torch.bincount(y[alone], minlength=len(label)) > 0
         for rows in each.blocks() if noise.informative else ():
             scores, own = each.scores(rows).double(), y[rows, None]
-            q = noise.posterior(scores, y[rows])
+            q = among_candidates(noise.posterior(scores, y[rows]), own, lone)
             score[rows] = q.gather(1, own)[:, 0]
-            alone = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1])
-            density[rows] = alone.gather(1, own)[:, 0]
+            by_density = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1])
+            density[rows] = by_density.gather(1, own)[:, 0]
             top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
             wrong = (1 - score[rows]).clamp_min(1e-12)
-            suggested[rows], sure[rows] = top.indices[:, 0], (top.values[:, 0] / wrong).clamp_max(1)
+            suggested[rows] = top.indices[:, 0].where(
+                top.values[:, 0] > 0, y[rows]
+            )  # the label itself: there is no other
+            sure[rows] = (top.values[:, 0] / wrong).clamp_max(1)
             ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
     bounded = torch.minimum(score, 1 - outside.double())  # the label of an image that fits no class cannot be right
     score = score.where(outside < 0.5, bounded)
-    alone, usable = alone_in_class(each, y), noise.informative
+    usable = noise.informative
     unknown = alone | (not usable)
     reason = UNINFORMATIVE_REASON if not usable else ALONE_REASON if bool(alone.any()) else ""
     shares = (noise.any, noise.similar) if usable else (math.nan, math.nan)
     single = {"density": density.masked_fill(unknown, torch.nan)}
     return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside)
+
+
+def among_candidates(q: Float[Tensor, "n C"], own: Int[Tensor, "n 1"], lone: Bool[Tensor, "C"]) -> Float[Tensor, "n C"]:
+    """Return the posterior among the candidates of every sample: its given class, and the classes of two samples or more.
+
+    One sample does not show what else belongs to its class.
+
+    Args:
+        own: given class of each sample.
+        lone: classes of one sample, apart from copies.
+    """
+    kept = q.masked_fill(lone, 0).scatter(1, own, q.gather(1, own))
+    return kept / kept.sum(1, keepdim=True).clamp_min(1e-30)
 
 
 def off_topic_by_part(

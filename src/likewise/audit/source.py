@@ -24,7 +24,7 @@ from likewise.io.files import make_folder
 from likewise.models.heads import Linear
 from likewise.protocols.splits import split_by
 from likewise.runs.devices import choose_device
-from likewise.runs.embeddings import origin
+from likewise.runs.embeddings import origin, with_paths_below_root
 from likewise.runs.folder import Run
 from likewise.runs.network import open_loss
 from likewise.runs.open import OpenRun
@@ -89,7 +89,7 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
 def subject_of_file(config: Audit, say: Callable[[str], None]) -> Subject:
     """Return embeddings without their network: labels, pairs and duplicates can be audited, causes cannot."""
     file = Path(config.targets[0]).expanduser()
-    items = read_embeddings(str(file), config.labels, config.root)
+    items = with_paths_below_root(read_embeddings(str(file), config.labels, config.root), file, config.root)
     notes = ["the causes of errors are not computed, because the file has embeddings without their network"]
     if config.labels:
         notes.append(f"labels are read from {config.labels}, not from the file of embeddings")

@@ -35,15 +35,13 @@ def show_findings(audited) -> None:
         audited: an object with the `folder` of the audit.
     """
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
-    show_splits(console, found)
     show_conflicts(console, found)
+    show_splits(console, found)
     show_suspects(console, found)
     show_merges(console, found)
     show_groups(console, found)
+    show_across(console, found)
     console.print()
-    if any(found.across.values()):
-        counts = ", ".join(f"{count} between {splits.replace('-', ' and ')}" for splits, count in found.across.items())
-        console.print(f"Near duplicates across splits: {counts}")
     for note in found.about["notes"]:
         console.print(f"Note: {one_line(note)}")
     for file, what in (("audit.html", "page for a browser"), ("audit.csv", "all samples with their scores")):
@@ -59,13 +57,13 @@ def findings_html(audited) -> str:
     found = read_findings(audited.folder)
     notes = [*found.about["notes"], f"page: {audited.folder / 'audit.html'}"]
     suspects = [line[:3] + line[4:] for line in suspect_lines(found)]
-    heads = ("score", "row", "label", "suggested", "nearest with the suggested label")
+    heads = ("score", "row", "label", "suggested", "nearest with the suggested label", "file")
     columns = [name.lstrip(">") for name in split_columns(found)]
     conflicts, count = conflict_lines(found)
     return "".join(
         [
             table(found.about["title"], columns, split_lines(found), [*unknown_lines(found), *notes]),
-            table(f"same image, different labels{counted(len(conflicts), count)}", ("score", "row", "label", "copies"), conflicts)
+            table(f"copies with different labels{counted(len(conflicts), count)}", ("score", "row", "label", "file"), conflicts)
             if conflicts else "",
             table(f"the most suspect labels{counted(len(suspects), len(flagged_samples(found)))}", heads, suspects),
         ]
@@ -117,24 +115,25 @@ def flagged_samples(found: Findings) -> list[Sample]:
 
 
 def conflict_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
-    """Return score, row, label and contradicting copies of exact copies with several labels, and how many there are."""
+    """Return score, row, label and file of exact copies with several labels, image by image, and how many there are."""
     some = [one for one in found.suspects if one.state == "conflict"]
-    return [(score_text(s.score or 0.0), str(s.row), s.label, s.reason) for s in some[:MAX_SUSPECT_LINES]], len(some)
+    return [(score_text(s.score or 0.0), str(s.row), s.label, s.path) for s in some[:MAX_SUSPECT_LINES]], len(some)
 
 
 def show_conflicts(console: Console, found: Findings) -> None:
     lines, count = conflict_lines(found)
-    title = f"Same image, different labels{counted(len(lines), count)}"
-    show_columns(console, title, (">score", ">row", "label", "copies"), lines)
+    images = len({one.same_as for one in found.suspects if one.state == "conflict"})
+    title = f"Copies with different labels: {images:,} image{'s' * (images != 1)} in {count:,} files; at most one label is right"
+    show_columns(console, f"{title}{counted(len(lines), count)}", (">score", ">row", "label", "file"), lines)
 
 
 def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
-    """Return score, row, label, an arrow, suggested label and the neighbours' votes of the most suspect labels."""
+    """Return score, row, label, an arrow, suggested label, the neighbours' votes and the file of the most suspect labels."""
     lines = []
     for one in flagged_samples(found)[:MAX_SUSPECT_LINES]:
         labels = [found.sample[row].label for row in found.near.get(one.row, [])]
         votes = f"{labels.count(one.suggested)} of {len(labels)}" if labels else ""
-        lines.append((score_text(one.score or 0.0), str(one.row), one.label, "->", one.suggested, votes))
+        lines.append((score_text(one.score or 0.0), str(one.row), one.label, "->", one.suggested, votes, one.path))
     return lines
 
 
@@ -146,7 +145,7 @@ def show_suspects(console: Console, found: Findings) -> None:
         return
     lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(flagged))} (nearest: with the suggested label)"
-    show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest"), lines)
+    show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest", "file"), lines)
 
 
 def show_merges(console: Console, found: Findings) -> None:
@@ -163,10 +162,23 @@ def show_groups(console: Console, found: Findings) -> None:
     lines = []
     for group in found.groups()[:MAX_GROUP_LINES]:
         harmful = found.causes["group", group.label].get("harmful", [])
-        [(row, label)] = [(str(c.row), found.sample[c.row].label) for c in harmful[:1]] or [("", "")]
-        lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], row, label))
-    head = (">errors", "class", "confused with", ">row", "most harmful in training")
+        [worst] = [(str(c.row), (one := found.sample[c.row]).label, one.path) for c in harmful[:1]] or [("",) * 3]
+        lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], *worst))
+    head = (">errors", "class", "confused with", ">row", "most harmful in training", "file")
     show_columns(console, "The worst test classes", head, lines)
+
+
+def show_across(console: Console, found: Findings) -> None:
+    """Print how many near duplicates are in two splits, and the files of some."""
+    if not any(found.across.values()):
+        return
+    counts = ", ".join(f"{count} between {splits.replace('-', ' and ')}" for splits, count in found.across.items())
+    pairs = [
+        (one.parts, *(found.sample[row] for row in (one.row, one.other))) for one in found.duplicates if one.across
+    ]
+    lines = [(parts, str(a.row), a.path, str(b.row), b.path) for parts, a, b in pairs[:MAX_GROUP_LINES]]
+    title = f"Near duplicates across splits: {counts}"
+    show_columns(console, title, ("splits", ">row", "file", ">row", "file"), lines)
 
 
 def show_columns(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
@@ -185,15 +197,23 @@ def show_columns(console: Console, title: str, head: Sequence[str], lines: Seque
     console.print(f"\n{one_line(title)}", style="bold")
     for place, line in enumerate(lines):
         cells = [
-            " " * (width - cell_len(cell)) + cell if name.startswith(">") else fit(cell, width)
+            " " * (width - cell_len(cell)) + cell if name.startswith(">") else fit(cell, width, from_end=name == "file")
             for name, cell, width in zip(head, line, widths, strict=True)
         ]
         text = Text("  " + "  ".join(cells).rstrip(), style="" if place else "dim")
         console.print(text, no_wrap=True, overflow="ellipsis")
 
 
-def fit(text: str, width: int) -> str:
-    """Return a text with exactly `width` cells, cut or padded."""
+def fit(text: str, width: int, from_end: bool = False) -> str:
+    """Return a text with exactly `width` cells, cut or padded.
+
+    Args:
+        from_end: a text that is cut keeps its end, as the name of a file.
+    """
+    if from_end and cell_len(text) > width:
+        while cell_len(text) > width - 1:
+            text = text[1:]
+        return set_cell_size(f"…{text}", width)
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 

@@ -52,15 +52,25 @@ def write_tables(
     ]
     write_csv(folder / "audit.csv", head, lines)
     write_parquet(folder / "audit.parquet", head, lines)
-    write_csv(
-        folder / "pairs.csv", ("query", "other", "type", "distance", "wrong", "mate"), pair_lines(subject, explained)
-    )
-    causes = ("error", "kind", "direction", "place", "row", "influence", "relative")
+    pairs = ("query", "other", "type", "distance", "wrong", "mate", "query_path", "other_path")
+    write_csv(folder / "pairs.csv", pairs, pair_lines(subject, explained))
+    causes = ("error", "kind", "direction", "place", "row", "influence", "relative", "path")
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
     classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind", "partner", "overlap", "state")
     write_csv(folder / "classes.csv", classes, class_lines(subject, quality))
-    pairs = ("row", "other", "similarity", "bits", "kind", "parts", "same_label", "probability")
-    write_csv(folder / "duplicates.csv", pairs, duplicate_lines(subject, copies))
+    copied = (
+        "row",
+        "other",
+        "similarity",
+        "bits",
+        "kind",
+        "parts",
+        "same_label",
+        "probability",
+        "path",
+        "other_path",
+    )
+    write_csv(folder / "duplicates.csv", copied, duplicate_lines(subject, copies))
     row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
     near = []
     for name, split in subject.splits.items():
@@ -68,6 +78,11 @@ def write_tables(
         near.append(np.where(place >= 0, own[place.clip(0)], -1))
     with atomic_write(folder / "neighbours.npz") as aside, aside.open("wb") as file:
         np.savez_compressed(file, row=row, near=np.concatenate(near))
+
+
+def path_of(items: Items, row: int) -> str:
+    """Return the path of a row as in the data's own table; empty if the data has no paths."""
+    return "" if items.path is None else items.path[row]
 
 
 def carried_columns(items: Items) -> dict[str, Sequence]:
@@ -102,7 +117,7 @@ def sample_lines(
     score, shown = found.quality.score.tolist(), "" if name == UNSPLIT_NAME else name
     for place, row in enumerate(split.e.row.tolist()):
         yield [
-            row, "" if items.path is None else items.path[row], split.names[int(split.e.y[place])], number(score[place]),
+            row, path_of(items, row), split.names[int(split.e.y[place])], number(score[place]),
             state[place], *suggestion_cells(subject, name, found, place, str(state[place])), shown, first.get(row, ""),
             *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
         ]  # fmt: skip
@@ -121,6 +136,8 @@ def suggestion_cells(subject: Subject, name: str, found: SplitQuality, place: in
     split = subject.splits[name]
     own, (other, sure, ahead) = split.names[int(split.e.y[place])], found.suggestion(place, subject.items.class_name)
     labels = [split.names[int(split.e.y[n])] for n in found.near[place] if n >= 0]
+    if other == own:  # all other classes have one sample, so that none can be suggested
+        return ["", "", "", said]
     return [other, number(sure), number(ahead), said or reason(labels, own, other)]
 
 
@@ -138,7 +155,7 @@ def pair_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:
     for kind, pairs in (("confusion", found.confusion), ("mis-similar", found.mis_similar)):
         query, partner, wrong, mate = (row[t.numpy()].tolist() for t in pairs[:4])
         for q, p, d, w, m in zip(query, partner, pairs.distance.tolist(), wrong, mate):
-            yield [q, p, kind, number(d), w, m]
+            yield [q, p, kind, number(d), w, m, path_of(subject.items, q), path_of(subject.items, p)]
 
 
 def cause_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:
@@ -153,7 +170,8 @@ def cause_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:
             ("helpful", found.helpful_row[place], found.helpful[place]),
         ):
             for rank, (at, value) in enumerate(zip(rows.tolist(), values.tolist()), 1):
-                yield [error, kind, way, rank, row[at], number(value), number(value / spread)]
+                cells = [error, kind, way, rank, row[at], number(value), number(value / spread)]
+                yield [*cells, path_of(subject.items, int(row[at]))]
 
 
 def class_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[list]:
@@ -189,6 +207,8 @@ def duplicate_lines(subject: Subject, copies: Copies) -> Iterable[list]:
             splits,
             same,
             number(probability),
+            path_of(subject.items, int(row[a])),
+            path_of(subject.items, int(row[b])),
         ]
 
 

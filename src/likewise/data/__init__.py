@@ -33,7 +33,8 @@ HUB_FORMS = {
 
 DATA_FORMS = (
     f"a name ({', '.join(NAMES)}), a folder with one sub-folder per class, "
-    "a .csv or .parquet table with path and label, features in .npz or .parquet with x and label, hf:NAME, a data set of "
+    "a .csv or .parquet table with path and label (photos.csv?path=file&label=class for other columns), "
+    "features in .npz or .parquet with x and label, hf:NAME, a data set of "
     "Hugging Face, or my_lab.readers.boats(), a reader of your own"
 )
 """The accepted forms of DATA, for error messages."""
@@ -59,6 +60,8 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
     path = Path(data).expanduser()
     if path.exists():
         return load_path(path, root)
+    if "?" in data and (items := load_table(data, root)) is not None:
+        return items
     if is_own(data):
         return read_own(data, root, allow_imports)
     if data.strip().endswith(")"):
@@ -109,6 +112,14 @@ def load_name(name: str, root: str | None, arguments: dict) -> Items:
                 f"{name} has no argument {word!r}{nearest_name(word, takes)} It takes: {', '.join(takes)}"
             )
     return make(root, **arguments)
+
+
+def load_table(data: str, root: str | None) -> Items | None:
+    """Read a table whose columns have other names: `photos.csv?path=file&label=class`; None if DATA is something else."""
+    from likewise.data.table import read_table, split_columns
+
+    file, columns = split_columns(data)
+    return read_table(str(Path(file).expanduser()), root, columns) if columns else None
 
 
 def load_hugging_face(data: str, root: str | None, fetch: bool = True) -> Items:

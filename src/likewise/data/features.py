@@ -19,6 +19,7 @@ from likewise.data.schema import (
     integers,
     optional_columns,
     text,
+    without_empty_columns,
 )
 from likewise.data.tabular import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
 from likewise.io.files import first_line
@@ -116,6 +117,7 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
 
 def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
     """Return items from vectors and the columns of a table."""
+    sheet = without_empty_columns(sheet)
     y, class_name, y_clean = class_numbers(sheet)
     path = sheet.column.get("path")
     return Items(

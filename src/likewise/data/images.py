@@ -64,7 +64,9 @@ def read_image(path: str | os.PathLike, box: Iterable[float] | None = None) -> I
         if (
             isinstance(error, OSError) and error.errno is not None
         ):  # from the system; decoders raise it without a number
-            raise UnreadableFile(f"{path}: the file cannot be read ({error.strerror}); check the file and its permissions") from None
+            raise UnreadableFile(
+                f"{path}: the file cannot be read ({error.strerror}); check the file and its permissions"
+            ) from None
         raise BadImage(f"{path}: the image cannot be decoded ({error}); download it again or drop it") from None
     return check_shape(image if box is None else crop(image, np.asarray(tuple(box), np.float64), path), path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 import re
@@ -38,6 +39,13 @@ def check_names(owner: str, file: str, names: Collection[str]) -> None:
                 f"{owner}: {file} has a column {name!r}; did you mean {near[0]!r}? "
                 "Rename it to that, or to a name that is less similar"
             )
+
+
+def without_empty_columns(sheet: Sheet) -> Sheet:
+    """Return the table without its optional columns that are empty in all rows: they count as missing."""
+    optional = set(KNOWN_COLUMNS) - {"path", "label"}
+    empty = {name for name, cells in sheet.column.items() if name in optional and not any(text(c) for c in cells)}
+    return dataclasses.replace(sheet, column={name: c for name, c in sheet.column.items() if name not in empty})
 
 
 def optional_columns(sheet: Sheet) -> dict[str, Any]:

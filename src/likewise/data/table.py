@@ -10,30 +10,52 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.images import drop, file_of
-from likewise.data.schema import check_names, class_numbers, class_tree, coarse_cells, optional_columns
+from likewise.data.schema import (
+    KNOWN_COLUMNS,
+    check_names,
+    class_numbers,
+    class_tree,
+    coarse_cells,
+    optional_columns,
+    without_empty_columns,
+)
 from likewise.data.tabular import Sheet, read_csv, read_parquet
+from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items, LikewiseError
 
+PATH_ALIASES = (
+    "file", "filename", "file_name", "filepath", "file_path", "fname", "image", "images", "image_path", "image_file",
+    "image_name", "img", "img_path", "photo", "url",
+)  # fmt: skip
+LABEL_ALIASES = (
+    "class", "classes", "class_id", "class_label", "category", "category_id", "target", "labels", "y", "species", "identity",
+    "id", "name", "class_name",
+)  # fmt: skip
+"""Frequent names of the columns path and label in tables of others, likely ones first; an error suggests them."""
 
-def read_table(file: str, root: str | None = None) -> Items:
+
+def read_table(file: str, root: str | None = None, columns: dict[str, str] | None = None) -> Items:
     """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,label_clean]
     [,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
     label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
-    coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored.
+    coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored. An optional column that is empty in
+    all rows counts as missing.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.
         root: folder that relative paths start from; default: the folder of the table.
+        columns: name as above -> name of the column in the file, for names that differ.
     """
-    sheet = read_sheet(file)
+    sheet = without_empty_columns(rename_columns(read_sheet(file), columns or {}))
+    check_required(sheet)
     check_names(sheet.owner, sheet.file, sheet.column.keys())
     path = paths(sheet)
     y, class_name, y_clean = class_numbers(sheet)
-    columns = optional_columns(sheet)
-    check_duplicates(sheet, path, y, columns["box"])
+    optional = optional_columns(sheet)
+    check_duplicates(sheet, path, y, optional["box"])
     return Items(
         name=Path(file).stem,
         y=y,
@@ -42,7 +64,7 @@ def read_table(file: str, root: str | None = None) -> Items:
         root=os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
         y_clean=y_clean,
         taxonomy=class_tree(sheet, y, class_name),
-        **columns,
+        **optional,
     )
 
 
@@ -54,6 +76,51 @@ def read_sheet(file: str) -> Sheet:
             f"table: a table is a .csv or .parquet file, got {Path(file).name!r}; save it as one of these"
         )
     return read_csv(file) if suffix == ".csv" else read_parquet(file)
+
+
+def split_columns(data: str) -> tuple[str, dict[str, str]]:
+    """Split `photos.csv?path=file&label=class` into the file and its columns; no columns if DATA is not a table with a `?`."""
+    file, mark, words = data.rpartition("?")
+    if not mark or Path(file).suffix.lower() not in (".csv", ".parquet"):
+        return data, {}
+    columns = {}
+    for word in words.split("&"):
+        name, mark, given = word.partition("=")
+        if name not in KNOWN_COLUMNS or not given:
+            raise LikewiseError(
+                f"table: after ? write NAME=COLUMN, joined by &, with a NAME of {', '.join(KNOWN_COLUMNS)}; got {word!r}"
+                f"{nearest_name(name, KNOWN_COLUMNS)} An example: {Path(file).name}?path=file&label=class"
+            )
+        columns[name] = given
+    return file, columns
+
+
+def rename_columns(sheet: Sheet, columns: dict[str, str]) -> Sheet:
+    """Return the table with its columns under the names of likewise. Other columns of these names are left out."""
+    for name, given in columns.items():
+        if given not in sheet.column:
+            raise LikewiseError(
+                f"table: {sheet.file} has no column {given!r} for {name}{nearest_name(given, sheet.column)} "
+                f"It has: {', '.join(sheet.column)}"
+            )
+    renamed = {name: sheet.column[given] for name, given in columns.items()}
+    others = {name: cells for name, cells in sheet.column.items() if name not in {*columns, *columns.values()}}
+    return dataclasses.replace(sheet, column=renamed | others)
+
+
+def check_required(sheet: Sheet) -> None:
+    """Raise if path or label is missing and another column looks like it, with the DATA that reads that column."""
+    folded = {name.casefold().replace(" ", "_"): name for name in reversed(sheet.column)}
+    found = {}
+    for name, aliases in (("path", PATH_ALIASES), ("label", LABEL_ALIASES)):
+        if name not in sheet.column:
+            found[name] = next((folded[a] for a in (name, *aliases) if a in folded), None)
+    if found and all(found.values()):
+        words = "&".join(f"{name}={given}" for name, given in found.items())
+        raise LikewiseError(
+            f"table: {sheet.file} must have the columns path and label, got: {', '.join(sheet.column)}; to read "
+            f'{" and ".join(f"{given!r} as {name}" for name, given in found.items())}, write DATA as "{sheet.file}?{words}"'
+        )
 
 
 def paths(sheet: Sheet) -> tuple[str, ...]:

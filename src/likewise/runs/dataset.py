@@ -17,6 +17,7 @@ from likewise.data import NAMES, is_named, load
 from likewise.data.broken_images import skip_again, skip_broken
 from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import is_flat, read_flat
+from likewise.data.table import split_columns
 from likewise.io.files import cache_folder
 from likewise.runs.folder import Run
 from likewise.types import Items, LikewiseError
@@ -81,7 +82,10 @@ def absolute_path(data: str) -> str:
         path, mark, columns = data.removeprefix("hf:").partition("?")
         return f"hf:{absolute_path(path)}{mark}{columns}"
     path = Path(data).expanduser()
-    return str(path.absolute()) if path.exists() else data
+    if path.exists():
+        return str(path.absolute())
+    file, columns = split_columns(data)
+    return f"{absolute_path(file)}{data[len(file) :]}" if columns else data
 
 
 def marks_queries(items: Items) -> bool:
@@ -143,7 +147,7 @@ def data_folders(settings: Train | None) -> list[str]:
         return []
     from likewise.data.hugging_face import is_saved
 
-    data = Path(settings.data).expanduser()
+    data = Path(split_columns(settings.data)[0]).expanduser()
     if settings.data.startswith("hf:") or data.suffix.lower() == ".parquet" or is_saved(data):
         return [str(cache_folder()), str(data.parent)] if data.exists() else [str(cache_folder())]
     return [str(data if data.is_dir() else data.parent), *([settings.root] if settings.root else [])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,7 @@ def save_embeddings(
     split: str | np.ndarray | None = None,
     sides: tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]] | None = None,
 ) -> None:
-    """Write embeddings to an npz file that `train`, `evaluate`, `search` and other tools can read.
+    """Write embeddings to an npz file that `train`, `evaluate`, `search` and other tools can read. Its paths are absolute.
 
     Args:
         made_by: some of `ORIGIN_WORDS`, which `origin` returns.
@@ -42,6 +44,7 @@ def save_embeddings(
     if items.path is not None:
         base = Path(items.root).absolute()
         columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
+        columns["root"] = np.asarray(str(base), dtype=str)
     columns |= {
         name: np.asarray(own[rows])
         for name in ("split", "query", "gallery", "group", "camera", "junk")
@@ -77,6 +80,26 @@ def origin(file: Path) -> dict:
             f"features: similarity in {file.name} must be cosine or euclidean, got {words['similarity']!r}; save it again"
         )
     return words | row
+
+
+def with_paths_below_root(items: Items, file: Path, root: str | None = None) -> Items:
+    """Return the items of an embeddings file with paths relative to the folder of the data, as in the data's own table.
+
+    Without a stored folder, or if some path is not below it, the items are returned as they are.
+
+    Args:
+        root: folder of the images now, if they were moved.
+    """
+    if items.path is None or file.suffix.lower() != ".npz":
+        return items
+    stored = load_arrays(file, "features", "save it again", ("root",), need=False).get("root")
+    if stored is None or stored.ndim or stored.dtype.kind != "U":
+        return items
+    base = os.path.join(str(stored), "")
+    if not all(path.startswith(base) for path in items.path):
+        return items
+    paths = tuple(path.removeprefix(base) for path in items.path)
+    return replace(items, path=paths, root=os.path.abspath(os.path.expanduser(root)) if root else str(stored))
 
 
 def rows_in(made_by: dict, count: int) -> Int[np.ndarray, "N"]:

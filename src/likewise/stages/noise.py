@@ -50,8 +50,9 @@ def read_clean(config: Noise, say) -> Items:
     from likewise.runs.dataset import load_items
     from likewise.taxonomies import taxonomy
 
-    options = {"strict": config.strict, "quiet": config.quiet, "allow_imports": config.allow_imports}
-    items = load_items(config.data, config.root, **options, say=say)
+    items = load_items(
+        config.data, config.root, strict=config.strict, quiet=config.quiet, say=say, allow_imports=config.allow_imports
+    )
     if items.y_clean is not None:
         raise LikewiseError(
             f"noise: the labels of '{config.data}' must be without injected noise, got a table with `label_clean`; "
