@@ -114,6 +114,7 @@ def test_two_reviewers_at_once_lose_nothing_and_see_how_they_agree(enter):
     see(bob, "ann and bob, labels60.00", "#table")  # ann always says keep: no better than chance
     see(bob, "2 disputed", "#table")
     bob.keyboard.press("Escape")
+    api.expect(bob.locator("#people")).not_to_be_visible()
     bob.keyboard.press("f")
     bob.select_option("#show", "disputed")
     see(bob, "Disputed. ann: keep")

@@ -70,7 +70,7 @@ class Served:
     finish: Callable[[], Path | None] = lambda: None
     """Writes the corrected table, and returns its path or None if nothing was decided."""
     user: str = ""
-    """Name of a reviewer who has not given one; empty: the page asks."""
+    """Name of a reviewer who has not given one; empty: the page requests one."""
 
 
 @dataclass(frozen=True)
