@@ -9,7 +9,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 REDIRECT_PAGE = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
@@ -48,8 +48,6 @@ def open_page(address: str, file: Path) -> None:
 
 
 def show(address: str) -> None:
-    """Ask the browser to show an address; without a browser nothing happens."""
-    try:
+    """Show an address in the browser; without a browser nothing happens."""
+    with suppress(webbrowser.Error):
         webbrowser.open(address)
-    except webbrowser.Error:
-        pass

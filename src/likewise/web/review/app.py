@@ -214,9 +214,7 @@ def asked_items(questions: Questioned, item: str) -> list[str]:
     return [item] if item in questions.findings.pair else [str(row) for row in questions.rows(item)]
 
 
-def select_items(
-    store: Store, questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]
-) -> list[str]:
+def select_items(store: Store, questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
     findings = store.findings
     if wanted.show == "disputed":
