@@ -14,7 +14,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "img", "br", "wbr"):
+        if tag not in ("meta", "link", "img", "input", "br", "wbr"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):

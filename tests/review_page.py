@@ -28,12 +28,17 @@ class Server:
         from likewise.web.review.serve import write_corrected_table
         from likewise.web.review.store import Store
 
-        self.store, door = Store(folder / "decisions.sqlite", read_findings(folder)), take_port("review", "127.0.0.1", 0)
+        self.store, door = (
+            Store(folder / "decisions.sqlite", read_findings(folder)),
+            take_port("review", "127.0.0.1", 0),
+        )
         self.address = f"http://127.0.0.1:{door.getsockname()[1]}/?token={token}"
         self.table = folder / "corrected.csv"
         finish = lambda: write_corrected_table(self.store, self.table, "/birds")  # noqa: E731
         app = make_app(self.store, token, Served(picture, "/birds", "birds", self.table, finish, user))
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
+        self.server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
+        )
         app.state.stop = lambda: setattr(self.server, "should_exit", True)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [door]})
         self.thread.start()

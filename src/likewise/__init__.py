@@ -305,7 +305,7 @@ def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device:
 
 
 def review(audit: Place, **settings) -> Reviewed:
-    """Serve the page on which people review the labels of an audit, until Ctrl-C; the same as `likewise review`."""
+    """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`."""
     from likewise.config import Review
     from likewise.stages.review import review as stage
 

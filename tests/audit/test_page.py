@@ -12,7 +12,7 @@ from page_reader import Reader
 from PIL import Image
 
 from likewise.audit import page as audit_page
-from likewise.audit.page import MAX_ITEMS, noise_share, scale_ends, without_mirrored, write_page
+from likewise.audit.page import MAX_ITEMS, noise_share, percent_text, scale_ends, without_mirrored, write_page
 from likewise.audit.read import Pair
 from likewise.render.html import breakable
 
@@ -100,8 +100,8 @@ def page_of(folder, picture=lambda row: BLACK):
 def test_sections_stand_in_order_and_what_is_empty_is_left_out(tmp_path):
     page = Reader(page_of(write_audit(tmp_path, **EXTRA)))
     names = [
-        "numbers",
         "suspects",
+        "numbers",
         "classes",
         "errors",
         "groups",
@@ -112,12 +112,12 @@ def test_sections_stand_in_order_and_what_is_empty_is_left_out(tmp_path):
         "notes",
     ]
     assert page.sections() == names
-    assert [a["href"] for tag, a in page.tags if tag == "a"][:9] == [f"#{name}" for name in names[1:]]
+    assert [a["href"] for tag, a in page.tags if tag == "a"][:10] == [f"#{name}" for name in names]
     for name in ("pairs.csv", "causes.csv", "classes.csv", "duplicates.csv", "neighbours.npz"):
         (tmp_path / name).unlink()
     about = json.loads((tmp_path / "audit.json").read_text()) | dict.fromkeys(EXTRA) | {"errors": {}, "duplicates": {}}
     (tmp_path / "audit.json").write_text(json.dumps(about))
-    assert Reader(page_of(tmp_path)).sections() == ["numbers", "suspects", "classes"]
+    assert Reader(page_of(tmp_path)).sections() == ["suspects", "numbers", "classes"]
 
 
 def test_what_is_written_is_what_was_found(tmp_path):
@@ -128,13 +128,16 @@ def test_what_is_written_is_what_was_found(tmp_path):
         "100.0% of 40 queries",
         "< 0.1%",  # the share of similar ones
         "In test, another label is suggested for 12.5% of all samples, and for 25.0% of those in the classes concerned.",
-        "Labels of its 3 nearest neighbours: 2 " + SCRIPT + ', 1 tit_"blue"&.',
+        "7 of 80 labels are probably wrong.",  # first
+        "20 labels are flagged for review",
+        "> 99 % chance that it is wrong",
+        "Labels of the 3 most similar images: 2 " + SCRIPT + ', 1 tit_"blue"&.',
         "Reason 4.",  # row 0 has neighbours to tell of
         "Probability of one class: 0.970; 9 samples of the first name",
         "Squared distance 0.250",
         "Its class has no other sample.",
         "10 of 10 queries are errors",
-        "Same image, train and test; labels differ. Similarity 0.990, 3 bits apart",
+        "Same image, train and test; labels differ. Similarity 0.990",
         "Near duplicate, train; same label. Similarity 0.900",
         "0.8750.7500.800",
         "the true one in 70.1% of cases",
@@ -169,7 +172,7 @@ def test_long_lists_are_cut_and_say_so(tmp_path):
     page = Reader(page_of(write_audit(tmp_path, 1600)))
     shown = Counter(tag_id.split("-")[0] for tag, a in page.tags if tag == "article" and (tag_id := a.get("id")))
     assert shown["row"] == MAX_ITEMS["suspects"] and shown["confusion"] == MAX_ITEMS["pairs"]
-    assert page.text.count("The first 60 of 200; all in audit.csv.") == 2
+    assert "The first 120 of 400; all in audit.csv." in page.text
     assert "The first 40 of 800; all in pairs.csv." in page.text
 
 
@@ -212,6 +215,39 @@ def test_embeddings_have_names_in_place_of_pictures(tmp_path):
     assert "row 4" in Reader(page).text
 
 
+def test_the_verdict_comes_first_then_copies_with_different_labels(tmp_path):
+    write_audit(tmp_path)
+    lines = list(csv.reader((tmp_path / "audit.csv").open()))
+    head, first, second = [*lines[0], "state", "same_as"], [*lines[1], "conflict", 0], [*lines[2], "conflict", 0]
+    rest = [[*line, "flagged" if line[4] else "ok", ""] for line in lines[3:]]
+    with open(tmp_path / "audit.csv", "w", newline="") as file:
+        csv.writer(file).writerows([head, first, second, *rest])
+    page = Reader(page_of(tmp_path))
+    assert page.sections()[:2] == ["conflicts", "suspects"]
+    assert page.text.index("7 of 80 labels are probably wrong") < page.text.index("Start reviewing: likewise review")
+    assert "1 image exists under different labels." in page.text
+
+
+def test_splits_are_badges_of_one_list_and_words_follow_the_data(tmp_path):
+    page = page_of(write_audit(tmp_path))
+    assert page.count('<span class="badge">train</span>') == page.count('<span class="badge">test</span>') == 10
+    assert "Test errors and their causes" in page and "<h3>In train" not in page
+    about = json.loads((tmp_path / "audit.json").read_text())
+    (tmp_path / "audit.json").write_text(json.dumps(about | {"parts": {"all": about["parts"]["train"]}}))
+    page = page_of(tmp_path)
+    assert "Test errors" not in page and "Images that the features confuse" in page and '"badge">' not in page
+
+
+def test_causes_are_behind_why(tmp_path):
+    page = page_of(write_audit(tmp_path))
+    card = page[page.index('id="confusion-40-41"') :].split("</article>")[0]
+    assert card.index("<details") < card.index("Most harmful in training") < card.index("</details>")
+
+
+def test_certainty_is_never_rounded_up():
+    assert [percent_text(p) for p in (1, 0.9999, 0.986, 0.5)] == ["100 %", "> 99 %", "99 %", "50 %"]
+
+
 def test_pictures_shrink_until_they_fit(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     write_audit(tmp_path)
@@ -246,6 +282,7 @@ def test_in_a_browser_it_asks_for_nothing_and_sorts_by_mouse_and_keyboard(browse
     page = browser.new_page(viewport={"width": 390, "height": 800})
     asked, said = listen(page)
     page.goto(file.as_uri())
+    page.click("#suspects details.table summary")
     rows = lambda: [int(cell) for cell in page.locator("#suspects tbody td:first-child").all_inner_texts()]  # noqa: E731
     sort = lambda name: page.locator("#suspects th", has_text=name)  # noqa: E731
     assert rows() == list(range(0, 80, 4))
@@ -261,3 +298,37 @@ def test_in_a_browser_it_asks_for_nothing_and_sorts_by_mouse_and_keyboard(browse
     assert [url for url in asked if not url.startswith("data:")] in ([file.as_uri()], [file.as_uri()] * 2)
     assert said == []
     page.close()
+
+
+@pytest.mark.browser
+def test_the_page_in_a_browser_searches_zooms_copies_and_is_dark_at_night(browser, tmp_path):
+    file = write_page(write_audit(tmp_path, root="/birds"), lambda row: BLACK, quiet=True)
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = context.new_page()
+    asked, said = listen(page)
+    page.goto(file.as_uri())
+    seen = lambda: [one.get_attribute("id") for one in page.locator("#suspects article:visible").all()]  # noqa: E731
+    assert len(seen()) == MAX_ITEMS["open"]
+    page.fill("#find", "a/76.png")
+    assert seen() == ["row-76"] and page.locator("#hits").inner_text() == "1 of 20"  # also what was folded
+    page.fill("#find", "")
+    page.select_option("#class", "wren")
+    assert len(seen()) == 20
+    page.click("#row-0 .whole .pic")
+    assert page.locator("#zoom").is_visible() and page.locator("#zoom .p0").count() == 1
+    page.keyboard.press("Escape")
+    page.locator("#zoom").wait_for(state="hidden")
+    page.focus("#row-0 .whole .pic")
+    page.keyboard.press("Enter")
+    page.locator("#zoom").wait_for(state="visible")
+    page.click("#zoom")
+    assert page.locator("#row-0 .copy").get_attribute("data-copy") == "/birds/a/0.png"
+    page.click("#row-0 .copy")
+    page.locator("#row-0 .copy", has_text="Copied").wait_for()
+    assert page.locator("#numbers .hint").is_visible()  # the table is wider than a phone, and says so
+    colour = "e => getComputedStyle(e).backgroundColor"
+    assert page.locator("body").evaluate(colour) == "rgb(21, 24, 29)"
+    page.emulate_media(color_scheme="light")
+    assert page.locator("body").evaluate(colour) == "rgb(255, 255, 255)"
+    assert said == [] and all(url.startswith(("file:", "data:")) for url in asked)
+    context.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from likewise.audit.read import Findings
 
 GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
-"""Names of folders, in lower case, that do not say which data they hold."""
+"""Names of folders, in lower case, that no data set is known by."""
 
 
 def data_name(found: Findings) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
+from likewise.audit.data_name import data_name
 from likewise.audit.read import Findings, Pair, Sample, read_findings
 from likewise.audit.states import rare_states
 from likewise.io.progress import bar
@@ -37,7 +38,7 @@ MAX_ITEMS = {
 MAX_EXEMPLARS = 3
 """Example images per class."""
 
-THUMB_SIDES = (176, 144, 120, 96, 72, 48)
+THUMB_SIDES = (256, 208, 176, 144, 120, 96, 72, 48)
 """Longest sides of thumbnails in pixels: the first with which all thumbnails fit `THUMB_BYTES_LIMIT` is used."""
 
 THUMB_BYTES_LIMIT = 7_000_000
@@ -47,9 +48,9 @@ CURVE_DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
 """SVG dash patterns that distinguish the curves of single scores."""
 
 SECTIONS = {
-    "conflicts": "Conflicts", "suspects": "Flagged labels", "off_topic": "Off-topic", "classes": "Classes",
-    "errors": "Test errors", "groups": "Worst classes",
-    "duplicates": "Duplicates", "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
+    "conflicts": "Copies with different labels", "suspects": "Flagged labels", "off_topic": "Images of no class",
+    "numbers": "In numbers", "classes": "Classes", "errors": "Confusions", "groups": "Worst classes",
+    "duplicates": "Copies", "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
     "notes": "Notes",
 }  # fmt: skip
 """Key of a section in the template -> its title in the table of contents."""
@@ -63,9 +64,13 @@ class Conflict(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """A flagged sample, examples of its given class and of the suggested class, and the labels of its neighbours."""
+    """A flagged sample, examples of its given class and of the suggested class, and the labels of its neighbours.
+
+    `wrong` is the probability that the label is wrong, as text.
+    """
 
     sample: Sample
+    wrong: str
     claimed: list[int]
     instead: list[int]
     votes: list[tuple[str, int]]
@@ -119,7 +124,11 @@ def template_context(found: Findings) -> dict:
         "conflicts": conflicts(found),
         "off_topic": found.off_topic[: MAX_ITEMS["off_topic"]],
         "suspects": suspects(found),
-        "flagged": Counter(one.split for one in found.suspects if one.state == "flagged"),
+        "flagged": sum(one.state == "flagged" for one in found.suspects),
+        "numbers": True,
+        "data_name": data_name(found),
+        "splits": len(about["parts"]) > 1,
+        "tested": "test" in about["parts"],
         "scores": {name: about["scores"][name] for name in next(iter(found.single.values()), {})},
         "merges": [
             (o, found.exemplars(o.split, o.label, MAX_EXEMPLARS), found.exemplars(o.split, o.partner, MAX_EXEMPLARS))
@@ -160,23 +169,24 @@ def conflicts(found: Findings) -> list[Conflict]:
     ]
 
 
-def suspects(found: Findings) -> dict[str, list[Suspect]]:
-    """Return the most suspect samples of each split; the splits share the limit equally."""
+def suspects(found: Findings) -> list[Suspect]:
+    """Return the most suspect samples of all splits."""
     flagged = [one for one in found.suspects if one.state == "flagged"]
-    splits = [name for name in found.about["parts"] if any(one.split == name for one in flagged)]
-    shown = {}
-    for split in splits:
-        some = [one for one in flagged if one.split == split][: MAX_ITEMS["suspects"] // len(splits)]
-        shown[split] = [
-            Suspect(
-                one,
-                found.exemplars(split, one.label, MAX_EXEMPLARS, [one.row]),
-                found.exemplars(split, one.suggested, MAX_EXEMPLARS, [one.row]),
-                Counter(found.sample[row].label for row in found.near.get(one.row, ())).most_common(),
-            )
-            for one in some
-        ]
-    return shown
+    return [
+        Suspect(
+            one,
+            percent_text(1 - (one.score or 0.0)),
+            found.exemplars(one.split, one.label, MAX_EXEMPLARS, [one.row]),
+            found.exemplars(one.split, one.suggested, MAX_EXEMPLARS, [one.row]),
+            Counter(found.sample[row].label for row in found.near.get(one.row, ())).most_common(),
+        )
+        for one in flagged[: MAX_ITEMS["suspects"]]
+    ]
+
+
+def percent_text(probability: float) -> str:
+    """Return a probability as a whole percentage; one that is not 1 is never shown as 100 %."""
+    return "> 99 %" if 0.99 < probability < 1 else f"{probability:.0%}".replace("%", " %")
 
 
 def without_mirrored(pairs: Iterable[Pair]) -> list[Pair]:

@@ -20,9 +20,6 @@ DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parque
 x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command.
 `likewise --install-completion` installs completion in bash, zsh or fish."""
 
-REMOVED_FLAGS = {"--skip-bad": "skipping broken images is the default; --strict stops at the first one"}
-"""Flags that no command has any more -> what to do."""
-
 
 def usage() -> str:
     """Return the text of `likewise --help`: one line per command."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def review(config: Review, say=print) -> Reviewed:
-    """Serve the page until Ctrl-C; return the number of decisions and where they are stored."""
+    """Serve the page until people finish it or Ctrl-C; return the number of decisions and the corrected table."""
     check(config)
     from likewise.web.review.serve import serve_review
 

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -49,8 +49,6 @@ def open_page(address: str, file: Path) -> None:
 
 
 def show(address: str) -> None:
-    """Ask the browser to show an address; without a browser nothing happens."""
-    try:
+    """Show an address in the browser; without a browser nothing happens."""
+    with suppress(webbrowser.Error):
         webbrowser.open(address)
-    except webbrowser.Error:
-        pass

@@ -234,7 +234,10 @@ def test_labels_beyond_the_flag_come_in_pieces_that_decisions_do_not_move(store)
     decide(browser, "ann", "12", "keep")
     rest = queue(browser, flagged=False, begin=first["next"], most=1)
     assert rest["items"] == ["10"] and rest["next"] is None and rest["done"] == 0
-    assert queue(browser, flagged=False)["items"] == ["10"] and queue(browser, flagged=False, show="all")["items"] == ["12", "10"]
+    assert queue(browser, flagged=False)["items"] == ["10"] and queue(browser, flagged=False, show="all")["items"] == [
+        "12",
+        "10",
+    ]
 
 
 def test_many_are_decided_at_once_or_not_at_all_and_undone_together(store):
@@ -286,4 +289,6 @@ def test_finish_writes_and_stops(store):
     browser = visit(store, finish=lambda: wrote.append(1), load_image=None)
     browser.app.state.stop = lambda: stopped.append(list(wrote))
     told = browser.post("/api/finish").json()
-    assert told["written"] is False and wrote == [1] and stopped == [[1]]  # nothing was decided; first written, then stopped
+    assert (
+        told["written"] is False and wrote == [1] and stopped == [[1]]
+    )  # nothing was decided; first written, then stopped

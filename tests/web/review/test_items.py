@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from likewise.audit.read import read_findings
-from likewise.web.review.items import ItemFilter, flagged_questions, is_copy_pair, looks_like, matches_filter, other_questions, shown, tile
+from likewise.web.review.items import (
+    ItemFilter,
+    flagged_questions,
+    is_copy_pair,
+    looks_like,
+    matches_filter,
+    other_questions,
+    shown,
+    tile,
+)
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
 10,,wren,0.9,,,,,train

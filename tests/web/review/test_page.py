@@ -97,7 +97,8 @@ def test_keys_pressed_faster_than_the_server_answers_lose_nothing(visit, tmp_pat
         wanted = {"k": "keep", "x": "remove", "u": "unsure"}
         names = ["wren", "robin", "tit"]
         assert made.said() == {
-            str(row): wanted.get(key, f"relabel {names[(row + 1) % 3]}") for row, key in zip(range(0, 120, 2), keys, strict=True)
+            str(row): wanted.get(key, f"relabel {names[(row + 1) % 3]}")
+            for row, key in zip(range(0, 120, 2), keys, strict=True)
         }
     finally:
         made.stop()
@@ -114,6 +115,7 @@ def test_two_reviewers_at_once_lose_nothing_and_see_how_they_agree(enter):
     see(bob, "ann and bob, labels60.00", "#table")  # ann always says keep: no better than chance
     see(bob, "2 disputed", "#table")
     bob.keyboard.press("Escape")
+    api.expect(bob.locator("#people")).not_to_be_visible()
     bob.keyboard.press("f")
     bob.select_option("#show", "disputed")
     see(bob, "Disputed. ann: keep")
@@ -295,7 +297,9 @@ def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(
         one.click("#grid")
         one.click("#filter select, #sift")
         one.select_option("#show", "all")
-        api.expect(one.locator("#said")).to_contain_text("a request must carry the token; open the address that", timeout=60_000)
+        api.expect(one.locator("#said")).to_contain_text(
+            "a request must carry the token; open the address that", timeout=60_000
+        )
     finally:
         context.close()
         chat.shutdown()

@@ -7,8 +7,9 @@ import threading
 import pytest
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
-httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
+pytest.importorskip("httpx", reason="the server is asked by httpx")
 
+import httpx
 from audit_folder import write_audit
 
 from likewise.config import Review
@@ -88,7 +89,9 @@ def test_a_table_that_cannot_be_written_says_where_the_decisions_are(tmp_path):
 
     store = Store(tmp_path / "decisions.sqlite", read_findings(write_audit(tmp_path)))
     store.decide("ann", "1", "keep")
-    with pytest.raises(LikewiseError, match="corrected.csv cannot be written .*all decisions are in .*decisions.sqlite"):
+    with pytest.raises(
+        LikewiseError, match="corrected.csv cannot be written .*all decisions are in .*decisions.sqlite"
+    ):
         write_corrected_table(store, tmp_path / "nowhere" / "corrected.csv", "")
     store.close()
 

@@ -93,7 +93,9 @@ def test_images_are_shown_large(enter):
     page = enter("ann")
     page.click(".large")
     zoom = page.locator("#zoom")
-    assert "/picture/0" in zoom.locator("img").get_attribute("src") and "large=true" in zoom.locator("img").get_attribute("src")
+    assert "/picture/0" in zoom.locator("img").get_attribute("src") and "large=true" in zoom.locator(
+        "img"
+    ).get_attribute("src")
     page.keyboard.press("Escape")
     api.expect(zoom).not_to_be_visible()
     page.keyboard.press("z")
@@ -113,7 +115,11 @@ def test_images_are_shown_large(enter):
 def test_other_labels_are_those_of_all_splits_and_new_ones(enter, server):
     page = enter("ann")
     page.keyboard.press("l")
-    assert page.locator("#matches [role=option]").all_inner_texts() == ["robin", "gull", "tit"]  # the suggested one first
+    assert page.locator("#matches [role=option]").all_inner_texts() == [
+        "robin",
+        "gull",
+        "tit",
+    ]  # the suggested one first
     page.keyboard.type("ul")
     assert page.locator("#matches [role=option]").all_inner_texts() == ["gull", "Add the new class ‘ul’"]
     page.keyboard.press("Enter")
@@ -206,7 +212,14 @@ def test_on_a_phone_image_label_and_suggestion_are_in_the_first_screen(enter):
     page.wait_for_selector(".instead .thumb")
     tops = [page.locator(one).first.bounding_box()["y"] for one in (".large", ".claimed h2", "#actions .keep")]
     assert tops == sorted(tops)
-    for one in (".question", ".large", ".claimed h2", ".instead h2", ".claimed .thumb >> nth=0", ".instead .thumb >> nth=0"):
+    for one in (
+        ".question",
+        ".large",
+        ".claimed h2",
+        ".instead h2",
+        ".claimed .thumb >> nth=0",
+        ".instead .thumb >> nth=0",
+    ):
         api.expect(page.locator(one).first).to_be_in_viewport(ratio=1)
     assert page.locator("#filter").is_hidden()
     for button in page.locator("#actions button").all():
@@ -236,7 +249,8 @@ def test_nothing_is_cut_off_on_a_desk_or_a_phone(enter):
 def test_everything_has_a_name_for_those_who_do_not_see_it(enter):
     page = enter("ann")
     nameless = """() => [...document.querySelectorAll('button, input, select, a')].filter(e => e.offsetParent !== null
-        && !(e.getAttribute('aria-label') || e.alt || e.textContent.trim() || e.querySelector('img[alt]:not([alt=""])') || e.closest('label')
+        && !(e.getAttribute('aria-label')
+        || e.alt || e.textContent.trim() || e.querySelector('img[alt]:not([alt=""])') || e.closest('label')
         || (e.id && document.querySelector(`label[for=${e.id}]`)))).map(e => e.outerHTML)"""
     for key in "oge":
         page.keyboard.press(key)

@@ -70,7 +70,7 @@ class Served:
     finish: Callable[[], Path | None] = lambda: None
     """Writes the corrected table, and returns its path or None if nothing was decided."""
     user: str = ""
-    """Name of a reviewer who has not given one; empty: the page asks."""
+    """Name of a reviewer who has not given one; empty: the page requests one."""
 
 
 @dataclass(frozen=True)
@@ -214,9 +214,7 @@ def asked_items(questions: Questioned, item: str) -> list[str]:
     return [item] if item in questions.findings.pair else [str(row) for row in questions.rows(item)]
 
 
-def select_items(
-    store: Store, questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]
-) -> list[str]:
+def select_items(store: Store, questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
     findings = store.findings
     if wanted.show == "disputed":

@@ -156,7 +156,9 @@ class Store:
             current = {d.item: d for d in self.own_decisions(base, reviewer, items)}
             added = [(reviewer, kind, *one, note) for kind, one in checked]
             added = [one for one in added if one[2] not in current or current[one[2]][2:] != one]
-            bulk = base.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0] if len(added) > 1 else None
+            bulk = (
+                base.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0] if len(added) > 1 else None
+            )
             base.executemany(
                 f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", [(*one, bulk) for one in added]
             )
