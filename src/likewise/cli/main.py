@@ -184,8 +184,10 @@ def parse(name: str, words: list[str]):
 
 def check_flags(name: str, kind: type, words: list[str]) -> None:
     """Fail at the first flag that the command does not have, with the nearest flag."""
+    from likewise.config.cli_types import flag_name
+
     fields = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
-    known = [f"--{field.replace('_', '-')}" for field in fields] + (["--robust"] if name == "train" else [])
+    known = [flag_name(field) for field in fields] + (["--robust"] if name == "train" else [])
     for word in words:
         flag = word.split("=")[0].replace("_", "-")
         if word.startswith("--") and word != "--" and flag.replace("--no-", "--", 1) not in known:

@@ -1,0 +1,181 @@
+"""Label Studio: tasks with predictions and a labelling config go out, its JSON or JSON-MIN export comes back as decisions.
+
+The two files are plain JSON and XML, written here, because the package label-studio-sdk would replace numpy by an older one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+from likewise._version import __version__
+from likewise.audit.states import suggested_decision
+from likewise.config import Receive, Send
+from likewise.errors import LikewiseError
+from likewise.exchange.records import Records, from_cells
+from likewise.io.files import atomic_write, make_folder, read_json, write_json
+
+OWNER_NAME = "label-studio"
+CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
+"""Values of the control `choice`, the same as those of the review page."""
+MAX_BUTTON_CLASSES = 30
+"""Up to this number of classes, every class is a button; above it, a list with a search field."""
+LOCAL_FILES = "/data/local-files/?d="
+"""Address under which Label Studio serves files below its LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT."""
+
+
+def send(records: Records, config: Send) -> list[str]:
+    """Write tasks.json (all tasks, in the order of the records) and config.xml into the folder `--out`."""
+    folder, root = make_folder(config.out, OWNER_NAME), image_root(records)
+    base = LOCAL_FILES if config.url is None else config.url.rstrip("/") + "/"
+    xml = labelling_config(records.classes)
+    tasks = [task(line, base + quote(os.path.relpath(line["path"], root))) for line in records.lines()]
+    write_json(folder / "tasks.json", tasks)
+    with atomic_write(folder / "config.xml") as aside:
+        aside.write_text(xml, "utf-8")
+    notes = [
+        f"in Label Studio: Settings > Labeling Interface > Code: {folder / 'config.xml'}; Import: {folder / 'tasks.json'}"
+    ]
+    if config.url is None:
+        notes.append(
+            "start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={os.path.dirname(root)}, and add the local storage {root} to the project"
+        )
+    return notes
+
+
+def image_root(records: Records) -> str:
+    """Return the folder that contains all images."""
+    paths = records.columns["path"]
+    root = os.path.join(records.root, "")
+    return (
+        records.root
+        if records.root and all(p.startswith(root) for p in paths)
+        else os.path.commonpath(map(os.path.dirname, paths))
+    )
+
+
+def labelling_config(classes: list[str]) -> str:
+    """Return the XML of the labelling interface: the image, the decision, and the new label."""
+    layout = "inline" if len(classes) <= MAX_BUTTON_CLASSES else "select"
+    choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in CHOICE_NAMES)
+    labels = "".join(f"    <Choice value={attribute(name)}/>\n" for name in classes)
+    return (
+        '<View>\n  <Image name="image" value="$image"/>\n  <Text name="given" value="$label"/>\n'
+        f'  <Choices name="choice" toName="image" choice="single-radio" showInline="true">\n{choices}  </Choices>\n'
+        f'  <Choices name="new_label" toName="image" choice="single" layout="{layout}">\n{labels}  </Choices>\n</View>\n'
+    )
+
+
+def attribute(text: str) -> str:
+    """Return a text as a quoted XML attribute; raise if XML cannot hold it."""
+    if any(ord(sign) < 32 and sign not in "\t\n\r" for sign in text):
+        raise LikewiseError(
+            f"{OWNER_NAME}: a class name must not hold control characters, got {text!r}; rename the class"
+        )
+    return quoteattr(text)
+
+
+def task(line: dict[str, Any], image: str) -> dict[str, Any]:
+    """Return a task: the columns of a row as its data, and what the audit suggests as its prediction.
+
+    The score of the prediction is the probability that the predicted label is right.
+    """
+    one: dict[str, Any] = {"data": {"image": image} | line}
+    score, confidence = line.get("score"), line.get("confidence")
+    choice = suggested_decision(line.get("state", ""), score, confidence)
+    if score is None and choice == "keep":  # nothing is known about this label
+        return one
+    label = line["suggested"] if choice == "relabel" else line["label"]
+    result = [selected("choice", choice), *([selected("new_label", label)] if choice != "remove" else [])]
+    sure = (1 - (score or 0.0)) * (confidence or 0.0) if choice == "relabel" else score or 0.0
+    return one | {"predictions": [{"model_version": f"likewise {__version__}", "score": sure, "result": result}]}
+
+
+def selected(control: str, value: str) -> dict[str, Any]:
+    """Return the part of a prediction that selects a value of a control."""
+    return {"id": control, "from_name": control, "to_name": "image", "type": "choices", "value": {"choices": [value]}}
+
+
+def receive(config: Receive) -> Records:
+    """Return the decisions in an export of Label Studio (JSON or JSON-MIN), one for every task and annotator."""
+    file = Path(config.source).expanduser()
+    if not file.is_file():
+        raise LikewiseError(
+            f"{OWNER_NAME}: the source must be an exported JSON file, got '{config.source}'; check the path"
+        )
+    lines = []
+    owner_of_row: dict[Any, int] = {}
+    for place, one in enumerate(read_json(file, OWNER_NAME, list, "export the project again as JSON or JSON-MIN")):
+        data = one.get("data", one) if isinstance(one, dict) else None
+        if not isinstance(data, dict) or not {"row", "label"} <= data.keys():
+            raise LikewiseError(
+                f"{OWNER_NAME}: every task must have the data row and label, but task {place + 1} of {file.name} has not; export "
+                "a project whose tasks `likewise send` wrote, as JSON or JSON-MIN"
+            )
+        if owner_of_row.setdefault(data["row"], one.get("id", place)) != one.get("id", place):
+            raise LikewiseError(
+                f"{OWNER_NAME}: every row must be one task, but row {data['row']} is in two; delete one of them"
+            )
+        shared = {name: data.get(name) for name in ("row", "path", "label")}
+        lines += [
+            shared | decision for decision in (decisions(one) if "annotations" in one else decisions_of_line(one))
+        ]
+    if not lines:
+        raise LikewiseError(
+            f"{OWNER_NAME}: {file.name} must hold annotations, got tasks without any; export it after labelling"
+        )
+    return from_cells({name: [line[name] for line in lines] for name in lines[0]}, OWNER_NAME)
+
+
+def decisions(one: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the decisions about a task of a JSON export: the last annotation of every annotator that was not skipped."""
+    found = {}
+    for note in sorted(one["annotations"], key=lambda a: (a.get("updated_at") or "", a.get("id") or 0)):
+        if note.get("was_cancelled"):
+            continue
+        values = {part.get("from_name"): part.get("value", {}).get("choices", []) for part in note.get("result", [])}
+        made = decision(values.get("choice"), values.get("new_label"), one["data"]["label"], one["data"]["row"])
+        if made:
+            who = person(note.get("completed_by"))
+            found[who] = made | {"reviewer": who}
+    return list(found.values())
+
+
+def decisions_of_line(one: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the decision of a line of a JSON-MIN export: one line is one annotation."""
+    made = decision(one.get("choice"), one.get("new_label"), one["label"], one["row"])
+    return [made | {"reviewer": person(one.get("annotator"))}] if made else []
+
+
+def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | None:
+    """Return choice and new label; None without both. A label without a choice means keep, if it is the given one, or relabel."""
+    choice, label = only(choice), only(label)
+    if not choice and not label:
+        return None
+    choice = choice or ("keep" if label == given else "relabel")
+    if choice == "relabel" and label in ("", given):
+        raise LikewiseError(
+            f"{OWNER_NAME}: a task to relabel must have another label, but row {row} has {label or 'none'!r}; choose one in "
+            "Label Studio and export again"
+        )
+    return {"choice": choice, "new_label": label if choice == "relabel" else ""}
+
+
+def only(value: Any) -> str:
+    """Return the selected value of a control; JSON has a list, JSON-MIN a text."""
+    if isinstance(value, dict):
+        value = value.get("choices")
+    if isinstance(value, list):
+        value = value[0] if value else ""
+    return "" if value is None else str(value)
+
+
+def person(who: Any) -> str:
+    """Return the name of an annotator: the address if it is exported, otherwise the number."""
+    if isinstance(who, dict):
+        who = who.get("email") or who.get("id")
+    return who if isinstance(who, str) else f"annotator {who}" if who is not None else ""
