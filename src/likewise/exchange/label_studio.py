@@ -30,9 +30,10 @@ LOCAL_FILES = "/data/local-files/?d="
 def send(records: Records, config: Send) -> list[str]:
     """Write tasks.json (all tasks, in the order of the records) and config.xml into the folder `--out`."""
     folder, root = make_folder(config.out, OWNER_NAME), image_root(records)
-    base = LOCAL_FILES if config.url is None else config.url.rstrip("/") + "/"
+    # Label Studio serves folders below its document root, and not the document root itself.
+    start, base = (os.path.dirname(root), LOCAL_FILES) if config.url is None else (root, config.url.rstrip("/") + "/")
     xml = labelling_config(records.classes)
-    tasks = [task(line, base + quote(os.path.relpath(line["path"], root))) for line in records.lines()]
+    tasks = [task(line, base + quote(os.path.relpath(line["path"], start))) for line in records.lines()]
     write_json(folder / "tasks.json", tasks)
     with atomic_write(folder / "config.xml") as aside:
         aside.write_text(xml, "utf-8")
@@ -42,7 +43,7 @@ def send(records: Records, config: Send) -> list[str]:
     if config.url is None:
         notes.append(
             "start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={os.path.dirname(root)}, and add the local storage {root} to the project"
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={start}, and add the local storage {root} to the project"
         )
     return notes
 
@@ -101,54 +102,53 @@ def selected(control: str, value: str) -> dict[str, Any]:
 
 
 def receive(config: Receive) -> Records:
-    """Return the decisions in an export of Label Studio (JSON or JSON-MIN), one for every task and annotator."""
+    """Return the decisions in an export of Label Studio (JSON or JSON-MIN): the last one of every annotator about every task."""
     file = Path(config.source).expanduser()
     if not file.is_file():
         raise LikewiseError(
             f"{OWNER_NAME}: the source must be an exported JSON file, got '{config.source}'; check the path"
         )
-    lines = []
-    owner_of_row: dict[Any, int] = {}
-    for place, one in enumerate(read_json(file, OWNER_NAME, list, "export the project again as JSON or JSON-MIN")):
-        data = one.get("data", one) if isinstance(one, dict) else None
-        if not isinstance(data, dict) or not {"row", "label"} <= data.keys():
+    made: list[tuple[str, dict[str, Any]]] = []
+    task_of_row: dict[Any, Any] = {}
+    for place, one in enumerate(read_json(file, OWNER_NAME, list, "export the project again as JSON or JSON-MIN"), 1):
+        try:
+            data, own = one.get("data", one), one.get("id", place)
+            made += [
+                (when, {name: data.get(name) for name in ("row", "path", "label")} | by) for when, by in decisions(one)
+            ]
+            is_new = task_of_row.setdefault(data["row"], own) == own
+        except (AttributeError, KeyError, TypeError, IndexError):
             raise LikewiseError(
-                f"{OWNER_NAME}: every task must have the data row and label, but task {place + 1} of {file.name} has not; export "
-                "a project whose tasks `likewise send` wrote, as JSON or JSON-MIN"
-            )
-        if owner_of_row.setdefault(data["row"], one.get("id", place)) != one.get("id", place):
+                f"{OWNER_NAME}: every task must have the data row and label, and annotations, but task {place} of {file.name} has "
+                "not; export a project whose tasks `likewise send` wrote, as JSON or JSON-MIN"
+            ) from None
+        if not is_new:
             raise LikewiseError(
                 f"{OWNER_NAME}: every row must be one task, but row {data['row']} is in two; delete one of them"
             )
-        shared = {name: data.get(name) for name in ("row", "path", "label")}
-        lines += [
-            shared | decision for decision in (decisions(one) if "annotations" in one else decisions_of_line(one))
-        ]
-    if not lines:
+    last = {(line["row"], line["reviewer"]): line for _, line in sorted(made, key=lambda one: one[0])}
+    if not last:
         raise LikewiseError(
             f"{OWNER_NAME}: {file.name} must hold annotations, got tasks without any; export it after labelling"
         )
-    return from_cells({name: [line[name] for line in lines] for name in lines[0]}, OWNER_NAME)
+    names = ("row", "path", "label", "choice", "new_label", "reviewer")
+    return from_cells({name: [line[name] for line in last.values()] for name in names}, OWNER_NAME)
 
 
-def decisions(one: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the decisions about a task of a JSON export: the last annotation of every annotator that was not skipped."""
-    found = {}
-    for note in sorted(one["annotations"], key=lambda a: (a.get("updated_at") or "", a.get("id") or 0)):
+def decisions(one: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
+    """Return time and decision of all annotations of a task, without skipped ones. A line of JSON-MIN is one annotation."""
+    found = []
+    is_line = "data" not in one
+    data = one if is_line else one["data"]
+    for note in [one] if is_line else one.get("annotations", []):
         if note.get("was_cancelled"):
             continue
-        values = {part.get("from_name"): part.get("value", {}).get("choices", []) for part in note.get("result", [])}
-        made = decision(values.get("choice"), values.get("new_label"), one["data"]["label"], one["data"]["row"])
+        values = note if is_line else {part["from_name"]: part["value"].get("choices") for part in note["result"]}
+        made = decision(values.get("choice"), values.get("new_label"), data["label"], data["row"])
         if made:
-            who = person(note.get("completed_by"))
-            found[who] = made | {"reviewer": who}
-    return list(found.values())
-
-
-def decisions_of_line(one: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the decision of a line of a JSON-MIN export: one line is one annotation."""
-    made = decision(one.get("choice"), one.get("new_label"), one["label"], one["row"])
-    return [made | {"reviewer": person(one.get("annotator"))}] if made else []
+            who = person(note.get("annotator" if is_line else "completed_by"))
+            found.append((str(note.get("updated_at") or ""), made | {"reviewer": who}))
+    return found
 
 
 def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | None:
