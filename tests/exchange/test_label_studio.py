@@ -103,7 +103,7 @@ def test_the_real_package_accepts_config_tasks_and_predictions(tmp_path):
     for task in tasks:
         assert checked.validate_task({"data": task["data"]})
         assert checked.validate_prediction(task["predictions"][0], return_errors=True) == []
-        assert checked.validate_annotation({"result": result_for(task)}, return_errors=True) == []
+        assert checked.validate_annotation({"result": result_for(task)})
     wrong = {"result": chosen(new_label="no such bird")}
     assert not checked.validate_annotation(wrong)
 

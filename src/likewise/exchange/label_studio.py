@@ -15,12 +15,10 @@ from likewise._version import __version__
 from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
-from likewise.exchange.records import Records, from_cells
+from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
 from likewise.io.files import atomic_write, make_folder, read_json, write_json
 
 OWNER_NAME = "label-studio"
-CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
-"""Values of the control `choice`, the same as those of the review page."""
 MAX_BUTTON_CLASSES = 30
 """Up to this number of classes, every class is a button; above it, a list with a search field."""
 LOCAL_FILES = "/data/local-files/?d="
@@ -46,17 +44,6 @@ def send(records: Records, config: Send) -> list[str]:
             f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={start}, and add the local storage {root} to the project"
         )
     return notes
-
-
-def image_root(records: Records) -> str:
-    """Return the folder that contains all images."""
-    paths = records.columns["path"]
-    root = os.path.join(records.root, "")
-    return (
-        records.root
-        if records.root and all(p.startswith(root) for p in paths)
-        else os.path.commonpath(map(os.path.dirname, paths))
-    )
 
 
 def labelling_config(classes: list[str]) -> str:

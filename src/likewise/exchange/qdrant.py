@@ -14,10 +14,9 @@ import numpy as np
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
-from likewise.exchange.records import Records, from_cells
+from likewise.exchange.records import DEFAULT_NAME, Records, from_cells
 from likewise.io.files import first_line
 
-DEFAULT_NAME = "likewise"
 BLOCK_ROWS = 1000
 """Points that are written or read at a time."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ NUMBER_COLUMNS = ("score", "confidence")
 
 DECISION_COLUMNS = ("choice", "new_label", "reviewer", "note")
 """Columns with the decisions of people; they are not part of a table of labels."""
+
+CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
+"""Values of `choice`, the same as those of the review page."""
+
+DEFAULT_NAME = "likewise"
+"""Name of a collection or table without `--name`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +105,17 @@ def vectors(x: Any, count: int, owner: str) -> Float[np.ndarray, "N D"]:
     return array
 
 
+def image_root(records: Records) -> str:
+    """Return the folder that contains all images."""
+    paths = records.columns["path"]
+    root = os.path.join(records.root, "")
+    return (
+        records.root
+        if records.root and all(p.startswith(root) for p in paths)
+        else os.path.commonpath(map(os.path.dirname, paths))
+    )
+
+
 def whole_number(cell: Any, owner: str) -> int:
     """Return a row number; raise if a cell is not a whole number from 0."""
     text = as_text(cell)
@@ -134,6 +152,8 @@ def write_vectors(records: Records, file: Path) -> None:
     assert records.x is not None
     arrays = {"x": records.x, "row": records.row, "similarity": np.asarray(records.similarity)}
     for name, cells in records.columns.items():
+        if name in DECISION_COLUMNS:
+            continue
         if name in NUMBER_COLUMNS:
             arrays[name] = np.asarray([math.nan if cell is None else cell for cell in cells], np.float64)
         else:
