@@ -53,8 +53,8 @@ class Receive:
     """Receive decisions, vectors or labels from another tool."""
 
     source: Annotated[Positional[str], called("SOURCE")]
-    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; faiss), a folder (hugging-face, qdrant, lancedb), or
-    the address of a server (qdrant, pgvector)."""
+    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; faiss), a folder (hugging-face, qdrant, lancedb),
+    or the address of a server (qdrant, pgvector)."""
     from_: ToolName
     """The tool."""
     into: Location

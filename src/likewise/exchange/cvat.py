@@ -45,8 +45,7 @@ def send(records: Records, config: Send) -> list[str]:
         for key, value in (facts | {"values": "\n".join(values)}).items():
             ElementTree.SubElement(attribute, key).text = value
     for number, line in enumerate(records.lines()):
-        with open_image(line["path"]) as image:
-            size = {"width": str(image.width), "height": str(image.height)}
+        size = image_size(line["path"])
         place = {"id": str(number), "name": Path(os.path.relpath(line["path"], root)).as_posix(), **size}
         choice = suggested_decision(line.get("state", ""), line.get("score"), line.get("confidence"))
         shown = line["suggested"] if choice == "relabel" else line["label"]
@@ -69,6 +68,17 @@ def send(records: Records, config: Send) -> list[str]:
         f"in CVAT: a new task with the raw labels of {folder / 'labels.json'} and the images of {root}; then upload "
         f"{folder / 'annotations.xml'} as CVAT 1.1"
     ]
+
+
+def image_size(path: str) -> dict[str, str]:
+    """Return width and height of an image file, as attributes."""
+    try:
+        with open_image(path) as image:
+            return {"width": str(image.width), "height": str(image.height)}
+    except OSError as error:
+        raise LikewiseError(
+            f"cvat: every image must be readable, but '{path}' is not ({first_line(error)}); restore it"
+        ) from None
 
 
 def receive(config: Receive) -> Records:

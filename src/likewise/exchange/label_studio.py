@@ -106,8 +106,8 @@ def receive(config: Receive) -> Records:
             is_new = task_of_row.setdefault(data["row"], own) == own
         except (AttributeError, KeyError, TypeError, IndexError):
             raise LikewiseError(
-                f"{OWNER_NAME}: every task must have the data row and label, and annotations, but task {place} of {file.name} has "
-                "not; export a project whose tasks `likewise send` wrote, as JSON or JSON-MIN"
+                f"{OWNER_NAME}: every task must have the data row and label, and annotations, but task {place} of {file.name} "
+                "has not; export a project whose tasks `likewise send` wrote, as JSON or JSON-MIN"
             ) from None
         if not is_new:
             raise LikewiseError(

@@ -93,4 +93,4 @@ def receive(config: Receive) -> Records:
     x = table.column(VECTOR_COLUMN).to_pylist()
     cells = {column: table.column(column).to_pylist() for column in table.column_names if column != VECTOR_COLUMN}
     similarity = (table.schema.metadata or {}).get(SIMILARITY_KEY, b"cosine").decode()
-    return from_cells(cells, "lancedb", x, similarity)  # pyright: ignore[reportArgumentType]
+    return from_cells(cells, "lancedb", x, similarity)

@@ -117,4 +117,4 @@ def receive(config: Receive) -> Records:
         )
     columns = dict(zip(names, zip(*lines))) if lines else {}
     x = [np.asarray(one.to_numpy() if hasattr(one, "to_numpy") else one) for one in columns.pop(VECTOR_COLUMN, ())]
-    return from_cells(columns, "pgvector", x, "euclidean" if comment.endswith("euclidean") else "cosine")  # pyright: ignore[reportArgumentType]
+    return from_cells(columns, "pgvector", x, "euclidean" if comment.endswith("euclidean") else "cosine")

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.records import DEFAULT_NAME, Records, from_cells
@@ -123,10 +121,6 @@ def receive(config: Receive) -> Records:
     names = dict.fromkeys(key for payload in payloads for key in payload)
     cells = {key: [payload.get(key) for payload in payloads] for key in names}
     cells.setdefault("row", [one.id for one in points])
-    x = [np.asarray(one.vector, np.float32) for one in points]
     return from_cells(
-        cells,
-        "qdrant",
-        x if len({len(one) for one in x}) > 1 else np.stack(x),
-        "euclidean" if "EUCLID" in distance.upper() else "cosine",
+        cells, "qdrant", [one.vector for one in points], "euclidean" if "EUCLID" in distance.upper() else "cosine"
     )

@@ -64,9 +64,7 @@ class Records:
             yield {"row": row} | {name: cells[place] for name, cells in self.columns.items()}
 
 
-def from_cells(
-    cells: Mapping[str, Sequence], owner: str, x: np.ndarray | None = None, similarity: str = "cosine"
-) -> Records:
+def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similarity: str = "cosine") -> Records:
     """Return records from the cells that a tool returned; raise if they are not records.
 
     Args:
