@@ -45,7 +45,9 @@ def write_audit(folder, n=10_000, images=False, split=True):
     root.mkdir()
     with open(place / "audit.csv", "w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
-        lines.writerow("row path label score state suggested confidence margin reason split camera".split())
+        lines.writerow(
+            ["row", "path", "label", "score", "state", "suggested", "confidence", "margin", "reason", "split", "camera"]
+        )
         for row in range(n):
             path, wrong = f"ü {row}, 'a'.png", row % 10 == 3
             suggested = [LABELS[(row + 1) % len(LABELS)], 0.9, 0.5, 'far, "from"\nits class'] if wrong else [""] * 4

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from likewise.config.cli_types import File, Folder, Location, Positional, called
 
 ToolName = Literal["label-studio", "hugging-face", "csv", "faiss", "qdrant", "lancedb", "pgvector", "cvat"]
-"""The tools, as in `likewise.exchange.TOOLS`."""
+"""The tools, as in `likewise.exchange.TOOL_BY_NAME`."""
 
 
 @dataclass(frozen=True)

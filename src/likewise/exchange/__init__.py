@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["TOOLS", "Tool"]
+__all__ = ["TOOL_BY_NAME", "Tool"]
 
 
 class Tool(NamedTuple):
@@ -18,7 +18,7 @@ class Tool(NamedTuple):
     summary: str
 
 
-TOOLS = {
+TOOL_BY_NAME = {
     "label-studio": Tool("label_studio", "images", "tasks with predictions, and decisions back; --out is a folder"),
     "hugging-face": Tool("hugging_face", "images", "an imagefolder with metadata; --out is a new folder"),
     "csv": Tool("csv_table", "", "a table with any column names; --out is a .csv file"),

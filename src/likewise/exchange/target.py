@@ -13,7 +13,7 @@ from likewise.config import Send
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
 from likewise.data.table import item_columns
-from likewise.exchange import TOOLS
+from likewise.exchange import TOOL_BY_NAME
 from likewise.exchange.records import Records, vectors
 from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
@@ -25,7 +25,7 @@ AUDIT_FILE = "audit.json"
 
 def read_target(config: Send) -> Records:
     """Return the rows of the target, the most suspect first if it is an audit, and at most `config.top` of them."""
-    place, needs = Path(config.target).expanduser(), TOOLS[config.to].needs
+    place, needs = Path(config.target).expanduser(), TOOL_BY_NAME[config.to].needs
     audit = next((one for one in (place, place / "audit") if (one / AUDIT_FILE).is_file()), None)
     file = place / EMBEDDINGS_FILE
     if file.is_file() and needs == "vectors" and not config.embeddings:
@@ -143,7 +143,7 @@ def with_vectors(records: Records, config: Send) -> Records:
 
 def check_needs(records: Records, config: Send) -> None:
     """Raise if the rows lack what the tool needs."""
-    needs = TOOLS[config.to].needs
+    needs = TOOL_BY_NAME[config.to].needs
     if needs == "vectors" and records.x is None:
         raise LikewiseError(
             f"send: {config.to} must get vectors, but '{config.target}' has none; give a run, a file of embeddings, or an audit "

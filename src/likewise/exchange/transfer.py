@@ -8,7 +8,7 @@ from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.config import Receive, Send, check
-from likewise.exchange import TOOLS
+from likewise.exchange import TOOL_BY_NAME
 from likewise.exchange.decisions import store_decisions
 from likewise.exchange.records import write_labels, write_vectors
 from likewise.exchange.target import read_target
@@ -87,7 +87,7 @@ def receive(config: Receive) -> Received:
 
 def module_of(tool: str):
     """Return the module of a tool."""
-    return importlib.import_module(f"likewise.exchange.{TOOLS[tool].module}")
+    return importlib.import_module(f"likewise.exchange.{TOOL_BY_NAME[tool].module}")
 
 
 def check_columns(words: tuple[str, ...], tool: str, owner: str) -> None:
