@@ -59,7 +59,7 @@ def test_bad_names_and_files(tmp_path, subtests):
     for columns, reason in {
         ("label",): "--columns must be OURS=THEIRS, each name once, got 'label'",
         ("label=a", "path=a"): "each name once, got 'path=a'",
-        ("lable=class",): "--columns must rename columns that are sent, got 'lable'; there are: path, label",
+        ("species=class",): "--columns must rename columns that are sent, got 'species'; there are: path, label",
         ("label=path",): "every column must have its own name, but two would be 'path'",
     }.items():
         with subtests.test(str(columns)), pytest.raises(LikewiseError, match=f"csv: .*{reason}"):

@@ -12,23 +12,15 @@ import numpy as np
 from likewise.config import Receive, Send
 from likewise.data.tabular import read_csv
 from likewise.errors import LikewiseError
+from likewise.exchange.packages import import_package
 from likewise.exchange.records import Records, from_cells
 from likewise.io.files import atomic_write, check_output_path, first_line, write_csv
-
-
-def package():
-    """Return the module faiss, or raise an error that names the extra."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise LikewiseError(f"faiss: the package faiss is missing ({error}); pip install 'likewise[faiss]'") from None
-    return faiss
 
 
 def send(records: Records, config: Send) -> list[str]:
     """Write a flat index, exact by inner product (cosine) or distance (euclidean), and the table of its ids."""
     out = check_output_path(config.out, ".faiss", "faiss")
-    faiss, x = package(), records.x
+    faiss, x = import_package("faiss", "faiss"), records.x
     assert x is not None
     flat = faiss.IndexFlatIP(x.shape[1]) if records.similarity == "cosine" else faiss.IndexFlatL2(x.shape[1])
     index = faiss.IndexIDMap2(flat)
@@ -44,7 +36,7 @@ def send(records: Records, config: Send) -> list[str]:
 
 def receive(config: Receive) -> Records:
     """Return the vectors of a flat index, unchanged, with the columns of the table beside it, if there is one."""
-    faiss, file = package(), Path(config.source).expanduser()
+    faiss, file = import_package("faiss", "faiss"), Path(config.source).expanduser()
     if not file.is_file():
         raise LikewiseError(
             f"faiss: the source must be a file of faiss.write_index, got '{config.source}'; check the path"

@@ -10,6 +10,7 @@ import numpy as np
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
+from likewise.exchange.packages import import_package
 from likewise.exchange.records import DEFAULT_NAME, NUMBER_COLUMNS, Records, from_cells
 from likewise.io.files import first_line
 
@@ -22,12 +23,7 @@ SIMILARITY_KEY = b"likewise.similarity"
 @contextmanager
 def connect(place: str) -> Iterator:
     """Yield the database in a folder; errors of the package become LikewiseError."""
-    try:
-        import lancedb
-    except ImportError as error:
-        raise LikewiseError(
-            f"lancedb: the package lancedb is missing ({error}); pip install 'likewise[lancedb]'"
-        ) from None
+    lancedb = import_package("lancedb", "lancedb")
     try:
         yield lancedb.connect(str(Path(place).expanduser()))
     except LikewiseError:

@@ -9,6 +9,7 @@ import numpy as np
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
+from likewise.exchange.packages import import_package
 from likewise.exchange.records import DEFAULT_NAME, NUMBER_COLUMNS, Records, from_cells
 from likewise.io.files import first_line
 
@@ -22,11 +23,8 @@ MAX_DIMENSIONS_COUNT = 16_000
 @contextmanager
 def connect(place: str) -> Iterator:
     """Yield a connection in one transaction; errors of the server become LikewiseError, and nothing is written."""
-    try:
-        import psycopg
-        from pgvector.psycopg import register_vector
-    except ImportError as error:
-        raise LikewiseError(f"pgvector: a package is missing ({error}); pip install 'likewise[pgvector]'") from None
+    psycopg = import_package("psycopg", "pgvector")
+    register_vector = import_package("pgvector.psycopg", "pgvector").register_vector
     if not place.startswith(("postgresql://", "postgres://")):
         raise LikewiseError(f"pgvector: the address must be postgresql://USER@HOST/DATABASE, got '{place}'")
     try:
@@ -42,8 +40,7 @@ def connect(place: str) -> Iterator:
 
 def send(records: Records, config: Send) -> list[str]:
     """Create a table and copy the records into it, in one transaction."""
-    from psycopg import sql
-
+    sql = import_package("psycopg.sql", "pgvector")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
     check_names([name, *records.columns], x.shape[1])
@@ -85,8 +82,7 @@ def check_names(names: list[str], dimension: int) -> None:
 
 def shape_of(connection, name: str) -> tuple[int, int] | None:
     """Return the number of rows of a table and the dimension of its vectors (0: none); None if there is no such table."""
-    from psycopg import sql
-
+    sql = import_package("psycopg.sql", "pgvector")
     found = connection.execute("SELECT to_regclass(quote_ident(%s))::oid", (name,)).fetchone()[0]
     if found is None:
         return None
@@ -99,8 +95,7 @@ def shape_of(connection, name: str) -> tuple[int, int] | None:
 
 def receive(config: Receive) -> Records:
     """Return all lines of a table, with vectors and columns unchanged."""
-    from psycopg import sql
-
+    sql = import_package("psycopg.sql", "pgvector")
     name = config.name or DEFAULT_NAME
     with connect(config.source) as connection:
         if shape_of(connection, name) is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
+from likewise.exchange.packages import import_package
 from likewise.exchange.records import DEFAULT_NAME, Records, from_cells
 from likewise.io.files import first_line
 
@@ -22,12 +23,7 @@ BLOCK_ROWS = 1000
 @contextmanager
 def connect(place: str, create: bool) -> Iterator:
     """Yield a client of the folder or server; errors of the package become LikewiseError."""
-    try:
-        from qdrant_client import QdrantClient
-    except ImportError as error:
-        raise LikewiseError(
-            f"qdrant: the package qdrant-client is missing ({error}); pip install 'likewise[qdrant]'"
-        ) from None
+    package = import_package("qdrant_client", "qdrant")
     folder = Path(place).expanduser()
     is_server = place.startswith(("http://", "https://"))
     if not is_server and not create and not (folder / "meta.json").is_file():
@@ -39,7 +35,9 @@ def connect(place: str, create: bool) -> Iterator:
             f"qdrant: --out must be a new folder or one of embedded Qdrant, got '{place}', which holds other files"
         )
     try:
-        with closing(QdrantClient(url=place) if is_server else QdrantClient(path=str(folder))) as client:
+        with closing(
+            package.QdrantClient(url=place) if is_server else package.QdrantClient(path=str(folder))
+        ) as client:
             yield client
     except LikewiseError:
         raise
@@ -51,12 +49,11 @@ def connect(place: str, create: bool) -> Iterator:
 
 def send(records: Records, config: Send) -> list[str]:
     """Create a collection with one point per row: id = row, payload = columns."""
-    from qdrant_client.models import Batch, Distance, VectorParams
-
+    models = import_package("qdrant_client.models", "qdrant")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
     # Dot: for unit vectors it is the cosine, and unlike Distance.COSINE it keeps the vectors as they are.
-    distance = Distance.DOT if records.similarity == "cosine" else Distance.EUCLID
+    distance = models.Distance.DOT if records.similarity == "cosine" else models.Distance.EUCLID
     with connect(config.out, create=True) as client:
         if client.collection_exists(name):
             if not config.replace:
@@ -66,13 +63,15 @@ def send(records: Records, config: Send) -> list[str]:
                     f"{size} dimensions (these have {x.shape[1]}); choose another --name, or replace it with --replace"
                 )
             client.delete_collection(name)
-        client.create_collection(name, vectors_config=VectorParams(size=x.shape[1], distance=distance))
+        client.create_collection(name, vectors_config=models.VectorParams(size=x.shape[1], distance=distance))
         try:
             lines = list(records.lines())
             with one_sync(client, name):
                 for first in range(0, len(records), BLOCK_ROWS):
                     block = slice(first, first + BLOCK_ROWS)
-                    points = Batch(ids=records.row[block].tolist(), vectors=x[block].tolist(), payloads=lines[block])
+                    points = models.Batch(
+                        ids=records.row[block].tolist(), vectors=x[block].tolist(), payloads=lines[block]
+                    )
                     client.upsert(name, points, wait=True)
         except BaseException:
             client.delete_collection(name)  # no collection with some of the rows
