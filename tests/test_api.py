@@ -73,6 +73,7 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
         f'[settings]\ndata = "{features}"\ndim = 4\nsteps = 2\nsampler = "SamplesPerClass(batch=16, per_class=4)"\n'
     )
     (folder / "grid.toml").write_text(f"{settings}[axes]\nseed = [0]\n")
+    (folder / "theirs.csv").write_text("path,class\na.jpg,wren\n")
     (folder / "tune.toml").write_text(f'{settings}protocol = "ClassFolds(folds=2)"\n')
     return types.SimpleNamespace(
         folder=folder, features=features, pictures=pictures, 
@@ -96,6 +97,8 @@ CALLS = {
     "demo": lambda t: likewise.demo(data="glyphs(classes=20, per_class=8)", epochs=1, out=t.folder / "demo"),
     "doctor": lambda t: likewise.doctor(),
     "export": lambda t: likewise.export(t.run, "safetensors"),
+    "send": lambda t: likewise.send(t.features, "csv", t.folder / "sent.csv"),
+    "receive": lambda t: likewise.receive(t.folder / "theirs.csv", "csv", t.folder / "ours.csv", columns="label=class"),
     "hierarchy": lambda t: likewise.hierarchy(t.run, **HERE),
     "audit_run": lambda t: likewise.audit_run(t.run, max_errors=1, max_classes=0, **HERE),
     "audit_labels": lambda t: likewise.audit_labels(np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 4),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from likewise.calibration.result import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
+    from likewise.exchange.transfer import Received, Sent
     from likewise.experiments.tune import TuneResult
     from likewise.render.benchmark_table import BenchmarkTable
     from likewise.render.coverage import PaperListing
@@ -65,6 +66,8 @@ __all__ = [
     "demo",
     "doctor",
     "export",
+    "send",
+    "receive",
     "hierarchy",
     "clean",
     "apply_corrections",
@@ -236,6 +239,28 @@ def export(run: Place, to: str = "onnx", **settings) -> Exported:
     from likewise.stages.export import export as stage
 
     return stage(_config(Export, run=run, to=to, **settings), _say(settings))
+
+
+def send(target: Place, to: str, out: Place, **settings) -> Sent:
+    """Send rows, findings and embeddings to another tool; the same as `likewise send`.
+
+    likewise.send("runs/mine/audit", "label-studio", "to-label")
+    """
+    from likewise.config import Send
+    from likewise.stages.send import send as stage
+
+    return stage(_config(Send, target=target, to=to, out=out, **settings), _say(settings))
+
+
+def receive(source: Place, from_: str, into: Place, **settings) -> Received:
+    """Receive decisions, labels or embeddings from another tool; the same as `likewise receive`.
+
+    likewise.receive("export.json", "label-studio", "runs/mine/audit")
+    """
+    from likewise.config import Receive
+    from likewise.stages.receive import receive as stage
+
+    return stage(_config(Receive, source=source, from_=from_, into=into, **settings), _say(settings))
 
 
 def hierarchy(run: Place, **settings) -> LearnedHierarchy:

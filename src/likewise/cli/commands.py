@@ -253,6 +253,27 @@ def run_review(config) -> None:
     print(f"\nreview: {review(config)}")
 
 
+@command(
+    "send TARGET --to TOOL --out PLACE",
+    "send rows, findings and embeddings to another tool, such as Label Studio or Qdrant",
+)
+def run_send(config) -> None:
+    from likewise.stages.send import send
+
+    sent = send(config)
+    if not config.quiet:
+        print(sent)
+
+
+@command("receive SOURCE --from TOOL --into PLACE", "receive decisions, labels or embeddings from another tool")
+def run_receive(config) -> None:
+    from likewise.stages.receive import receive
+
+    received = receive(config)
+    if not config.quiet:
+        print(received)
+
+
 @command("export RUN --to onnx", "export the network to ONNX or safetensors, check it, and write a model card")
 def run_export(config) -> None:
     from likewise.stages.export import export

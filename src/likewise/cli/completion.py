@@ -15,7 +15,7 @@ from likewise import recipes, tables
 from likewise.cli.commands import COMMANDS, USAGE, config_class
 from likewise.cli.early import SPEC_KINDS
 from likewise.cli.help import is_switch, position_name
-from likewise.config.cli_types import marks, spec_fields
+from likewise.config.cli_types import flag_name, marks, spec_fields
 from likewise.config.known_names import COMPONENT_REGISTRIES, NAME_REGISTRIES, component_names
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import atomic_write
@@ -39,7 +39,7 @@ def words_of(command: str, kind: type) -> Words:
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         if position_name(hint):
             continue
-        flag = f"--{name.replace('_', '-')}"
+        flag = flag_name(name)
         flags += [flag, *([f"--no-{flag[2:]}"] if is_switch(hint) and getattr(kind, name, False) is not False else [])]
         found = choices_of(name, hint, name in spec_fields(kind))
         choices |= {flag: found} if found else {}

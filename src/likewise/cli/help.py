@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from likewise.config.cli_types import marks
+from likewise.config.cli_types import flag_name, marks
 from likewise.config.train import COMMON_FLAGS, FLAG_GROUPS, ROBUST_FLAG_HELP, Train
 
 MAX_LINE_WIDTH = 120
@@ -104,7 +104,7 @@ def flags_of(kind: type) -> list[Flag]:
     texts, hints = field_texts(kind), typing.get_type_hints(kind, include_extras=True)
     flags = [Flag("robust", "--robust", ROBUST_FLAG_HELP, "(default: off)")] if kind is Train else []
     for field in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
-        hint, name = hints[field.name], f"--{field.name.replace('_', '-')}"
+        hint, name = hints[field.name], flag_name(field.name)
         position = position_name(hint)
         if position:
             usage = position
@@ -193,6 +193,8 @@ def documented(kind: type) -> type:
     for field in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
         hint = hints[field.name]
         about: dict[str, Any] = {"help": texts[field.name].replace("\n", " ")}
+        if field.name.endswith("_"):
+            about["name"] = flag_name(field.name).removeprefix("--")
         if not position_name(hint) and not is_switch(hint):
             about["metavar"] = placeholder(hint)
         if field.default is not dataclasses.MISSING:

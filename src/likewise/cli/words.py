@@ -68,7 +68,7 @@ ONLY_TRAIN = ("resume", "continue", "resume-from-checkpoint", "amp", "fp16", "bf
 def check_words(command: str, kind: type, words: list[str]) -> None:
     """Raise for the first flag that the command does not have, and for the first value that its flag cannot take."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    flags = {flag_of(name): hint for name, hint in hints.items() if not position_name(hint)}
+    flags = {flag_name(name): hint for name, hint in hints.items() if not position_name(hint)}
     flags |= {"--robust": bool} if command == "train" else {}
     for word, following in zip_longest(words, words[1:]):
         if word == "--" or not re.match(r"--?[^\W\d]", word):
@@ -79,10 +79,6 @@ def check_words(command: str, kind: type, words: list[str]) -> None:
         if hint is None:
             raise LikewiseError(unknown_flag(command, flag, hints, list(flags)))
         check_value(command, flag, hint, value if equals else following, bool(equals))
-
-
-def flag_of(setting: str) -> str:
-    return f"--{setting.replace('_', '-')}"
 
 
 def unknown_flag(command: str, flag: str, hints: dict[str, object], flags: list[str]) -> str:
@@ -98,7 +94,7 @@ def unknown_flag(command: str, flag: str, hints: dict[str, object], flags: list[
         if place := position_name(hints[setting]):
             places = " ".join(filter(None, map(position_name, hints.values())))
             return f"{start}; {place} is given without a flag: likewise {command} {places}"
-        return f"{start}; did you mean '{flag_of(setting)}'? See `likewise {command} --help-all`"
+        return f"{start}; did you mean '{flag_name(setting)}'? See `likewise {command} --help-all`"
     return f"{start}{nearest_name(flag, flags)} See `likewise {command} --help-all`"
 
 
@@ -146,7 +142,7 @@ def is_number(text: str, kind: type) -> bool:
 
 def with_switch_values(kind: type, words: list[str]) -> list[str]:
     """Return the words with `--flag True` and `--flag False` for `--flag` and `--no-flag`, for switches whose default is None."""
-    flags = {flag_of(f.name) for f in dataclasses.fields(kind) if f.type == "bool | None"}  # pyright: ignore
+    flags = {flag_name(f.name) for f in dataclasses.fields(kind) if f.type == "bool | None"}  # pyright: ignore
     spelled = []
     for word, following in zip_longest(words, words[1:]):
         if word in flags and following not in ("True", "False", "None"):

@@ -5,6 +5,7 @@ from likewise.config.checks import check, to_dict
 from likewise.config.cli_types import duration_fields, spec_fields, texts_of
 from likewise.config.doctor import Doctor
 from likewise.config.evaluate import Calibrate, Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
+from likewise.config.exchange import Receive, Send
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
 from likewise.config.present import Export, Report, Search
@@ -28,11 +29,13 @@ __all__ = [
     "List",
     "Noise",
     "Published",
+    "Receive",
     "RecipeDiff",
     "RecipeShow",
     "Report",
     "Review",
     "Search",
+    "Send",
     "Train",
     "Tune",
     "check",

@@ -32,6 +32,11 @@ Memory = Annotated[str, "memory"]
 """A size in bytes with its unit: "512MB", "20GB"."""
 
 
+def flag_name(field: str) -> str:
+    """Return the flag of a setting: `--batch-size` for batch_size, `--from` for from_ (a word of Python has an underscore)."""
+    return f"--{field.rstrip('_').replace('_', '-')}"
+
+
 def called(name: str):
     """Return the annotation that gives a positional argument its name in help."""
     return tyro.conf.arg(metavar=name)

@@ -34,6 +34,8 @@ def read_hugging_face(data: str, fetch: bool = True) -> Items:
     path = Path(where).expanduser()
     if path.suffix.lower() == ".parquet" and path.is_file():
         splits = {"train": of_parquet(path)}
+    elif is_imagefolder(path):
+        splits = of_datasets(load_imagefolder(path), [str(path)])
     elif is_saved(path) or where.startswith((".", "/", "~")):
         splits = of_datasets(load_folder(path), [str(path)])
     else:
@@ -53,6 +55,34 @@ def is_saved(folder: Path) -> bool:
     return (folder / "dataset_dict.json").is_file() or all(
         (folder / name).is_file() for name in ("dataset_info.json", "state.json")
     )
+
+
+def is_imagefolder(folder: Path) -> bool:
+    """Whether a folder, or a folder in it, has a table of metadata about its images."""
+    names = [f"{within}metadata.{suffix}" for within in ("", "*/") for suffix in ("parquet", "jsonl", "csv")]
+    return folder.is_dir() and any(True for name in names for _ in folder.glob(name))
+
+
+def load_imagefolder(path: Path):
+    """Return the splits of a folder of images with metadata, without decoding the images."""
+    import tempfile
+
+    datasets = package()
+    if not is_imagefolder(path):
+        raise LikewiseError(
+            f"{ERROR_OWNER}: {path} must be a folder of images with metadata.parquet, .jsonl or .csv, got none"
+        )
+    try:
+        with (
+            only_cached(),
+            tempfile.TemporaryDirectory() as cache,
+        ):  # its own cache: `datasets` looks at names and times alone
+            found = datasets.load_dataset("imagefolder", data_dir=str(path), cache_dir=cache, keep_in_memory=True)
+            return found.cast_column("image", datasets.Image(decode=False))
+    except Exception as error:  # datasets raises many types for damaged folders
+        raise LikewiseError(
+            f"{ERROR_OWNER}: {path} must be a folder of images with metadata, but it cannot be read ({first_line(error)})"
+        ) from None
 
 
 def holds_images(file: str | Path) -> bool:

@@ -1,0 +1,33 @@
+"""Exchange with other tools: rows, vectors and suggested labels go out; vectors, labels and decisions come back.
+
+Every tool is one module with two functions: `send(records, options) -> notes` and `receive(options) -> Records`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["TOOL_BY_NAME", "Tool"]
+
+
+class Tool(NamedTuple):
+    """A tool that rows are sent to and received from."""
+
+    module: str  # of this package
+    needs: str  # what every row must have: "images", "vectors" or "" (a label is enough)
+    summary: str
+
+
+TOOL_BY_NAME = {
+    "label-studio": Tool("label_studio", "images", "tasks with predictions, and decisions back; --out is a folder"),
+    "hugging-face": Tool("hugging_face", "images", "an imagefolder with metadata; --out is a new folder"),
+    "csv": Tool("csv_table", "", "a table with any column names; --out is a .csv file"),
+    "faiss": Tool("faiss_file", "vectors", "a flat index and its table of ids; --out is a .faiss file"),
+    "qdrant": Tool("qdrant", "vectors", "a collection; --out is a folder, or the address of a server"),
+    "lancedb": Tool("lance_db", "vectors", "a table; --out is a folder"),
+    "pgvector": Tool(
+        "pg_vector", "vectors", "a table of PostgreSQL; --out is its address, postgresql://USER@HOST/DATABASE"
+    ),
+    "cvat": Tool("cvat", "images", "tags in its XML format, and decisions back; --out is a folder"),
+}
+"""Name of a tool in `--to` and `--from` -> its module, what it needs and what is written."""

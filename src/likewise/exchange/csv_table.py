@@ -1,0 +1,66 @@
+"""CSV tables with any column names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from likewise.config import Receive, Send
+from likewise.data.tabular import read_csv
+from likewise.errors import LikewiseError
+from likewise.exchange.records import Records, from_cells
+from likewise.io.files import check_output_path, write_csv
+
+
+def send(records: Records, config: Send) -> list[str]:
+    """Write the records as a CSV file; `--columns OURS=THEIRS` renames columns."""
+    out = check_output_path(config.out, ".csv", "csv")
+    names = renamed(config.columns)
+    ours = [*records.columns, "row"]
+    unknown = next((name for name in names if name not in ours), None)
+    if unknown is not None:
+        raise LikewiseError(
+            f"csv: --columns must rename columns that are sent, got {unknown!r}; there are: {', '.join(ours)}"
+        )
+    head = [names.get(name, name) for name in ours]
+    if len(set(head)) != len(head):
+        twice = next(name for place, name in enumerate(head) if name in head[:place])
+        raise LikewiseError(
+            f"csv: every column must have its own name, but two would be {twice!r}; choose another name"
+        )
+    cells = zip(*records.columns.values(), records.row.tolist())
+    write_csv(out, head, (["" if cell is None else cell for cell in line] for line in cells))
+    return [] if records.x is None else ["vectors are not in a CSV table; --to faiss writes them to a file"]
+
+
+def receive(config: Receive) -> Records:
+    """Read a CSV file; `--columns OURS=THEIRS` names columns that are called otherwise there. All columns are kept."""
+    file = Path(config.source).expanduser()
+    if not file.is_file():
+        raise LikewiseError(f"csv: the source must be a file, got '{config.source}'; check the path")
+    sheet = read_csv(str(file), "csv")
+    cells = dict(sheet.column)
+    for ours, theirs in renamed(config.columns).items():
+        if theirs not in sheet.column:
+            raise LikewiseError(
+                f"csv: --columns must name columns of {file.name}, got {theirs!r}; it has: {', '.join(sheet.column)}"
+            )
+        cells.pop(theirs, None)
+        cells[ours] = sheet.column[theirs]
+    if "label" not in cells:
+        raise LikewiseError(
+            f"csv: {file.name} must have a column label, got: {', '.join(cells)}; name it: --columns label=COLUMN"
+        )
+    return from_cells(cells, "csv")
+
+
+def renamed(words: tuple[str, ...]) -> dict[str, str]:
+    """Return our name -> their name of a column, from words such as `label=class`."""
+    found: dict[str, str] = {}
+    for word in words:
+        ours, mark, theirs = word.partition("=")
+        if not (ours and mark and theirs) or ours in found or theirs in found.values():
+            raise LikewiseError(
+                f"csv: --columns must be OURS=THEIRS, each name once, got {word!r}; write --columns path=image label=class"
+            )
+        found[ours] = theirs
+    return found

@@ -1,0 +1,142 @@
+"""CVAT: tags of images in its XML format "CVAT for images 1.1" go out, and its export comes back as decisions.
+
+Every image has one tag. Its label is the suggested one, if the audit suggests to relabel, otherwise the given one; its attribute
+`choice` is "not reviewed" until a person chooses. The format is written here: the package datumaro brings torch and OpenCV.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from likewise.audit.read import find_audit
+from likewise.audit.states import suggested_decision
+from likewise.config import Receive, Send
+from likewise.errors import LikewiseError
+from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
+from likewise.exchange.target import of_audit
+from likewise.io.files import atomic_write, first_line, make_folder, write_json
+from likewise.io.image_files import open_image
+
+NOT_REVIEWED = "not reviewed"
+"""Value of the attribute `choice` that is no decision."""
+MAX_XML_BYTES = 2**30
+"""Largest unpacked export that is read."""
+
+
+def send(records: Records, config: Send) -> list[str]:
+    """Write annotations.xml and labels.json (for the raw label constructor of CVAT) into the folder `--out`."""
+    root, classes = image_root(records), records.classes
+    for text in [*classes, *records.columns["path"]]:
+        if any(ord(sign) < 32 and sign not in "\t\n" for sign in text):
+            raise LikewiseError(f"cvat: names must not hold control characters, got {text!r}; rename it")
+    values = [NOT_REVIEWED, *CHOICE_NAMES]
+    top = ElementTree.Element("annotations")
+    ElementTree.SubElement(top, "version").text = "1.1"
+    task = ElementTree.SubElement(ElementTree.SubElement(top, "meta"), "task")
+    labels = ElementTree.SubElement(task, "labels")
+    for name in classes:
+        label = ElementTree.SubElement(labels, "label")
+        ElementTree.SubElement(label, "name").text = name
+        attribute = ElementTree.SubElement(ElementTree.SubElement(label, "attributes"), "attribute")
+        facts = {"name": "choice", "mutable": "False", "input_type": "select", "default_value": NOT_REVIEWED}
+        for key, value in (facts | {"values": "\n".join(values)}).items():
+            ElementTree.SubElement(attribute, key).text = value
+    for number, line in enumerate(records.lines()):
+        size = image_size(line["path"])
+        place = {"id": str(number), "name": Path(os.path.relpath(line["path"], root)).as_posix(), **size}
+        choice = suggested_decision(line.get("state", ""), line.get("score"), line.get("confidence"))
+        shown = line["suggested"] if choice == "relabel" else line["label"]
+        tag = ElementTree.SubElement(
+            ElementTree.SubElement(top, "image", place), "tag", {"label": shown, "source": "file"}
+        )
+        ElementTree.SubElement(tag, "attribute", {"name": "choice"}).text = NOT_REVIEWED
+    folder = make_folder(config.out, "cvat")
+    select = {
+        "name": "choice",
+        "input_type": "select",
+        "mutable": False,
+        "values": values,
+        "default_value": NOT_REVIEWED,
+    }
+    write_json(folder / "labels.json", [{"name": name, "type": "tag", "attributes": [select]} for name in classes])
+    with atomic_write(folder / "annotations.xml") as aside:
+        ElementTree.ElementTree(top).write(aside, encoding="utf-8", xml_declaration=True)
+    return [
+        f"in CVAT: a new task with the raw labels of {folder / 'labels.json'} and the images of {root}; then upload "
+        f"{folder / 'annotations.xml'} as CVAT 1.1"
+    ]
+
+
+def image_size(path: str) -> dict[str, str]:
+    """Return width and height of an image file, as attributes."""
+    try:
+        with open_image(path) as image:
+            return {"width": str(image.width), "height": str(image.height)}
+    except OSError as error:
+        raise LikewiseError(
+            f"cvat: every image must be readable, but '{path}' is not ({first_line(error)}); restore it"
+        ) from None
+
+
+def receive(config: Receive) -> Records:
+    """Return the decisions in an export "CVAT for images 1.1" (.xml, or .zip with annotations.xml) about the audit `--into`."""
+    if Path(config.into).suffix.lower() in (".npz", ".csv"):
+        raise LikewiseError(
+            f"cvat: --into must be the audit that was sent, which knows the rows of the images, got '{config.into}'"
+        )
+    audit = of_audit(find_audit(config.into, "receive"), None)
+    root = image_root(audit)
+    place_of = {Path(os.path.relpath(path, root)).as_posix(): at for at, path in enumerate(audit.columns["path"])}
+    top = read_annotations(Path(config.source).expanduser())
+    who = next((one.text or "" for at in ("assignee", "owner") for one in top.findall(f"./meta//{at}/username")), "")
+    lines: dict[int, dict] = {}
+    for image in top.findall("image"):
+        name = image.get("name", "")
+        if name not in place_of:
+            raise LikewiseError(
+                f"cvat: every image must be in the audit, but {name!r} is not; receive into the audit that was sent"
+            )
+        tags = image.findall("tag")
+        if len(tags) > 1 or place_of[name] in lines:
+            raise LikewiseError(
+                f"cvat: every image must have one tag, but {name!r} has several; delete all but one in CVAT"
+            )
+        choices = [one.text for tag in tags for one in tag.findall("attribute") if one.get("name") == "choice"]
+        choice = choices[0] or NOT_REVIEWED if choices else NOT_REVIEWED
+        at = place_of[name]
+        given, label = audit.columns["label"][at], tags[0].get("label", "") if tags else ""
+        if choice == "relabel" and label in ("", given):
+            raise LikewiseError(
+                f"cvat: an image to relabel must have another label, but {name!r} has {given!r}; change its tag"
+            )
+        lines[at] = {
+            "row": int(audit.row[at]), "path": audit.columns["path"][at], "label": given, "reviewer": who,
+            "choice": "" if choice == NOT_REVIEWED else choice, "new_label": label if choice == "relabel" else "",
+        }  # fmt: skip
+    names = ("row", "path", "label", "reviewer", "choice", "new_label")
+    return from_cells({name: [line[name] for line in lines.values()] for name in names} if lines else {}, "cvat")
+
+
+def read_annotations(file: Path) -> ElementTree.Element:
+    """Return the XML of an export; raise unless it is one of "CVAT for images 1.1"."""
+    try:
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                if archive.getinfo("annotations.xml").file_size > MAX_XML_BYTES:
+                    raise ValueError("annotations.xml is too large")
+                top = ElementTree.fromstring(archive.read("annotations.xml"))
+        else:
+            top = ElementTree.fromstring(file.read_bytes())
+    except (OSError, KeyError, ValueError, ElementTree.ParseError, zipfile.BadZipFile) as error:
+        raise LikewiseError(
+            f"cvat: the source must be an export as CVAT for images 1.1 (.xml or .zip), but '{file}' cannot be read "
+            f"({first_line(error)}); export it again"
+        ) from None
+    if top.tag != "annotations" or top.findtext("version") != "1.1" or top.find("track") is not None:
+        raise LikewiseError(
+            f"cvat: '{file}' must be an export as CVAT for images 1.1, got another format; export it again"
+        )
+    return top

@@ -1,0 +1,181 @@
+"""The rows that are exchanged with other tools: columns of text and numbers, and vectors if there are any."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from likewise.errors import LikewiseError
+from likewise.io.files import atomic_write, write_csv
+
+NUMBER_COLUMNS = ("score", "confidence")
+"""Columns that hold a number or nothing. All other columns hold text."""
+
+DECISION_COLUMNS = ("choice", "new_label", "reviewer", "note")
+"""Columns with the decisions of people; they are not part of a table of labels."""
+
+CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
+"""Values of `choice`, the same as those of the review page."""
+
+DEFAULT_NAME = "likewise"
+"""Name of a collection or table without `--name`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows of a data set, column by column.
+
+    Columns that several tools know: `path` (absolute), `label` (class name), `split`; from an audit `score`, `state`,
+    `suggested`, `confidence`, `reason`; from a tool with decisions `choice`, `new_label`, `reviewer`, `note`. Other columns are
+    copied.
+    """
+
+    row: Int[np.ndarray, "N"]  # rows in the data set, all different; with decisions, different for every reviewer
+    columns: dict[str, list]  # name -> N cells: text, or for `NUMBER_COLUMNS` a number or None
+    x: Float[np.ndarray, "N D"] | None = None  # vectors
+    similarity: str = "cosine"  # of the vectors: cosine or euclidean
+    root: str = ""  # folder of the images
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def classes(self) -> list[str]:
+        """Return all labels and suggested labels, sorted."""
+        return sorted({word for name in ("label", "suggested") for word in self.columns.get(name, ()) if word})
+
+    def take(self, places: Sequence[int]) -> Records:
+        """Return some of the records, in this order."""
+        at = list(places)
+        columns = {name: [cells[place] for place in at] for name, cells in self.columns.items()}
+        return Records(self.row[at], columns, None if self.x is None else self.x[at], self.similarity, self.root)
+
+    def lines(self) -> Iterable[dict[str, Any]]:
+        """Yield every record as a dict: `row` and all columns."""
+        for place, row in enumerate(self.row.tolist()):
+            yield {"row": row} | {name: cells[place] for name, cells in self.columns.items()}
+
+
+def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similarity: str = "cosine") -> Records:
+    """Return records from the cells that a tool returned; raise if they are not records.
+
+    Args:
+        cells: column -> cells. Without a column `row`, the rows are numbered from 0.
+        owner: name of the tool at the start of errors.
+        x: vectors of the rows; anything that numpy can convert to float32.
+    """
+    count = len(next(iter(cells.values()))) if cells else 0 if x is None else len(x)
+    if not count:
+        raise LikewiseError(f"{owner}: the source must hold at least one row, got none; check its name")
+    row = [whole_number(cell, owner) for cell in cells.get("row", range(count))]
+    keys = Counter(zip(row, cells.get("reviewer", [""] * count)))
+    if len(keys) != count:
+        (twice, _), _ = keys.most_common(1)[0]
+        raise LikewiseError(f"{owner}: every row must occur once, but row {twice} occurs twice; remove one of them")
+    columns = {
+        name: [number(cell, name, owner) if name in NUMBER_COLUMNS else as_text(cell) for cell in column]
+        for name, column in cells.items()
+        if name != "row"
+    }
+    return Records(np.asarray(row, np.int64), columns, None if x is None else vectors(x, count, owner), similarity)
+
+
+def vectors(x: Any, count: int, owner: str) -> Float[np.ndarray, "N D"]:
+    """Return vectors as an array of float32; raise unless there are `count` of one length, all finite."""
+    try:
+        array = np.asarray(x, np.float32)
+    except (ValueError, TypeError):
+        raise LikewiseError(
+            f"{owner}: all vectors must have the same dimension, got several; send vectors of one network to one place"
+        ) from None
+    if array.ndim != 2 or len(array) != count or not array.shape[1]:
+        raise LikewiseError(f"{owner}: there must be one vector for each of {count} rows, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise LikewiseError(f"{owner}: vectors must be finite, but some hold NaN or infinity; remove these rows")
+    return array
+
+
+def image_root(records: Records) -> str:
+    """Return the folder that contains all images."""
+    paths = records.columns["path"]
+    root = os.path.join(records.root, "")
+    return (
+        records.root
+        if records.root and all(p.startswith(root) for p in paths)
+        else os.path.commonpath(map(os.path.dirname, paths))
+    )
+
+
+def whole_number(cell: Any, owner: str) -> int:
+    """Return a row number; raise if a cell is not a whole number from 0."""
+    text = as_text(cell)
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise LikewiseError(
+            f"{owner}: row must be a whole number from 0, got {cell!r}; send the rows with likewise, or name the column "
+            "that holds the row: --columns row=NAME"
+        )
+    return int(text)
+
+
+def number(cell: Any, name: str, owner: str) -> float | None:
+    """Return a cell as a number; None for an empty cell."""
+    if cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell)):
+        return None
+    try:
+        value = float(cell)
+        if math.isfinite(value):
+            return value
+    except (ValueError, TypeError):
+        pass
+    raise LikewiseError(f"{owner}: {name} must be a number or empty, got {cell!r}; correct it in the source")
+
+
+def as_text(cell: Any) -> str:
+    """Return a cell as text: empty for None and NaN, whole numbers without a fraction."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def write_vectors(records: Records, file: Path) -> None:
+    """Write records with vectors as .npz, which `evaluate`, `audit` and `search` read."""
+    assert records.x is not None
+    arrays = {"x": records.x, "row": records.row, "similarity": np.asarray(records.similarity)}
+    for name, cells in records.columns.items():
+        if name in DECISION_COLUMNS:
+            continue
+        if name in NUMBER_COLUMNS:
+            arrays[name] = np.asarray([math.nan if cell is None else cell for cell in cells], np.float64)
+        else:
+            arrays[name] = np.asarray(cells, dtype=str)
+    with atomic_write(file) as aside, aside.open("wb") as out:
+        np.savez(out, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def write_labels(records: Records, file: Path, owner: str) -> int:
+    """Write records as a CSV table with `path` and `label`, which `train` reads, and return the number of its lines.
+
+    Vectors are left out. Decisions are applied: rows to remove are left out, and rows to relabel have their new label.
+    """
+    if len(set(records.row.tolist())) != len(records):
+        raise LikewiseError(
+            f"{owner}: a table must have one decision per row, got those of several reviewers; receive them into the audit, and "
+            "export the corrected table from `likewise review`"
+        )
+    names = [name for name in records.columns if name not in DECISION_COLUMNS]
+    lines = []
+    for one in records.lines():
+        choice = one.get("choice", "")
+        one |= {"label": one["new_label"]} if choice == "relabel" else {}
+        if choice != "remove":
+            lines.append(["" if one[name] is None else one[name] for name in (*names, "row")])
+    write_csv(file, [*names, "row"], lines)
+    return len(lines)

@@ -1,0 +1,98 @@
+"""Send records to a tool, and receive them from it into an audit or a file."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from likewise._notebook import table, view
+from likewise.config import Receive, Send, check
+from likewise.exchange import TOOL_BY_NAME
+from likewise.exchange.decisions import store_decisions
+from likewise.exchange.records import write_labels, write_vectors
+from likewise.exchange.target import read_target
+from likewise.io.files import check_output_path
+from likewise.types import LikewiseError
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What was sent: number of rows, tool, place, and what to do next."""
+
+    rows: int
+    tool: str
+    place: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.rows} rows sent to {self.tool}: {self.place}", *self.notes])
+
+    @view
+    def _repr_html_(self) -> str:
+        return table("sent", (), [("rows", self.rows), ("tool", self.tool), ("place", self.place)], self.notes)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What was received: what it is, the number of rows, the tool, and where it is stored."""
+
+    rows: int
+    tool: str
+    kind: str  # "decisions", "embeddings" or "labels"
+    file: Path
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.rows} {self.kind} received from {self.tool}: {self.file}", *self.notes])
+
+    @view
+    def _repr_html_(self) -> str:
+        return table("received", (), [(self.kind, self.rows), ("tool", self.tool), ("file", self.file)], self.notes)
+
+
+def send(config: Send) -> Sent:
+    """Read the target and send its rows to the tool."""
+    check(config)
+    check_columns(config.columns, config.to, "send")
+    records = read_target(config)
+    notes = module_of(config.to).send(records, config)
+    return Sent(len(records), config.to, config.out, tuple(notes))
+
+
+def receive(config: Receive) -> Received:
+    """Read the rows of the tool; store decisions in an audit, vectors in a .npz file, labels in a .csv file."""
+    check(config)
+    tool, suffix = config.from_, Path(config.into).suffix.lower()
+    check_columns(config.columns, tool, "receive")
+    into = check_output_path(config.into, suffix, "receive", "--into") if suffix in (".npz", ".csv") else None
+    if into is None and not Path(config.into).expanduser().is_dir():
+        raise LikewiseError(
+            f"receive: --into must be an audit folder, a .npz file for vectors or a .csv file for labels, got '{config.into}'"
+        )
+    records = module_of(tool).receive(config)
+    if into is None:
+        file, made, new = store_decisions(records, config.into, config.reviewer or "", tool)
+        notes = () if new == made else (f"{made - new} of them were stored already",)
+        return Received(made, tool, "decisions", file, notes)
+    if suffix == ".csv":
+        return Received(write_labels(records, into, tool), tool, "labels", into)
+    if records.x is None:
+        raise LikewiseError(
+            f"receive: a .npz file must get vectors, but {tool} returned none; choose --into labels.csv"
+        )
+    write_vectors(records, into)
+    return Received(len(records), tool, "embeddings", into)
+
+
+def module_of(tool: str):
+    """Return the module of a tool."""
+    return importlib.import_module(f"likewise.exchange.{TOOL_BY_NAME[tool].module}")
+
+
+def check_columns(words: tuple[str, ...], tool: str, owner: str) -> None:
+    """Raise if columns are renamed for a tool whose format has fixed names."""
+    if words and tool != "csv":
+        raise LikewiseError(
+            f"{owner}: --columns must be used with csv, got {tool}, whose column names are fixed; leave it out"
+        )

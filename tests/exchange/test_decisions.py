@@ -1,0 +1,72 @@
+"""Decisions of another tool in the store of an audit: all or none, each once, beside those of the review page."""
+
+from contextlib import closing
+
+import pytest
+from exchange_rows import LABELS, write_audit
+
+from likewise.audit.read import read_findings
+from likewise.errors import LikewiseError
+from likewise.exchange.decisions import store_decisions
+from likewise.exchange.records import from_cells
+from likewise.web.review.store import Store
+
+
+def made(**cells):
+    return from_cells(cells, "tool")
+
+
+def stored(audit):
+    with closing(Store(audit / "decisions.sqlite", read_findings(audit))) as store:
+        return [tuple(d)[2:] for d in store.current_decisions()]
+
+
+def test_decisions_are_added_beside_those_of_the_page(tmp_path):
+    audit = write_audit(tmp_path, n=10)
+    with closing(Store(audit / "decisions.sqlite", read_findings(audit))) as store:
+        store.decide("Ann", "3", "keep")
+    records = made(
+        row=[3, 3, 4], label=[LABELS[3], LABELS[3], LABELS[4]], reviewer=["Ann", " Bo  B ", ""],
+        choice=["relabel", "remove", "keep"], new_label=["wren", "owl", ""], note=["", "blurred\nimage", ""],
+    )  # fmt: skip
+    assert store_decisions(records, str(audit), "Cem", "tool")[1:] == (3, 3)
+    assert stored(audit) == [
+        ("Ann", "sample", "3", "relabel", "wren", ""),
+        ("Bo B", "sample", "3", "remove", "", "blurred image"),
+        ("Cem", "sample", "4", "keep", "", ""),
+    ]
+    assert store_decisions(records, str(audit), "Cem", "tool")[1:] == (3, 0)
+
+
+def test_without_a_reviewer_the_tool_is_named(tmp_path):
+    audit = write_audit(tmp_path, n=4)
+    store_decisions(made(row=[1], label=["wren"]), str(audit), "", "tool")
+    assert stored(audit) == [("tool", "sample", "1", "relabel", "wren", "")]
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"row": [0, 9], "label": [LABELS[1], LABELS[1]]}, "every row must be in the audit, but row 9 is not"),
+        (
+            {"row": [0, 1], "label": [LABELS[1], "no such bird"]},
+            "a new label must be a class of this audit, got 'no such bird'",
+        ),
+        ({"row": [0], "label": [LABELS[0]]}, "must hold at least one decision or changed label, got none in 1 rows"),
+        (
+            {"row": [0], "label": ["owl"], "choice": ["keep"]},
+            "row 0 must have the label of the audit, 'wren', got 'owl'",
+        ),
+        ({"row": [0], "path": ["/images/b.png"], "label": [LABELS[1]]}, "row 0 must be the image of the audit"),
+    ],
+)
+def test_one_bad_row_stores_none(tmp_path, cells, reason):
+    audit = write_audit(tmp_path, n=4)
+    with pytest.raises(LikewiseError, match=reason):
+        store_decisions(made(**cells), str(audit), "Ann", "tool")
+    assert stored(audit) == []
+
+
+def test_a_folder_without_an_audit(tmp_path):
+    with pytest.raises(LikewiseError, match="receive: the folder must be an audit"):
+        store_decisions(made(row=[0], label=["a"]), str(tmp_path), "", "tool")
