@@ -1,10 +1,11 @@
-"""Planted label errors in folders of images: how many `likewise clean` flags, and how many of its flags and suggestions are right.
+"""Planted label errors in folders of images: the share that `likewise clean` flags, and how many flags and suggestions are right.
 
-    python benchmarks/clean.py FOLDER [FOLDER ...] [--classes 30] [--per-class 40] [--share 0.08] [--plantings 5] [--out result.json]
+    python benchmarks/clean.py FOLDER [FOLDER ...] [--classes 30] [--per-class 40] [--share 0.08] [--plantings 5] [--out f.json]
 
 Each FOLDER has one sub-folder per class. Classes and images are drawn at random, features are computed once by the network that
-`likewise clean` would choose (or `--backbone`), and labels are moved to another class at random, several times. The audit sees the
-planted labels alone. Planted errors are counted as wrong, all other labels as right, although a real folder has errors of its own.
+`likewise clean` would choose (or `--backbone`), and labels are moved to another class at random, several times. The audit sees
+only the planted labels. Planted errors count as wrong and all other labels as right, although real folders have errors of their
+own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from likewise.pretrained.available import available_backbone
 from likewise.types import Items
 
 TABLE_HEAD = (
-    "| folder | images | flagged | recall | precision | suggestions right | estimated share |\n|---|---|---|---|---|---|---|"
+    "| folder | images | flagged | recall | precision | suggestions right | estimated |\n|---|---|---|---|---|---|---|"
 )
 
 
@@ -94,7 +95,9 @@ def chosen(items: Items, rows: np.ndarray) -> Items:
 def main(words: Sequence[str] | None = None) -> None:
     args = parse(words)
     backbone = args.backbone or available_backbone().name
-    print(f"features of {backbone}; {args.share:.0%} planted, mean of {args.plantings} plantings (worst)\n\n{TABLE_HEAD}")
+    print(
+        f"features of {backbone}; {args.share:.0%} planted, mean of {args.plantings} plantings (worst)\n\n{TABLE_HEAD}"
+    )
     results = {}
     for folder in args.folders:
         began = time.perf_counter()
@@ -105,7 +108,10 @@ def main(words: Sequence[str] | None = None) -> None:
         worst = {name: float(np.min([row[name] for row in rows])) for name in rows[0]}
         results[folder] = {"images": len(y), "embed_seconds": embedded, "mean": mean, "worst": worst, "plantings": rows}
         shares = " | ".join(f"{mean[n]:.1%} ({worst[n]:.1%})" for n in ("recall", "precision", "suggestions"))
-        print(f"| {Path(folder).name} | {len(y):,} | {mean['flagged']:.0f} | {shares} | {mean['estimated']:.1%} |", flush=True)
+        print(
+            f"| {Path(folder).name} | {len(y):,} | {mean['flagged']:.0f} | {shares} | {mean['estimated']:.1%} |",
+            flush=True,
+        )
     if args.out:
         Path(args.out).write_text(json.dumps({"backbone": backbone, "share": args.share, "folders": results}, indent=1))
 

@@ -71,7 +71,6 @@ __all__ = [
     "hierarchy",
     "clean",
     "apply_corrections",
-    "audit_data",
     "audit_run",
     "audit_labels",
     "review",
@@ -292,16 +291,8 @@ def apply_corrections(table: Place, **settings) -> Applied:
     return stage(_config(Apply, table=table, **settings), _say(settings))
 
 
-def audit_data(data: Place, **settings) -> Audited:
-    """Find probably wrong labels in images without training, by a pretrained network; the same as `likewise audit DATA`."""
-    from likewise.config import Audit
-    from likewise.stages.audit import audit as stage
-
-    return stage(_config(Audit, targets=data, **settings), _say(settings))  # pyright: ignore[reportReturnType]
-
-
 def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOverlap:
-    """Find probably wrong labels, retrieval errors and their causes in a run or a file of embeddings.
+    """Find probably wrong labels, retrieval errors and their causes in a run, a file of embeddings or data.
 
     The same as `likewise audit`. With `overlap=True`, find the classes at which several runs fail.
     """
@@ -357,7 +348,6 @@ def list_components(registry: str = "", pattern: str = "") -> Listing | PaperLis
     """Return registry -> name -> first line of the docstring, for losses, miners, data sets, ...; as `likewise list`.
 
     Without a registry, the registries and the number of their components. `pattern`: only names that contain this text.
-
     "tables" returns paper -> its tables and figures, each with its command, and how it deviates or why it cannot be had.
     """
     from likewise.config import List

@@ -53,7 +53,10 @@ def test_without_a_place_nothing_is_changed(table, tmp_path):
         planned = apply(config)
         assert planned.done == "planned" and changes(planned) == {"relabel": 2, "remove": 1}
         assert "2 images relabelled, 1 removed" in planned.lines()[0]
-        assert f"  {os.path.join('photos', 'a', '1.jpg')} -> {os.path.join('photos', 'b', '1-from-a.jpg')}" in planned.lines()
+        assert (
+            f"  {os.path.join('photos', 'a', '1.jpg')} -> {os.path.join('photos', 'b', '1-from-a.jpg')}"
+            in planned.lines()
+        )
     assert files(tmp_path) == before
 
 

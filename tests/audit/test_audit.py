@@ -11,12 +11,11 @@ import pytest
 from PIL import Image
 
 from likewise.audit.audit import audit, without_nan
-from likewise.audit.source import folder_of
 from likewise.audit.find_copies import load_image
 from likewise.audit.label_probability import ALONE_REASON
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.audit.read import read_findings
-from likewise.audit.source import open_subject
+from likewise.audit.source import folder_of
 from likewise.audit.states import STATE_DESCRIPTIONS
 from likewise.audit.summary import findings_html
 from likewise.config import Audit, Train

@@ -25,7 +25,7 @@ def test_features_are_computed_once_for_the_same_images_and_network(messy, tmp_p
     config, said = replace(CONFIG, targets=(str(messy.root),), out=str(tmp_path / "audit")), []
     subject = open_subject(config, said.append)
     assert len(subject.items) == len(messy.good) and subject.items.root == str(messy.root) and subject.title == "photos"
-    assert [path for path in subject.items.path] == messy.good  # relative to the folder, without the broken ones
+    assert list(subject.items.path) == messy.good  # relative to the folder, without the broken ones
     assert any("skipped 3 of" in line for line in said) and not any("used again" in line for line in said)
     file = tmp_path / "audit" / FEATURES_FILE
     before = np.load(file)["x"]
@@ -37,7 +37,9 @@ def test_features_are_computed_once_for_the_same_images_and_network(messy, tmp_p
 
 def test_other_images_or_another_network_are_computed_again(messy, tmp_path, monkeypatch):
     computed = []
-    monkeypatch.setattr("likewise.audit.data_features.embed", lambda config, say, items, made_by: computed.append(made_by))
+    monkeypatch.setattr(
+        "likewise.evaluation.embed_data.embed", lambda config, say, items, made_by: computed.append(made_by)
+    )
     config = replace(CONFIG, targets=(str(messy.root),))
     items = read_images(config, lambda line: None)
     file = tmp_path / FEATURES_FILE

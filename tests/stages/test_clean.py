@@ -7,13 +7,12 @@ import subprocess
 import sys
 
 import pytest
-
-pytest.importorskip("fastapi", reason="the review page needs FastAPI")
-httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
-
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
+
+pytest.importorskip("fastapi", reason="the review page needs FastAPI")
+httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
 
 TOKEN = "a-token-of-24-characters"
 
@@ -22,7 +21,7 @@ TOKEN = "a-token-of-24-characters"
 def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     messy = make_messy_folder(tmp_path / "photos", classes=4, per_class=6)
     monkeypatch.chdir(tmp_path)
-    words = ["clean", "photos", "--backbone", "efficientnet_lite0", "--to", "clean", "--port", "0", "--no-browser", "--workers", "0"]
+    words = ["clean", "photos", "--backbone", "efficientnet_lite0", "--to", "clean", "--port", "0", "--no-browser"]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "LIKEWISE_TOKEN": TOKEN}
     process = subprocess.Popen([sys.executable, "-m", "likewise", *words], stdout=subprocess.PIPE, text=True, env=here)
     assert process.stdout is not None
@@ -37,7 +36,8 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         with open("audit/photos/audit.csv", newline="") as file:
             row = {line["path"]: line["row"] for line in csv.DictReader(file)}
         wrong, lonely = row[messy.copy[1]], row[messy.good[-1]]
-        choices = [{"item": wrong, "choice": "relabel", "label": messy.copy[0].split("/")[0]}, {"item": lonely, "choice": "remove"}]
+        relabel = {"item": wrong, "choice": "relabel", "label": messy.copy[0].split("/")[0]}
+        choices = [relabel, {"item": lonely, "choice": "remove"}]
         assert page.post("/api/decide", json={"reviewer": "ann", "choices": choices}).status_code == 200
         assert page.post("/api/finish").json()["written"] is True
     rest, _ = process.communicate(timeout=600)
@@ -52,7 +52,17 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     assert len(os.listdir(f"clean/{messy.copy[0].split('/')[0]}")) == 7
     assert all(os.path.exists(messy.root / path) for path in messy.good)  # the user's files stay
 
-    train = ["train", "audit/photos/corrected.csv", "--backbone", "conv_small", "--size", "32", "--steps", "1", "--quiet"]
+    train = [
+        "train",
+        "audit/photos/corrected.csv",
+        "--backbone",
+        "conv_small",
+        "--size",
+        "32",
+        "--steps",
+        "1",
+        "--quiet",
+    ]
     main([*train, "--out", "runs/table"])
     assert (tmp_path / "runs/table/scores.json").exists()
     main(["apply", "audit/photos", "--undo"])

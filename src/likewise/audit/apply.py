@@ -48,13 +48,17 @@ class Applied:
         total = f"{verb[self.done]} {self.folder}: {count['relabel']} images relabelled, {count['remove']} removed"
         changed = [move for move in self.moves if move.change != "same"]
         base = self.folder.parent
-        shown = [f"  {_below(m.source, base)} -> {_below(m.target, base) or 'removed'}" for m in changed[:MAX_SHOWN_MOVES]]
+        shown = [
+            f"  {_below(m.source, base)} -> {_below(m.target, base) or 'removed'}" for m in changed[:MAX_SHOWN_MOVES]
+        ]
         more = [f"  and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
         return [total + f", {count['same']} unchanged" * bool(count["same"]), *shown, *more]
 
     @view
     def _repr_html_(self) -> str:
-        return table(self.lines()[0], ("image", "new place"), [(m.source, m.target) for m in self.moves[:MAX_SHOWN_MOVES]])
+        return table(
+            self.lines()[0], ("image", "new place"), [(m.source, m.target) for m in self.moves[:MAX_SHOWN_MOVES]]
+        )
 
 
 def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
@@ -74,7 +78,11 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
     if config.to:
         folder = Path(config.to).expanduser().absolute()
         moves = tuple(plan_copy(file, items, folder))
-        return Applied("planned", folder, moves) if config.dry_run else write_copy(folder, moves, journal, config.copy, say)
+        return (
+            Applied("planned", folder, moves)
+            if config.dry_run
+            else write_copy(folder, moves, journal, config.copy, say)
+        )
     root = data_root(file, items, config.root)
     moves = tuple(plan_moves(file, items, root))
     if config.dry_run or not config.in_place:
@@ -261,8 +269,8 @@ def undo(journal: Path) -> Applied:
             os.removedirs(os.path.dirname(move.target))
     if lost:
         raise LikewiseError(
-            f"apply: {len(lost)} of {len(moves)} images are neither at their old nor at their new place (first: {lost[0].target}); "
-            f"the others were moved back. Restore these, then delete {journal}"
+            f"apply: {len(lost)} of {len(moves)} images are neither at their old nor at their new place (first: "
+            f"{lost[0].target}); the others were moved back. Restore these, then delete {journal}"
         )
     journal.unlink()
     return Applied("undone", Path(stored["root"]), tuple(moved))

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from likewise.config import Audit, Embed
 from likewise.data.fingerprint import fingerprint
-from likewise.evaluation.embed_data import embed
-from likewise.runs.identity import hash_of
 from likewise.pretrained.available import available_backbone
 from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import origin
+from likewise.runs.identity import hash_of
 from likewise.types import Items, LikewiseError
 
 FEATURES_FILE = "features.npz"
@@ -35,6 +34,10 @@ def write_features(config: Audit, items: Items, backbone: str, file: Path, say: 
     made_by = {"data": fingerprint(items), "network": " ".join(filter(None, (backbone, hash_of(config.weights))))}
     if file.exists() and made_by.items() <= origin(file).items():
         return say(f"the features in {file} are of the same images by the same network, and are used again")
+    from likewise.evaluation.embed_data import (
+        embed,  # loads networks, which an audit of other targets does not need here
+    )
+
     embed(
         Embed(
             run=backbone, data=config.targets[0], out=str(file), root=config.root, layer="feature", weights=config.weights,

@@ -59,7 +59,11 @@ def kind_of(target: str) -> TargetKind:
     path = Path(target).expanduser()
     if path.is_dir():
         return "run" if (path / "config.json").exists() else "data"
-    if path.exists() and path.suffix.lower() != ".csv" and (path.suffix.lower() != ".parquet" or holds_features(str(path))):
+    if (
+        path.exists()
+        and path.suffix.lower() != ".csv"
+        and (path.suffix.lower() != ".parquet" or holds_features(str(path)))
+    ):
         return "file of embeddings"
     return "data"
 
@@ -75,7 +79,9 @@ def check_unused(config: Audit, names: Iterable[str], where: str) -> None:
 def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
     """Return the features of data by a pretrained network. Labels, pairs and duplicates can be audited, causes cannot."""
     if config.labels:
-        raise LikewiseError(f"audit: --labels must be used with embeddings, got the data '{config.targets[0]}'; leave it out")
+        raise LikewiseError(
+            f"audit: --labels must be used with embeddings, got the data '{config.targets[0]}'; leave it out"
+        )
     backbone, reason = choose_backbone(config)
     say(reason)
     items = read_images(config, say)

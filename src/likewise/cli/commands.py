@@ -223,7 +223,9 @@ def run_clean(config) -> None:
         print("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))
 
 
-@command("apply TABLE [--to FOLDER]", "write a folder with the corrected labels of a review, or move the files; with undo")
+@command(
+    "apply TABLE [--to FOLDER]", "write a folder with the corrected labels of a review, or move the files; with undo"
+)
 def run_apply(config) -> None:
     from likewise.stages.apply import apply
 

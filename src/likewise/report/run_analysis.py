@@ -119,7 +119,7 @@ def suspects_of(one: ReportTarget) -> dict[int, str]:
 
 
 def notes_of(one: ReportTarget) -> list[str]:
-    """Return notes about a target: its own, a replaced backbone, the scores before training, class tree, corrected scores, wrong labels."""
+    """Return notes about a target: its own, backbone, scores before training, class tree, corrected scores, wrong labels."""
     replaced = one.run.backbone_note if one.run is not None else ""
     return [
         *one.notes,

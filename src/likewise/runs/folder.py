@@ -223,6 +223,12 @@ class Run:
                 "from another program: restore a copy of it, or delete it to train from the start"
             ) from None
 
+    def finish(self) -> None:
+        """Mark the training as finished, and delete results of an earlier checkpoint."""
+        for name in RESULT_FILES:
+            (self.path / name).unlink(missing_ok=True)
+        (self.path / "done").touch()
+
     @contextmanager
     def owned(self) -> Iterator[None]:
         """Hold the lock of the folder, so that no other process trains in it; creates the folder. Raises RunBusy if locked."""

@@ -13,9 +13,7 @@ from likewise.config import Train
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import first_process_first, wait_for_all
-from likewise.errors import shown_names
 from likewise.evaluation.checks import check_plan
-from likewise.runs.folder import RESULT_FILES
 from likewise.runs.identity import Claim, prepare_folder
 from likewise.runs.trained import write_trained
 from likewise.training.build import build_state, make_samples
@@ -48,11 +46,8 @@ def execute(
     check_plan(config, items, samples.protocol)
     state = build_state(config, samples, device, *world())  # before the folder: bad settings must not leave one behind
     hooks.built(state)
-    if default_sampler and (single := np.flatnonzero(np.bincount(samples.labels) == 1).tolist()):
-        names = shown_names([samples.class_names[label] for label in single])
-        say(
-            f"training skips {len(single)} of {len(samples.class_names)} classes, because they have one sample only: {names}"
-        )
+    if default_sampler and (sentence := samples.describe_single_classes()):
+        say(sentence)
     with run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
@@ -69,10 +64,6 @@ def execute(
         periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
         loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))
         if first:
-            for (
-                name
-            ) in RESULT_FILES:  # they belong to an earlier checkpoint, if the run was evaluated before it was done
-                (run.path / name).unlink(missing_ok=True)
-            (run.path / "done").touch()
+            run.finish()
         wait_for_all()
     return inputs.held and inputs.held.pixels

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from likewise.contracts import Protocol
 from likewise.data.copies import exact_copies
+from likewise.errors import shown_names
 from likewise.types import Items
 
 
@@ -50,6 +51,14 @@ class Samples:
     def features(self) -> int | None:
         """Length of the feature vectors; None for images."""
         return None if self.items.x is None else self.items.x.shape[1]
+
+    def describe_single_classes(self) -> str:
+        """Return a sentence that names the training classes with one sample; "" without such classes."""
+        single = np.flatnonzero(np.bincount(self.labels) == 1).tolist()
+        if not single:
+            return ""
+        names = shown_names([self.class_names[label] for label in single])
+        return f"training skips {len(single)} of {len(self.class_names)} classes, because they have one sample only: {names}"
 
     def facts(self) -> dict[str, Any]:
         """Return values for the arguments of a confidence that specs may omit, from the rows of the samples."""

@@ -61,7 +61,16 @@ def test_without_pictures_it_labels_every_row_of_the_embeddings(tmp_path):
     items = read_embeddings(str(tmp_path / "z.npy"), str(tmp_path / "corrected.csv"))
     names = [items.class_name[y] for y in items.y]
     assert [names[row] for row in (1, 2, 4)] == ["wren", "tit, blue", "robin"] and names[0] == names[3] == "not audited"
-    assert items.junk.tolist() == [True, False, False, True, False, True, True, True]  # row 5 was removed, others not audited
+    assert items.junk.tolist() == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]  # row 5 was removed, others not audited
     assert items.split.tolist()[1:6] == ["train", "train", "", "val", "test"]
 
 
