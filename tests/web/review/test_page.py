@@ -168,6 +168,22 @@ def test_filters_and_broken_pictures(enter):
     see(page, "8.png: there is no such file", ".large .broken")
 
 
+def test_the_last_filter_wins_although_the_answer_to_an_earlier_one_is_late(enter):
+    page = enter("ann")
+    page.keyboard.press("f")
+    held = []
+    page.route("**/api/queue*among=train*", lambda route: held.append(route))
+    page.select_option("#among", "train")
+    page.select_option("#among", "test")
+    page.keyboard.press("k")  # about what is on the screen, which is of neither: not taken
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    see(page, "8.png")
+    see(page, "1 / 2", "#place")
+    see(page, "0 of 6", "#count")
+
+
 SERVER = """
 import sys
 from likewise.audit.read import read_findings

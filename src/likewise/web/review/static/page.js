@@ -12,14 +12,20 @@ const DID = { keep: "kept", remove: "removed", unsure: "unsure", agreeable: "yes
 const FINDINGS = { flagged: "labels that look wrong", conflict: "same image, several labels", "off-topic": "images of no class" };
 const ready = new Map();
 let loading = false;
+let turns = Promise.resolve();
 
 const current = () => state.view === "end" ? null : state.aside || state.tiles[state.at] || null;
 const named = (tile) => tile.rows.length > 1 && !tile.type ? `${tile.name} and its ${tile.rows.length === 2 ? "copy" : "copies"}` : tile.name;
 
-// A load replaces the queue. Until it is done nothing is on the screen, so that no decision can be about an old item.
+// Loads replace the queue. They run one after another, so that the last filter wins; meanwhile the page is dimmed and takes no
+// decisions, because they would be about an item of the old queue.
 function inTurn(work) {
   state.busy += 1;
-  settled().then(work).catch((error) => say(error.message, true)).finally(() => { state.busy -= 1; });
+  document.body.classList.add("loading");
+  turns = turns.then(settled).then(work).catch((error) => say(error.message, true)).finally(() => {
+    state.busy -= 1;
+    document.body.classList.toggle("loading", state.busy > 0);
+  });
 }
 
 // What every choice means for the rows of a question.
@@ -288,7 +294,6 @@ const load = (name = state.kind, shown) => inTurn(async () => {
   kind(name);
   if (shown) state.view = shown;
   else if (state.view === "end") state.view = "one";
-  state.tiles = [];
   await fetchQueue();
   draw();
 });
@@ -297,8 +302,10 @@ const load = (name = state.kind, shown) => inTurn(async () => {
 async function more() {
   if (loading || state.next === null) return;
   loading = true;
+  const { tiles } = state;
   try {
     const found = await ask("/api/queue", { ...filter(), flagged: false, begin: state.next, most: PAGE });
+    if (state.tiles !== tiles) return; // another queue was loaded meanwhile
     const there = new Set(state.tiles.map((tile) => tile.item));
     state.tiles.push(...found.items.filter((tile) => !there.has(tile.item)));
     state.next = found.next;
@@ -399,7 +406,8 @@ const FOCUS = { c: () => byId("note").select(), "/": () => { sift(true); byId("l
 function press(event) {
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (document.querySelector("dialog[open]") || event.altKey) return;
-  const typing = event.target.matches("input, select, textarea");
+  // The field of a dialog that was closed just now still has the focus for a moment; it is not visible.
+  const typing = event.target.matches("input, select, textarea") && event.target.offsetParent !== null;
   if ((event.ctrlKey || event.metaKey) && key === "z" && !typing) {
     event.preventDefault();
     return undo();
