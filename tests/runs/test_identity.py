@@ -5,8 +5,9 @@ import torch
 
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train
 from likewise.data import load
+from likewise.errors import RunBusy
 from likewise.runs.defaults import resolve
-from likewise.runs.identity import find_run, prepare_folder
+from likewise.runs.identity import cleared_after_failure, find_run, prepare_folder
 from likewise.types import LikewiseError
 
 
@@ -105,3 +106,25 @@ def test_where_pictures_are_kept_is_no_part_of_a_run(claim, settings, tmp_path, 
         assert claim(cache=keep, cache_memory="1GB").about["identity"] == base
     for change in ({"short_side": 30}, {"color_jitter": (0.1, 0.0, 0.0)}):
         assert claim(**change).about["identity"] != base
+
+
+@pytest.mark.parametrize(
+    ("kept", "error"),
+    [
+        ((), LikewiseError),
+        (("mine.txt",), LikewiseError),
+        (("state.pt",), LikewiseError),
+        ((), KeyError),
+        ((), RunBusy),
+    ],
+)
+def test_a_failed_start_leaves_no_run_folder(claim, settings, kept, error):
+    found = claim()
+    with pytest.raises(error), cleared_after_failure(found.run), found.run.owned():
+        prepare_folder(found, Train(**settings), torch.device("cpu"))
+        for name in kept:
+            (found.run.path / name).touch()
+        raise error("it failed")
+    is_cleared = error is LikewiseError and "state.pt" not in kept
+    assert (found.run.path / "config.json").exists() != is_cleared
+    assert found.run.path.exists() == (bool(kept) or not is_cleared)

@@ -15,7 +15,7 @@ from likewise.distributed.collectives import world
 from likewise.distributed.process_group import first_process_first, wait_for_all
 from likewise.evaluation.checks import check_plan
 from likewise.runs.folder import RESULT_FILES
-from likewise.runs.identity import Claim, prepare_folder
+from likewise.runs.identity import Claim, cleared_after_failure, prepare_folder
 from likewise.training.build import build_state, make_samples
 from likewise.training.inputs import fit_heads, open_inputs, prepare_terms, start_sampler, training_batches
 from likewise.training.loop import Hooks, PeriodicWork, loop
@@ -48,7 +48,7 @@ def execute(
     hooks.built(state)
     if default_sampler and (single := int((np.bincount(samples.labels) == 1).sum())):
         say(f"training skips {single} of {len(samples.class_names)} classes, because they have one sample only")
-    with run.owned() if first else nullcontext():
+    with cleared_after_failure(run, first), run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
             prepare_folder(claim, config, device)
