@@ -113,7 +113,7 @@ def test_pictures(picture_run, tmp_path):
     _, items = given(picture_run)
     rows = make_protocol(read_config(picture_run)).rows(items, "train")
     found = again(picture_run, {int(rows[0]): int(items.y[rows[-1]])}, tmp_path)
-    table = load(str(tmp_path / "corrected.csv"))
+    table = load(str(tmp_path / "retrained.csv"))
     assert found["changed"] == 1 and (table.y != items.y).nonzero()[0].tolist() == [rows[0]]
     assert [line["before"] for line in found["rows"]] == pytest.approx(list(picture_run.scores["metrics"].values()))
 

@@ -5,8 +5,9 @@ import torch
 
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train
 from likewise.data import load
+from likewise.errors import RunBusy
 from likewise.runs.defaults import resolve
-from likewise.runs.identity import find_run, identity_of, prepare_folder
+from likewise.runs.identity import cleared_after_failure, find_run, identity_of, prepare_folder
 from likewise.types import LikewiseError
 
 
@@ -112,3 +113,25 @@ def test_published_records_keep_their_identity():
     config = resolve(Train("glyphs"), load("glyphs(size=32, classes=10)"))
     assert identity_of(config, "x").startswith("bdfc60668dc2bf33")
     assert identity_of(dataclasses.replace(config, lora=4, freeze_backbone=True), "x") != identity_of(config, "x")
+
+
+@pytest.mark.parametrize(
+    ("kept", "error"),
+    [
+        ((), LikewiseError),
+        (("mine.txt",), LikewiseError),
+        (("state.pt",), LikewiseError),
+        ((), KeyError),
+        ((), RunBusy),
+    ],
+)
+def test_a_failed_start_leaves_no_run_folder(claim, settings, kept, error):
+    found = claim()
+    with pytest.raises(error), cleared_after_failure(found.run), found.run.owned():
+        prepare_folder(found, Train(**settings), torch.device("cpu"))
+        for name in kept:
+            (found.run.path / name).touch()
+        raise error("it failed")
+    is_cleared = error is LikewiseError and "state.pt" not in kept
+    assert (found.run.path / "config.json").exists() != is_cleared
+    assert found.run.path.exists() == (bool(kept) or not is_cleared)

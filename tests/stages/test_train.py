@@ -7,9 +7,10 @@ from safetensors.torch import save_file
 
 import likewise
 from likewise.cli import main as cli
+from likewise.config import Train
 from likewise.models.conv_small import ConvSmall
 from likewise.runs.folder import Run
-from likewise.stages.train import sentences
+from likewise.stages.train import sentences, train
 
 
 @pytest.fixture
@@ -44,3 +45,11 @@ def test_one_process_of_several_scores_what_was_before(words, pictures, tmp_path
     monkeypatch.setenv("RANK", "1")
     settings, _ = words
     assert "before" not in likewise.train(pictures, out=tmp_path / "run", **settings).scores
+
+
+def test_a_finished_run_drops_the_state_of_its_training_and_is_shown_again(settings):
+    config = Train(**settings)
+    run = train(config, say=lambda line: None)
+    assert run.done and not (run.path / "state.pt").exists() and run.scores is not None
+    lines = []
+    assert train(config, say=lines.append).path == run.path and "this run is finished already" in lines[0]

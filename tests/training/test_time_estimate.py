@@ -54,11 +54,14 @@ def test_what_is_suggested():
     embed = "likewise embed resnet18 photos --layer feature --out features.npz; likewise train features.npz"
     assert describe_time(config, 599, 224) == ""
     assert describe_time(config, 1380, 224) == (
-        f"about 23 minutes on this CPU; faster: --size 128 (about 8), or train a head on features: {embed}"
+        f"about 23 minutes on this CPU; faster: --size 128 (about 8 minutes), or train a head on features: {embed}"
     )
     assert describe_time(config, 1380, 96) == f"about 23 minutes on this CPU; faster: train a head on features: {embed}"
     named = Train("cub200", root="/data/CUB", backbone="resnet18")
     assert "likewise embed resnet18 cub200 --root /data/CUB --layer" in describe_time(named, 1380, 224)
+    assert describe_time(config, 10 * 3600, 256).startswith(
+        "about 10 hours on this CPU; faster: --size 128 (about 2 hours)"
+    )
     assert describe_time(config, 1380, None) == "about 23 minutes on this CPU; faster: fewer --epochs"
 
 

@@ -35,7 +35,7 @@ def write_corrected(items: Items, protocol: Protocol, labels: dict[int, int | No
     y = items.y.copy()
     for row, label in labels.items():
         y[row] = y[row] if label is None else label
-    table = out / ("corrected.csv" if items.x is None else "corrected.parquet")
+    table = out / ("retrained.csv" if items.x is None else "retrained.parquet")  # corrected.csv is that of a review
     items = replace(items, y=y, split=split_by(protocol, items), path=places(items, table))
     write_table(drop(items, [row for row, label in labels.items() if label is None]), str(table))
     return table

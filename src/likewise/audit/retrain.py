@@ -42,7 +42,7 @@ def retrain(
         suggested: row of the data -> its label (a class number of `items`), or None: drop the sample. Rows outside the
         training split
             are ignored.
-        out: an existing folder. It also gets corrected.csv (or .parquet), before.parquet and after.parquet.
+        out: an existing folder. It also gets retrained.csv (or .parquet), before.parquet and after.parquet.
     """
     if config.checkpoint == "untrained":
         raise LikewiseError(

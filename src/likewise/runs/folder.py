@@ -5,7 +5,7 @@
     usage.json           sessions: start, duration, device, energy
     log.jsonl            one line for every `log_every` steps, validation and relabelling round
     model.safetensors    the last network and loss; best.safetensors: the best on validation, if there is a validation split
-    state.pt             the checkpoint that resuming needs
+    state.pt             the checkpoint that resuming needs; `likewise train` deletes it at the end
     losses.npz           the loss of every training sample in every epoch, with `record_losses`
     trained.npz          keys of the samples that trained, so that an evaluation on other data leaves them out
     sample_weights.npz   final label and weight of every training sample, with a confidence

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, texts_of, to_dict
 from likewise.config.spec import files
 from likewise.data.fingerprint import fingerprint
+from likewise.errors import RunBusy
 from likewise.pretrained.encoders import content_of
 from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULT_FILES, TRAINING_FILES, Run, identity
@@ -18,6 +21,9 @@ from likewise.types import Items, LikewiseError
 
 STARTUP_FILES = {"lock", "environment.json"}
 """Files in the folder of a training that was killed before it wrote config.json."""
+
+FAILURE_FILES = ("config.json", "environment.json", "usage.json", "log.jsonl")
+"""Files that a training writes before its first checkpoint, and that are worth nothing without one."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,26 @@ def unfinished(run: Run) -> set[str]:
 def is_free(run: Run) -> bool:
     """Return whether the folder has no checkpoint yet, so that a training with other settings may use it."""
     return not any((run.path / name).exists() for name in ("state.pt", "model.safetensors", "done"))
+
+
+@contextmanager
+def cleared_after_failure(run: Run, writes: bool = True) -> Iterator[None]:
+    """Delete what a training wrote if it fails before its first checkpoint, and the folder if it is then empty.
+
+    Args:
+        writes: whether this process writes into the folder.
+    """
+    try:
+        yield
+    except RunBusy:  # the folder belongs to another process
+        raise
+    except LikewiseError:
+        if writes and is_free(run) and not (run.path / "lock").exists():
+            for name in FAILURE_FILES:
+                (run.path / name).unlink(missing_ok=True)
+            with suppress(OSError):  # the folder has other files
+                run.path.rmdir()
+        raise
 
 
 def hash_of(file: str | None) -> str | None:

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 def train(config: Train, say=print) -> Run:
     """Train the run of these settings, resume it or return the finished run, and evaluate it.
 
-    If the network started from pretrained weights, scores.json also has the scores of the baseline before training.
+    If the network started from pretrained weights, scores.json also has the scores of the baseline before training. A finished
+    run drops the state that only a resume needs: a longer training has another identity, and thus another folder.
     """
     from likewise.evaluation.baseline import add_baseline
     from likewise.training.fit import train as fit
 
-    run = fit(config, say)
-    if config.evaluate and run.scores is not None and os.environ.get("RANK", "0") == "0":
+    run, is_first = fit(config, say), os.environ.get("RANK", "0") == "0"
+    if config.evaluate and run.scores is not None and is_first:
         add_baseline(run, config, say)
+    if run.done and is_first:
+        (run.path / "state.pt").unlink(missing_ok=True)
     return run
 
 

@@ -14,7 +14,7 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.collectives import world
 from likewise.distributed.process_group import first_process_first, wait_for_all
 from likewise.evaluation.checks import check_plan
-from likewise.runs.identity import Claim, prepare_folder
+from likewise.runs.identity import Claim, cleared_after_failure, prepare_folder
 from likewise.runs.trained import write_trained
 from likewise.training.build import build_state, make_samples
 from likewise.training.inputs import fit_heads, open_inputs, prepare_terms, start_sampler, training_batches
@@ -48,7 +48,7 @@ def execute(
     hooks.built(state)
     if default_sampler and (sentence := samples.describe_single_classes()):
         say(sentence)
-    with run.owned() if first else nullcontext():
+    with cleared_after_failure(run, first), run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
             prepare_folder(claim, config, device)

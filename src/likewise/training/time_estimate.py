@@ -56,13 +56,18 @@ def describe_time(config: Train, seconds: float, size: int | None) -> str:
     """
     if seconds < LONG_SECONDS:
         return ""
-    about = f"about {round(seconds / 60)} minutes on this CPU"
+    about = f"about {in_words(seconds)} on this CPU"
     if size is None:
         return f"{about}; faster: fewer --epochs"
     faster = []
     if size > SMALL_SIZE:
-        faster = [f"--size {SMALL_SIZE} (about {max(1, round(seconds / 60 * (SMALL_SIZE / size) ** 2))})"]
+        faster = [f"--size {SMALL_SIZE} (about {in_words(seconds * (SMALL_SIZE / size) ** 2)})"]
     root = f" --root {config.root}" if config.root and config.data in NAMES else ""
     embed = f"likewise embed {config.backbone} {config.data}{root} --layer feature --out features.npz"
     faster += [f"or train a head on features: {embed}; likewise train features.npz"]
     return f"{about}; faster: {', '.join(faster)}".replace("faster: or ", "faster: ")
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in whole minutes, or in whole hours from two hours on."""
+    return f"{round(seconds / 3600)} hours" if seconds >= 7200 else f"{max(2, round(seconds / 60))} minutes"
