@@ -266,7 +266,7 @@ def test_acting_on_it(proxy, tmp_path):
     assert "over 6 pairs: " in verify["summary"] and "over 2 classes: " in verify["summary"]
     flagged = found.about["parts"]["train"]["flagged"]
     assert again["changed"] + again["removed"] == flagged > 0 and len(again["rows"]) == 4
-    new, old = load(str(tmp_path / "corrected.parquet")), [s for s in lines(found.folder) if s["split"] == "train"]
+    new, old = load(str(tmp_path / "retrained.parquet")), [s for s in lines(found.folder) if s["split"] == "train"]
     assert Run(tmp_path / "retrained").done and (new.split == "train").sum() == len(old) - again["removed"]
     text = (tmp_path / "audit.html").read_text("utf-8")
     assert "Verification of the causes" in text and "Retraining with the suggested labels" in text

@@ -58,7 +58,7 @@ def test_noise_undone_makes_it_better(spoiled, tmp_path):
     assert (
         found["changed"] + found["removed"] == len(wrong) and found["removed"] == list(right.values()).count(None) > 0
     )
-    table = load(str(tmp_path / "corrected.parquet"))
+    table = load(str(tmp_path / "retrained.parquet"))
     kept = np.asarray([row for row in range(len(items)) if right.get(row, 0) is not None])
     want = items.y.copy()
     want[wrong] = items.y_clean[wrong]
@@ -105,7 +105,7 @@ def test_nothing_outside_the_train_part_is_touched(run, tmp_path):
     )
     assert not any(tmp_path.glob("corrected*")) and not (tmp_path / "retrained").exists()
     again(run, outside | {rows["train"][0]: None}, tmp_path)
-    table = load(str(tmp_path / "corrected.parquet"))
+    table = load(str(tmp_path / "retrained.parquet"))
     assert len(table) == len(items) - 1 and np.array_equal(table.y, np.delete(items.y, rows["train"][0]))
 
 
