@@ -52,6 +52,16 @@ INPUT_FILES = ("weights", "exclude", "labels", "gallery", "token_file", "adopt",
 OUTPUT_SUFFIXES = {"embed": ".npz", "search": ".png", "compare": ".png", "calibrate": ".png", "report": ".html"}
 """Command -> suffix of the file that --out names."""
 
+METRIC_ALIASES = {
+    "recall@k": "R@k",
+    "precision@k": "P@k",
+    "acc@k": "R@k",
+    "hit@k": "R@k",
+    "accuracy": "R@1",
+    "ndcg": "NDCG@10",
+}
+"""Name of a metric in other tools, in lower case -> its name here."""
+
 DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "ipu", "xla", "hip", "meta")
 """Kinds of devices that are left to torch."""
 
@@ -104,12 +114,14 @@ def check_metrics(command: str, config: object) -> None:
     if command == "published":
         return
     known = metric_names()
+    select: str | None = getattr(config, "select", None)
     names = [("--metrics", name) for name in getattr(config, "metrics", None) or ()]
-    for flag, name in [*names, *([("--select", config.select)] if hasattr(config, "select") else [])]:  # pyright: ignore
+    for flag, name in [*names, *([("--select", select)] if select else [])]:
         generic = re.sub(r"=[\d.e-]+$", "=x", re.sub(r"@[1-9]\d*", "@k", name))
         if generic in known or re.search(r"[.:,(=]", name) or re.fullmatch(r"map@\d+", name, re.IGNORECASE):
             continue
-        near = nearest_name(generic, known)
+        alias = METRIC_ALIASES.get(generic.casefold())
+        near = f"; did you mean '{alias}'?" if alias else nearest_name(generic, known)
         if k := re.search(r"@(\d+)", name):
             near = near.replace("@k", f"@{k[1]}")
         raise LikewiseError(
