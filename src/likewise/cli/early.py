@@ -12,7 +12,7 @@ import typing
 from pathlib import Path
 
 from likewise.config import check
-from likewise.config.cli_types import marks, spec_fields, texts_of
+from likewise.config.cli_types import flag_name, marks, spec_fields, texts_of
 from likewise.config.known_names import component_names, data_names, metric_names
 from likewise.config.spec import REGISTRIES, names_in
 from likewise.errors import LikewiseError, nearest_name
@@ -35,7 +35,6 @@ RUN_HINT = "give a folder that `likewise train` wrote"
 TARGET_HINT = "give a run folder, or a file of embeddings"
 INPUT_PATHS = {
     "evaluate": {"target": TARGET_HINT},
-    "audit": {"targets": TARGET_HINT},
     "report": {"runs": TARGET_HINT},
     "search": {"target": "give a run folder, a file of embeddings, or an index folder", "model": RUN_HINT},
     "compare": dict.fromkeys(("run_a", "run_b"), "give a run folder, or the per_query.parquet in it"),
@@ -43,6 +42,7 @@ INPUT_PATHS = {
     "hierarchy": {"run": RUN_HINT},
     "calibrate": {"run": RUN_HINT},
     "review": {"audit": "give the folder of an audit, which `likewise audit` writes"},
+    "apply": {"table": "give the corrected.csv of a review, or the folder of its audit"},
 }
 """Command -> settings that are paths which must exist -> what to do if they do not."""
 
@@ -51,6 +51,16 @@ INPUT_FILES = ("weights", "exclude", "labels", "gallery", "token_file", "adopt",
 
 OUTPUT_SUFFIXES = {"embed": ".npz", "search": ".png", "compare": ".png", "calibrate": ".png", "report": ".html"}
 """Command -> suffix of the file that --out names."""
+
+METRIC_ALIASES = {
+    "recall@k": "R@k",
+    "precision@k": "P@k",
+    "acc@k": "R@k",
+    "hit@k": "R@k",
+    "accuracy": "R@1",
+    "ndcg": "NDCG@10",
+}
+"""Name of a metric in other tools, in lower case -> its name here."""
 
 DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "ipu", "xla", "hip", "meta")
 """Kinds of devices that are left to torch."""
@@ -104,12 +114,14 @@ def check_metrics(command: str, config: object) -> None:
     if command == "published":
         return
     known = metric_names()
+    select: str | None = getattr(config, "select", None)
     names = [("--metrics", name) for name in getattr(config, "metrics", None) or ()]
-    for flag, name in [*names, *([("--select", config.select)] if hasattr(config, "select") else [])]:  # pyright: ignore
+    for flag, name in [*names, *([("--select", select)] if select else [])]:
         generic = re.sub(r"=[\d.e-]+$", "=x", re.sub(r"@[1-9]\d*", "@k", name))
         if generic in known or re.search(r"[.:,(=]", name) or re.fullmatch(r"map@\d+", name, re.IGNORECASE):
             continue
-        near = nearest_name(generic, known)
+        alias = METRIC_ALIASES.get(generic.casefold())
+        near = f"; did you mean '{alias}'?" if alias else nearest_name(generic, known)
         if k := re.search(r"@(\d+)", name):
             near = near.replace("@k", f"@{k[1]}")
         raise LikewiseError(
@@ -133,7 +145,7 @@ def check_inputs(command: str, config: object) -> None:
             continue
         for text in texts_of(config, (field.name,)):
             if not os.path.exists(os.path.expanduser(text)):
-                flag = "" if marks(types[field.name]) == [] else f" for --{field.name.replace('_', '-')}"
+                flag = "" if marks(types[field.name]) == [] else f" for {flag_name(field.name)}"
                 raise LikewiseError(f"{command}: there is no '{text}'{flag}{near_path(text, hints[field.name])}")
     query = getattr(config, "query", None)
     if command == "search" and query and not query.isdigit() and not os.path.exists(os.path.expanduser(query)):
@@ -168,18 +180,18 @@ def end_with(near: str, advice: str) -> str:
 
 def check_data(command: str, config: object) -> None:
     """Raise for DATA that is neither a name nor an existing path. Readers of the user and names of a hub are not checked."""
-    data = getattr(config, "data", None)
-    if data is None or data.startswith("hf:") or data.strip().endswith(")") or data in data_names():
-        return
-    if os.path.exists(os.path.expanduser(data)):
-        return
     advice = (
         "give a folder with one sub-folder per class, a table (.csv, .parquet), features (.npz), or a name of "
         "`likewise list data`"
     )
-    near = nearest_name(data, data_names())
-    end = end_with(near, advice) if len(near) > 1 else near_path(data, advice)
-    raise LikewiseError(f"{command}: there is no data '{data}'{end}")
+    for data in texts_of(config, [name for name in ("data", "on", "targets") if hasattr(config, name)]):
+        path = data.partition("?")[0]  # columns of a table may follow
+        if data.startswith("hf:") or data.strip().endswith(")") or data in data_names():
+            continue
+        if not os.path.exists(os.path.expanduser(path)):
+            near = nearest_name(data, data_names())
+            end = end_with(near, advice) if len(near) > 1 else near_path(path, advice)
+            raise LikewiseError(f"{command}: there is no data '{data}'{end}")
 
 
 def check_grid(command: str, config: object) -> None:

@@ -122,7 +122,7 @@ def check_value(command: str, flag: str, hint: object, value: str | None, is_joi
     choices = typing.get_args(bare) if typing.get_origin(bare) is Literal else ()
     if (bare not in (int, float) and not choices) or (value == "None" and bare is not hint):
         return
-    wanted = {int: "a whole number", float: "a number"}.get(bare) or f"one of {', '.join(map(str, choices))}"  # pyright: ignore
+    wanted = {int: "a whole number", float: "a number"}.get(bare) or f"one of {', '.join(map(str, choices))}"  # pyright: ignore[reportArgumentType,reportCallIssue]
     if value is None or (not is_joined and re.match(r"--?[^\W\d]", value)):
         raise LikewiseError(f"{command}: {flag} must be {wanted}, got nothing; write {flag} {placeholder(hint)}")
     if choices and value not in map(str, choices):
@@ -143,7 +143,7 @@ def is_number(text: str, kind: type) -> bool:
 
 def with_switch_values(kind: type, words: list[str]) -> list[str]:
     """Return the words with `--flag True` and `--flag False` for `--flag` and `--no-flag`, for switches whose default is None."""
-    flags = {flag_name(f.name) for f in dataclasses.fields(kind) if f.type == "bool | None"}  # pyright: ignore
+    flags = {flag_name(f.name) for f in dataclasses.fields(kind) if f.type == "bool | None"}  # pyright: ignore[reportArgumentType]
     spelled = []
     for word, following in zip_longest(words, words[1:]):
         if word in flags and following not in ("True", "False", "None"):

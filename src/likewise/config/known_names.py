@@ -31,7 +31,7 @@ def component_names(registry: str) -> tuple[str, ...]:
     """Return the class names that a registry such as "losses" or "models.heads" offers to specs."""
     tree = _source(registry)
     imported = [alias.asname or alias.name for node in tree if isinstance(node, ast.ImportFrom) for alias in node.names]
-    listed = next((_texts(node.value) for node in tree if _assigns(node, "__all__")), [])  # pyright: ignore
+    listed = next((_texts(node.value) for node in tree if _assigns(node, "__all__")), [])  # pyright: ignore[reportAttributeAccessIssue]
     return tuple(listed or [name for name in imported if name[0].isupper()])
 
 
@@ -71,6 +71,6 @@ def _texts(node: ast.expr | None) -> list[str]:
 
 def _keys(module: str, name: str) -> tuple[str, ...]:
     """Return the keys of a dict with literal keys that a module assigns to a name."""
-    value = next(node.value for node in _source(module) if _assigns(node, name))  # pyright: ignore
+    value = next(node.value for node in _source(module) if _assigns(node, name))  # pyright: ignore[reportAttributeAccessIssue]
     assert isinstance(value, ast.Dict)
     return tuple(str(ast.literal_eval(key)) for key in value.keys if key is not None)
