@@ -46,7 +46,7 @@ MISTAKES = {
     "embed resnet50 photso --out z.npz": "there is no data 'photso'",
     "embed resnet50 photos --out z.npy": "embed: --out must end in .npz",
     "embed resnet50 photos --out no/z.npz": "the folder of --out 'no/z.npz' does not exist",
-    "audit runs/none": "audit: there is no 'runs/none'; give a run folder",
+    "audit runs/none": "audit: there is no target 'runs/none'; give a run folder",
     "search runs/none --query 3": "search: there is no 'runs/none'",
     "search runs/birds --query none.jpg": "--query must be an image file or the number of a row, got 'none.jpg'",
     "report runs/birds runs/none": "report: there is no 'runs/none'",

@@ -83,8 +83,8 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
             f"audit: --labels must be used with embeddings, got the data '{config.targets[0]}'; leave it out"
         )
     backbone, reason = choose_backbone(config)
-    say(reason)
     items = read_images(config, say)
+    say(reason)
     file = folder_of(config) / FEATURES_FILE
     write_features(config, items, backbone, file, say)
     z = read_embeddings(str(file)).x

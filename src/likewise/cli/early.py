@@ -180,9 +180,9 @@ def end_with(near: str, advice: str) -> str:
 
 def check_data(command: str, config: object) -> None:
     """Raise for DATA that is neither a name nor an existing path. Readers of the user and names of a hub are not checked."""
-    advice = (
-        "give a folder with one sub-folder per class, a table (.csv, .parquet), features (.npz), or a name of "
-        "`likewise list data`"
+    advice = "give a run folder, a file of embeddings, or data: " if command == "audit" else "give "
+    advice += (
+        "a folder with one sub-folder per class, a table (.csv, .parquet), features (.npz), or a name of `likewise list data`"
     )
     for data in texts_of(config, [name for name in ("data", "on", "targets") if hasattr(config, name)]):
         path = data.partition("?")[0]  # columns of a table may follow
@@ -191,7 +191,7 @@ def check_data(command: str, config: object) -> None:
         if not os.path.exists(os.path.expanduser(path)):
             near = nearest_name(data, data_names())
             end = end_with(near, advice) if len(near) > 1 else near_path(path, advice)
-            raise LikewiseError(f"{command}: there is no data '{data}'{end}")
+            raise LikewiseError(f"{command}: there is no {'target' if command == 'audit' else 'data'} '{data}'{end}")
 
 
 def check_grid(command: str, config: object) -> None:
