@@ -156,8 +156,11 @@ def test_version_and_no_words_at_all(capsys):
         (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
         (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
         (["hierarchy", "no such run"], "there is no 'no such run'; give a folder that `likewise train` wrote"),
-        (["audit"], "the target must be one folder of images, run folder or file of embeddings, got 0; use --overlap for several runs"),
-        (["audit", "no such run"], "there is no target 'no such run'; give a run folder, a file of embeddings, or data"),
+        (["audit"], "the target must be one folder of images, run folder or file of embeddings, got 0; use --overlap"),
+        (
+            ["audit", "no such run"],
+            "there is no target 'no such run'; give a run folder, a file of embeddings, or data",
+        ),
         (["audit", "."], "must hold one sub-folder per class"),
         (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
         (["audit", "x", "--max-errors", "-1"], "max_errors must be 0 or more, got -1"),

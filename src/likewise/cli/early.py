@@ -181,9 +181,8 @@ def end_with(near: str, advice: str) -> str:
 def check_data(command: str, config: object) -> None:
     """Raise for DATA that is neither a name nor an existing path. Readers of the user and names of a hub are not checked."""
     advice = "give a run folder, a file of embeddings, or data: " if command == "audit" else "give "
-    advice += (
-        "a folder with one sub-folder per class, a table (.csv, .parquet), features (.npz), or a name of `likewise list data`"
-    )
+    advice += "a folder with one sub-folder per class, a table (.csv, .parquet), features (.npz), or a name "
+    advice += "of `likewise list data`"
     for data in texts_of(config, [name for name in ("data", "on", "targets") if hasattr(config, name)]):
         path = data.partition("?")[0]  # columns of a table may follow
         if data.startswith("hf:") or data.strip().endswith(")") or data in data_names():

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from likewise.audit.read import Findings, find_audit, read_findings
 from likewise.errors import LikewiseError
 from likewise.exchange.records import Records
-from likewise.web.review.store import Store, check, current_decisions, tidy
+from likewise.web.review.store import Choice, Store, check, current_decisions, tidy
 
 
-class Choice(NamedTuple):
+class Received(NamedTuple):
     """A decision of a person about a sample, with the fields of `store.Decision` that a tool knows."""
 
     reviewer: str
@@ -40,10 +40,11 @@ def store_decisions(records: Records, audit: str, reviewer: str, owner: str) -> 
             f"{owner}: the source must hold at least one decision or changed label, got none in {len(records)} rows; check "
             "that this is the export of the finished work"
         )
-    for one in made:
-        check(findings, one.item, one.choice, one.label)
     file = folder / "decisions.sqlite"
     with closing(Store(file, findings)) as store, store.writing() as base:
+        known = store.known_classes(base)
+        for one in made:
+            check(findings, Choice(one.item, one.choice, one.label), known, new_class=False)
         current = {(d.reviewer, d.item): (d.choice, d.label, d.note) for d in current_decisions(base)}
         new = [one for one in made if current.get((one.reviewer, one.item)) != (one.choice, one.label, one.note)]
         base.executemany(
@@ -52,7 +53,7 @@ def store_decisions(records: Records, audit: str, reviewer: str, owner: str) -> 
     return file, len(made), len(new)
 
 
-def choices(records: Records, findings: Findings, reviewer: str, owner: str) -> list[Choice]:
+def choices(records: Records, findings: Findings, reviewer: str, owner: str) -> list[Received]:
     """Return the decisions about the samples of an audit.
 
     Without a column `choice`, a label that differs from the audit's is a decision to relabel, and other rows are none.
@@ -73,7 +74,7 @@ def choices(records: Records, findings: Findings, reviewer: str, owner: str) -> 
         who = tidy(line.get("reviewer", "")) or tidy(reviewer) or owner
         if "choice" not in records.columns:
             if line.get("label", sample.label) != sample.label:
-                found.append(Choice(who, str(row), "relabel", line["label"], ""))
+                found.append(Received(who, str(row), "relabel", line["label"], ""))
             continue
         if line.get("label", sample.label) != sample.label:
             raise LikewiseError(
@@ -82,5 +83,5 @@ def choices(records: Records, findings: Findings, reviewer: str, owner: str) -> 
             )
         if line["choice"]:
             label = line.get("new_label", "") if line["choice"] == "relabel" else ""
-            found.append(Choice(who, str(row), line["choice"], label, tidy(line.get("note", ""))))
+            found.append(Received(who, str(row), line["choice"], label, tidy(line.get("note", ""))))
     return found
