@@ -89,7 +89,7 @@ def of_embeddings(file: Path, config: Send) -> Records:
 
 def of_data(config: Send) -> Records:
     """Return the rows of any DATA."""
-    options = {"skip_bad": False, "workers": 0, "quiet": True, "allow_imports": config.allow_imports}
+    options = {"workers": 0, "quiet": True, "allow_imports": config.allow_imports}
     items = load_items(config.target, config.root, **options, say=lambda line: None)
     return of_items(items, np.arange(len(items)))
 
