@@ -6,6 +6,8 @@ Every command is a function here. It has the command's defaults, takes the field
 (`likewise.config`; a setting such as `loss` may also be an object), returns an object with a notebook view, and prints nothing
 on stdout. Progress and messages go to stderr; `quiet=True`, where the command has it, turns them off.
 
+`ReviewWidget` and `MapWidget` are widgets for notebooks.
+
 Importing the package is cheap: torch and the networks are loaded when they are first used.
 """
 
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from likewise.stages.clean import Cleaned
     from likewise.types import Embedded
     from likewise.web.review.serve import Reviewed
+    from likewise.widgets.map import MapWidget as MapWidget
+    from likewise.widgets.review import ReviewWidget as ReviewWidget
 
 Config = TypeVar("Config")
 Place = str | PathLike
@@ -91,6 +95,10 @@ __all__ = [
     "models",
     "data",
 ]
+
+
+_WIDGET_MODULES = {"ReviewWidget": "likewise.widgets.review", "MapWidget": "likewise.widgets.map"}
+"""Widget -> its module. They need the extra `notebook`, so `from likewise import *` leaves them out."""
 
 
 def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Run:
@@ -397,4 +405,8 @@ def _say(settings: dict) -> Callable[[str], None]:
 def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"likewise.{name}")
-    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join(__all__)}")
+    if name in _WIDGET_MODULES:
+        return getattr(importlib.import_module(_WIDGET_MODULES[name]), name)
+    raise AttributeError(
+        f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, *_WIDGET_MODULES])}"
+    )
