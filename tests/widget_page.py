@@ -17,6 +17,7 @@ class Model {
   emit(event, ...values) { (this.acts[event] || []).forEach((act) => act(...values)); }
 }
 const bytes = (text) => new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+window.deliver = (content, coded) => model.emit("msg:custom", content, coded.map(bytes));
 window.start = async (state) => {
   const source = URL.createObjectURL(new Blob([state._esm], { type: "text/javascript" }));
   const revive = (value) => (value && value.bytes !== undefined ? bytes(value.bytes) : value);
@@ -57,7 +58,7 @@ class View:
                 self.widget._handle_custom_msg(content, [])
             for content, buffers in self.replies:
                 coded = [base64.b64encode(body).decode() for body in buffers]
-                self.page.evaluate("([c, b]) => model.emit('msg:custom', c, b.map((t) => new DataView(Uint8Array.from(atob(t), (x) => x.charCodeAt(0)).buffer)))", [content, coded])  # fmt: skip
+                self.page.evaluate("([content, coded]) => deliver(content, coded)", [content, coded])
             self.replies.clear()
             state = {k: v for k, v in self.state().items() if k in ("question", "progress", "classes", "message")}
             self.page.evaluate("(state) => Object.entries(state).forEach(([k, v]) => model.set(k, v))", state)

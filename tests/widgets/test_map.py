@@ -7,7 +7,6 @@ from PIL import Image
 
 pytest.importorskip("anywidget", reason="needs likewise[notebook]")
 
-from browser import browser  # noqa: F401 - a fixture
 from widget_page import View
 
 from likewise import MapWidget
@@ -162,7 +161,11 @@ def test_the_pointer_shows_label_and_image(view):
 @pytest.mark.browser
 def test_colours_show_classes_or_suspect_labels(view):
     page = view.page
-    pixel = "() => Array.from(document.querySelector('canvas').getContext('2d').getImageData(400, 240, 1, 1).data)"
+    pixel = """() => {
+      const copy = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+      copy.drawImage(document.querySelector("canvas"), -400, -240);
+      return Array.from(copy.getImageData(0, 0, 1, 1).data);
+    }"""
     assert page.evaluate(pixel) == [0xE4, 0x57, 0x2E, 255]
     page.click("text=By class")
     assert page.evaluate("() => model.saved.at(-1)") == {"colour": "class"}
@@ -173,8 +176,7 @@ def test_colours_show_classes_or_suspect_labels(view):
 def test_sixty_thousand_points_are_drawn_and_selected(browser):
     rng = np.random.default_rng(0)
     view = View(browser, MapWidget(rng.normal(size=(60_000, 2)).astype(np.float32), np.arange(60_000) % 200))
-    drag(view.page, (-1.1, 1.1), (1.1, 1.1), (1.1, -1.1), (-1.1, -1.1))
+    drag(view.page, (-1.03, 1.03), (1.03, 1.03), (1.03, -1.03), (-1.03, -1.03))
     assert "60,000 points" in view.page.inner_text(".lw-count")
-    inside = np.abs(points(view.widget)).max(1) <= 1.05
-    assert inside.all() and len(selected(view)) == 60_000
+    assert selected(view) == list(range(60_000))
     view.close()
