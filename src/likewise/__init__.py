@@ -6,8 +6,6 @@ Every command is a function here. It has the command's defaults, takes the field
 (`likewise.config`; a setting such as `loss` may also be an object), returns an object with a notebook view, and prints nothing
 on stdout. Progress and messages go to stderr; `quiet=True`, where the command has it, turns them off.
 
-`ReviewWidget` and `MapWidget` are widgets for notebooks.
-
 Importing the package is cheap: torch and the networks are loaded when they are first used.
 """
 
@@ -95,10 +93,6 @@ __all__ = [
     "models",
     "data",
 ]
-
-
-_WIDGET_MODULES = {"ReviewWidget": "likewise.widgets.review", "MapWidget": "likewise.widgets.map"}
-"""Widget -> its module. They need the extra `notebook`, so `from likewise import *` leaves them out."""
 
 
 def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Run:
@@ -405,8 +399,8 @@ def _say(settings: dict) -> Callable[[str], None]:
 def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"likewise.{name}")
-    if name in _WIDGET_MODULES:
-        return getattr(importlib.import_module(_WIDGET_MODULES[name]), name)
+    if name in ("ReviewWidget", "MapWidget"):  # not in `__all__`, because they need the extra `notebook`
+        return getattr(importlib.import_module(f"likewise.widgets.{name.removesuffix('Widget').lower()}"), name)
     raise AttributeError(
-        f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, *_WIDGET_MODULES])}"
+        f"likewise has no attribute '{name}'; its names are: {', '.join(__all__)}, ReviewWidget, MapWidget"
     )

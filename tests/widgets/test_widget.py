@@ -31,6 +31,7 @@ def widget():
             if action == "fail":
                 raise LikewiseError("Small: this fails; try another")
             self.done.append((action, content))
+            return f"{action} is done"
 
         def send(self, content, buffers=None):
             self.sent.append((content, buffers))
@@ -59,7 +60,7 @@ def test_an_action_is_performed_and_its_error_becomes_the_message(widget):
     widget.receive(widget, {"do": "fail"}, [])
     assert widget.message == "Small: this fails; try another"
     widget.receive(widget, {"do": "work", "n": 3}, [])
-    assert widget.message == "" and widget.done == [("work", {"do": "work", "n": 3})]
+    assert widget.message == "work is done" and widget.done == [("work", {"do": "work", "n": 3})]
 
 
 @pytest.mark.parametrize("content", [None, [], "keep", {}, {"do": 3}])

@@ -113,7 +113,7 @@ class MapWidget(Widget):
             raise LikewiseError(f"MapWidget: point {row} has no image; pass paths, one file per point")
         return read_image(self._paths[row])
 
-    def perform(self, action: str, content: dict) -> None:
+    def perform(self, action: str, content: dict) -> str:
         """Raise: images are all that the view requests; its selection is a trait."""
         raise LikewiseError(f"MapWidget: an action must be image, got {action!r}; show the widget again")
 

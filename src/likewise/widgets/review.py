@@ -127,8 +127,8 @@ class ReviewWidget(Widget):
             raise LikewiseError(f"ReviewWidget: row {row} has no image; use a row of the audit that has one")
         return load_image(self._findings, self._root, row)
 
-    def perform(self, action: str, content: dict) -> None:
-        """Do what a button or key of the view requests: decide, undo, go or write."""
+    def perform(self, action: str, content: dict) -> str:
+        """Do what a button or key of the view requests (decide, undo, go or write), and return what the view shows about it."""
         if action == "decide":
             choice, label, item = (content.get(name, "") for name in ("choice", "label", "item"))
             if not all(isinstance(text, str) for text in (choice, label, item)):
@@ -138,17 +138,17 @@ class ReviewWidget(Widget):
             self.decide(choice, label, item=item, new_class=content.get("new_class") is True)
         elif action == "undo":
             taken = self.undo()
-            labels = f"{len(taken)} labels" if len(taken) > 1 else f"{taken[0].choice} {taken[0].label}".strip()
-            self.message = f"Undone: {labels}."
+            return f"Undone: {f'{len(taken)} labels' if len(taken) > 1 else f'{taken[0].choice} {taken[0].label}'.strip()}."
         elif action == "go" and content.get("step") in (-1, 1):
             self.go(content["step"])
         elif action == "write":
             written = self.write_corrected()
-            self.message = f"Written: {written}" if written else "Nothing is decided yet, so nothing was written."
+            return f"Written: {written}" if written else "Nothing is decided yet, so nothing was written."
         else:
             raise LikewiseError(
                 f"ReviewWidget: an action must be decide, undo, go or write, got {content!r}; try again"
             )
+        return ""
 
     def _advance(self) -> None:
         """Show the next question that this reviewer has not decided: after the shown one, or else before it."""

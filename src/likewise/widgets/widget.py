@@ -41,8 +41,8 @@ class Widget(anywidget.AnyWidget):
         """Return the image of a row; raise a LikewiseError if there is none."""
         raise NotImplementedError
 
-    def perform(self, action: str, content: dict) -> None:
-        """Do what the view requests, apart from images."""
+    def perform(self, action: str, content: dict) -> str:
+        """Do what the view requests, apart from images, and return what the view shows about it."""
         raise NotImplementedError
 
     def receive(self, widget: Any, content: Any, buffers: Any) -> None:
@@ -55,8 +55,7 @@ class Widget(anywidget.AnyWidget):
                 raise LikewiseError(
                     f"{type(self).__name__}: a message must name its action in 'do', got {content!r}; show the widget again"
                 )
-            self.message = ""
-            self.perform(action, content)
+            self.message = self.perform(action, content)
         except LikewiseError as error:
             self.message = str(error)
 
