@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from likewise.stages.clean import Cleaned
     from likewise.types import Embedded
     from likewise.web.review.serve import Reviewed
+    from likewise.widgets.map import MapWidget as MapWidget
+    from likewise.widgets.review import ReviewWidget as ReviewWidget
 
 Config = TypeVar("Config")
 Place = str | PathLike
@@ -123,8 +125,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
 
     Args:
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
-        labels: for an array, its N labels (integers or strings). For a file without labels, a file that has them.
-            For a run, None, since a run has its own labels.
+        labels: for an array, its N labels (integers or strings); for a file without labels, a file with them; None for a run.
         settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score the
             run on, such as corrected labels, without the samples that the run trained on. `data`, `root`, `checkpoint`,
             `workers` and `allow_imports` are for runs; `per_query` is for files, arrays and other data; `split`
@@ -223,8 +224,7 @@ def demo(**settings) -> DemoResult:
 def doctor(json: bool = False) -> Machine:
     """Return versions, devices, extras, weights, the default backbone and free disk space; the same as `likewise doctor`.
 
-    Args:
-        json: only for the command line; `as_json()` of the result returns the JSON text.
+    `json` is only for the command line; `as_json()` of the result returns the JSON text.
     """
     from likewise.config import Doctor
     from likewise.stages.doctor import doctor as stage
@@ -273,9 +273,7 @@ def hierarchy(run: Place, **settings) -> LearnedHierarchy:
 def clean(data: Place, **settings) -> Cleaned:
     """Find wrong labels of images without training, and serve the page to correct them; the same as `likewise clean`.
 
-    Args:
-        data: a folder with one sub-folder per class, or a table.
-        settings: fields of `likewise.config.Clean`; `to` is a new folder for the corrected classes.
+    `data` is a folder with one sub-folder per class, or a table; `to` is a new folder for the corrected classes.
     """
     from likewise.config import Clean
     from likewise.stages.clean import clean as stage
@@ -311,8 +309,7 @@ def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device:
         found.score, found.issues, found.suggested, found.noise_rate
 
     Args:
-        z: embeddings (N, D) of numpy or torch.
-        y: N labels, integers or strings.
+        z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
     """
     from likewise.audit.label_audit import audit_labels as stage
@@ -397,4 +394,7 @@ def _say(settings: dict) -> Callable[[str], None]:
 def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"likewise.{name}")
-    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join(__all__)}")
+    widgets = {"ReviewWidget": "review", "MapWidget": "map"}  # not in `__all__`, because they need the extra `notebook`
+    if name in widgets:
+        return getattr(importlib.import_module(f"likewise.widgets.{widgets[name]}"), name)
+    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, *widgets])}")

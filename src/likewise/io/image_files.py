@@ -1,4 +1,4 @@
-"""Image files: the suffixes and formats that likewise reads, and the function that opens them."""
+"""Image files: the suffixes and formats that likewise reads, the function that opens them, and small copies as JPEG."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def open_image(file: str | os.PathLike | io.BytesIO) -> Image.Image:
     Without this limit, Pillow tries every format that it knows, and starts Ghostscript for a `.png` that holds PostScript.
     """
     return Image.open(file, formats=formats())
+
+
+def as_jpeg(image: Image.Image, side: int) -> bytes:
+    """Return an image as JPEG, with no side longer than `side` pixels."""
+    out = io.BytesIO()
+    image.thumbnail((side, side))
+    image.convert("RGB").save(out, "JPEG", quality=90)
+    return out.getvalue()

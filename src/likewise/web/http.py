@@ -25,6 +25,7 @@ from urllib.parse import quote, urlsplit
 from PIL import Image
 
 from likewise.errors import LikewiseError
+from likewise.io.image_files import as_jpeg
 
 try:
     import uvicorn
@@ -296,14 +297,6 @@ def own_port(request: Request) -> int | None:
 def matches(given: str, wanted: str) -> bool:
     """Return whether two texts are equal and not empty, in a time that does not depend on where they differ."""
     return bool(given) and secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
-
-
-def as_jpeg(image: Image.Image, side: int) -> bytes:
-    """Return an image as JPEG, with no side longer than `side` pixels."""
-    out = io.BytesIO()
-    image.thumbnail((side, side))
-    image.convert("RGB").save(out, "JPEG", quality=90)
-    return out.getvalue()
 
 
 def send_image(make: Callable[[], Image.Image], large: bool) -> Response:

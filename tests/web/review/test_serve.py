@@ -70,7 +70,7 @@ def test_without_decisions_no_table_is_written(tmp_path, monkeypatch):
 def test_a_browser_opens_if_it_is_wanted_and_there_is_a_display(tmp_path, monkeypatch, display, wanted, host, seen):
     write_audit(tmp_path)
     monkeypatch.setattr("likewise.web.open_page.has_display", lambda: display)
-    monkeypatch.setattr(module.getpass, "getuser", lambda: "ann")
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
     found = serving(monkeypatch)
     serve_review(Review(str(tmp_path), host=host, browser=wanted), lambda line: None)
     assert found == [seen]
@@ -80,7 +80,7 @@ def test_an_account_without_a_name_is_asked(monkeypatch):
     def fail():
         raise OSError("no such account")
 
-    monkeypatch.setattr(module.getpass, "getuser", fail)
+    monkeypatch.setattr("getpass.getuser", fail)
     assert module.system_user() == ""
 
 

@@ -10,15 +10,15 @@ import math
 import secrets
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from PIL import Image
 
-from likewise.audit.read import UNSPLIT_NAME, Findings
+from likewise.audit.read import UNSPLIT_NAME
 from likewise.web.http import new_app, send_image
 from likewise.web.review.consensus import (
     agreement,
@@ -31,12 +31,9 @@ from likewise.web.review.consensus import (
 )
 from likewise.web.review.items import (
     ItemFilter,
-    Questions,
-    flagged_questions,
-    is_copy_pair,
+    Questioned,
     is_outdated,
     matches_filter,
-    other_questions,
     pair_tile,
     shown,
     tile,
@@ -90,33 +87,6 @@ class DecisionRequest:
     choices: list[ChoiceRequest]
     note: str = ""
     new_class: bool = False
-
-
-@dataclass
-class Questioned:
-    """The questions of an audit: about flagged samples, about the other samples, and about pairs."""
-
-    findings: Findings
-    flagged: Questions = field(init=False)
-    others: Questions = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
-        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
-        self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
-
-    def rows(self, item: str) -> tuple[int, ...]:
-        """Return the rows that are decided together with an item, or those of a pair."""
-        if pair := self.findings.pair.get(item):
-            return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
-        return self.flagged.get(self.first.get(int(item), item), (int(item),))
-
-    def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
-        """Return how many questions of a kind are decided, and how many there are."""
-        if kind == "pair":
-            return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
-        done = sum(all(str(row) in decided for row in rows) for rows in self.flagged.values())
-        return {"done": done, "whole": len(self.flagged)}
 
 
 def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:

@@ -10,10 +10,13 @@ import operator
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from likewise.audit.read import Findings
-from likewise.web.review.store import Decision
+from likewise.errors import LikewiseError
+from likewise.io.files import atomic_write
+from likewise.web.review.store import Decision, Store
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of texts that a spreadsheet runs as a formula."""
@@ -172,3 +175,19 @@ def escape_formulas(table: Iterable[Iterable]) -> Iterator[list]:
     """
     for line in table:
         yield [f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell for cell in line]
+
+
+def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
+    """Write the data's table with all changes and return its path; None, and nothing is written, without decisions."""
+    made = store.current_decisions()
+    if not made:
+        return None
+    try:
+        with atomic_write(file) as aside:
+            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8")
+    except OSError as error:
+        raise LikewiseError(
+            f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "
+            "writable, and finish again"
+        ) from None
+    return file

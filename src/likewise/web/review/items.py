@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
+
+from PIL import Image
 
 from likewise.audit.read import Findings, Sample
 from likewise.audit.states import REVIEWED_STATES
+from likewise.data.images import read_image
 from likewise.web.review.store import Decision
 
 MAX_SHOWN_SAMPLES = 6
@@ -59,6 +62,33 @@ def other_questions(findings: Findings) -> Questions:
     """Return the questions about samples that are not flagged, the most suspect first; labels without a score come last."""
     others = (one for one in findings.sample.values() if one.state not in REVIEWED_STATES)
     return {str(one.row): (one.row,) for one in sorted(others, key=lambda s: (s.score is None, s.score or 0.0, s.row))}
+
+
+@dataclass
+class Questioned:
+    """The questions of an audit: about flagged samples, about the other samples, and about pairs."""
+
+    findings: Findings
+    flagged: Questions = field(init=False)
+    others: Questions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
+        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
+        self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
+
+    def rows(self, item: str) -> tuple[int, ...]:
+        """Return the rows that are decided together with an item, or those of a pair."""
+        if pair := self.findings.pair.get(item):
+            return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
+        return self.flagged.get(self.first.get(int(item), item), (int(item),))
+
+    def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
+        """Return how many questions of a kind are decided, and how many there are."""
+        if kind == "pair":
+            return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
+        done = sum(all(str(row) in decided for row in rows) for rows in self.flagged.values())
+        return {"done": done, "whole": len(self.flagged)}
 
 
 def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
@@ -203,3 +233,15 @@ def exemplars(findings: Findings, row: int, label: str, but: list[int]) -> list[
     """Return samples of a class, from the split of `row` if it has the class, the least suspect first."""
     split = findings.sample[row].split
     return [named(findings, one) for one in findings.exemplars(split, label, MAX_SHOWN_SAMPLES, but)]
+
+
+def find_root(findings: Findings, root: str | None = None) -> str:
+    """Return the folder that relative image paths start from: the given one, or that of the audit; empty: paths are whole."""
+    root = findings.about["root"] if root is None else root
+    return os.path.abspath(os.path.expanduser(root)) if root else ""
+
+
+def load_image(findings: Findings, root: str, row: int) -> Image.Image:
+    """Return the image of a row, or the part of it in the box of the row."""
+    one = findings.sample[row]
+    return read_image(os.path.join(root, one.path), one.box)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import shlex
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PIL import Image
-
 from likewise._notebook import table, view
 from likewise.audit.data_name import data_name
 from likewise.audit.read import find_audit, read_findings
 from likewise.config import Review
-from likewise.data.images import read_image
-from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write
 from likewise.web.http import LOOPBACK_HOSTS, choose_token, run_app
 from likewise.web.open_page import page_opener
 from likewise.web.review.app import Served, make_app
-from likewise.web.review.consensus import as_csv, corrected
-from likewise.web.review.store import Store
+from likewise.web.review.consensus import write_corrected_table
+from likewise.web.review.items import find_root, load_image
+from likewise.web.review.store import Store, system_user
 
 
 @dataclass(frozen=True)
@@ -52,49 +46,19 @@ def serve_review(config: Review, say=print) -> Reviewed:
     """Serve the review page until people finish it or Ctrl-C, and write corrected.csv. `say` gets the address."""
     token, folder = choose_token("review", config.token_file), find_audit(config.audit, "review")
     findings = read_findings(folder)
-    about = findings.about
-    root = about["root"] if config.root is None else config.root
-    root = os.path.abspath(os.path.expanduser(root)) if root else ""
-
-    def picture(row: int) -> Image.Image:
-        one = findings.sample[row]
-        return read_image(os.path.join(root, one.path), one.box)
-
+    root = find_root(findings, config.root)
     file = folder / "decisions.sqlite" if config.store is None else Path(config.store).expanduser()
     with closing(Store(file, findings)) as store:
         finish = partial(write_corrected_table, store, folder / "corrected.csv", root)
+        picture = partial(load_image, findings, root) if findings.about["pictures"] else None
         served = Served(
-            picture if about["pictures"] else None, root, data_name(findings), folder / "corrected.csv", finish,
+            picture, root, data_name(findings), folder / "corrected.csv", finish,
             system_user() if config.host in LOOPBACK_HOSTS else "",
         )  # fmt: skip
         with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the other normal end
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
         made = store.current_decisions()
         return Reviewed(file, len(made), len({decision.reviewer for decision in made}), finish())
-
-
-def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
-    """Write the data's table with all changes and return its path; None, and nothing is written, without decisions."""
-    made = store.current_decisions()
-    if not made:
-        return None
-    try:
-        with atomic_write(file) as aside:
-            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8")
-    except OSError as error:
-        raise LikewiseError(
-            f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "
-            "writable, and finish again"
-        ) from None
-    return file
-
-
-def system_user() -> str:
-    """Return the name of the account, which is the first reviewer's name until they change it; empty if it has none."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return ""
 
 
 def count(number: int, what: str) -> str:

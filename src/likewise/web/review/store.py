@@ -6,6 +6,7 @@ about each item, without those that were undone. Decisions that were made at onc
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import os
 import sqlite3
@@ -274,3 +275,11 @@ def current_decisions(base: sqlite3.Connection, reviewer: str | None = None, ite
         {"reviewer": reviewer, "item": item},
     )
     return [Decision(*line) for line in found]
+
+
+def system_user() -> str:
+    """Return the name of the account, which is the first reviewer's name until they change it; empty if it has none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""

@@ -36,7 +36,8 @@ from likewise.index.decision import NO_DECISION, IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
 from likewise.index.reading import levels_of
 from likewise.io.files import atomic_write
-from likewise.web.http import as_jpeg, new_app, send_image
+from likewise.io.image_files import as_jpeg
+from likewise.web.http import new_app, send_image
 from likewise.web.search.micro_batcher import Embed, MicroBatcher
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `web.http` raises if FastAPI is missing
