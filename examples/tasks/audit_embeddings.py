@@ -21,8 +21,8 @@ def main(folder: str, quick: bool = False) -> dict:
 
     hit = int(is_wrong[found.issues].sum())
     text = (
-        f"{len(true)} labels, {is_wrong.sum()} wrong (estimate: {found.noise_rate * len(true):.0f}); {len(found.issues)} flagged, "
-        f"{hit} of them wrong; after correction {(corrected != true).sum()} are wrong"
+        f"{len(true)} labels, {is_wrong.sum()} wrong (estimate: {found.noise_rate * len(true):.0f}); "
+        f"{len(found.issues)} flagged, {hit} of them wrong; after correction {(corrected != true).sum()} are wrong"
     )
     return {
         "found": found, "is_wrong": is_wrong, "hit": hit, "left": int((corrected != true).sum()), "text": text,

@@ -15,7 +15,7 @@ import likewise
 
 def main(folder: str, quick: bool = False) -> dict:
     home = Path(folder)
-    photos = write_glyphs(home / "photos", classes=8 if quick else 30, per_class=20)
+    photos = write_glyphs(home / "photos", classes=6 if quick else 24, per_class=16)
     move_some(photos, share=0.08)
 
     audit = likewise.audit_run(photos, out=home / "audit", backbone="efficientnet_lite0", quiet=True)

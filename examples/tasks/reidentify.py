@@ -1,6 +1,7 @@
 """Re-identification of animals or faces: the same individual before another camera, and individuals that are new.
 
-With photographs, write the table path,label,split,camera yourself (docs/re-identification.md) and leave out `backbone` and `size`.
+With photographs, write the table path,label,split,camera yourself (docs/re-identification.md), and leave out `backbone` and
+`size`.
 """
 
 import csv

@@ -5,6 +5,7 @@ With a run of your own: likewise search runs/mine --serve
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,18 +42,8 @@ def main(folder: str, quick: bool = False) -> dict:
 
 def serve(run: Path) -> tuple[subprocess.Popen, str, str]:
     """Start `likewise search RUN --serve` on a free port; return the process, its address and its token."""
-    command = [
-        sys.executable,
-        "-m",
-        "likewise",
-        "search",
-        str(run),
-        "--serve",
-        "--port",
-        "0",
-        "--no-browser",
-        "--quiet",
-    ]
+    words = f"-m likewise search {shlex.quote(str(run))} --serve --port 0 --no-browser --quiet"
+    command = [sys.executable, *shlex.split(words)]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
@@ -65,10 +56,10 @@ def serve(run: Path) -> tuple[subprocess.Popen, str, str]:
 
 def draw(result: dict, picture: str) -> None:
     name = result["query"].parent.name
-    row = [(result["query"], f"POST\n{name}", "#22262e")] + [
-        (result["photos"] / one["class"] / one["name"], f"{one['class']}\n{one['similarity']:.2f}", GOOD if one["class"] == name else BAD)
-        for one in result["answer"]["found"]
-    ]  # fmt: skip
+    row = [(result["query"], f"POST\n{name}", "#22262e")]
+    for one in result["answer"]["found"]:
+        file, text = result["photos"] / one["class"] / one["name"], f"{one['class']}\n{one['similarity']:.2f}"
+        row.append((file, text, GOOD if one["class"] == name else BAD))
     draw_rows(picture, [row], "The image that was sent, and the rows of the answer", height=1.7)
 
 

@@ -98,7 +98,7 @@ def draw_rows(
             for spine in one.spines.values():
                 spine.set(color=colour, linewidth=2.5)
     figure.tight_layout(rect=(0, 0, 1, 0.99), pad=0.5)
-    figure.savefig(file)
+    figure.savefig(file, pil_kwargs={"quality": 60})
 
 
 def chart(title: str, width: float = 6.5, height: float = 3.2):
