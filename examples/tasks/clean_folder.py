@@ -62,7 +62,9 @@ def draw(result: dict, picture: str) -> None:
             Path(move.source).stem.split("-")[0],
         )
         shown.append((move.source, f"{old} →\n{new}", GOOD if new == true else BAD))
-    draw_rows(picture, [shown[:8], shown[8:]], f"{result['text']}. Blue: the right class", height=1.6)
+    draw_rows(
+        picture, [row for row in (shown[:8], shown[8:]) if row], f"{result['text']}. Blue: the right class", height=1.6
+    )
 
 
 if __name__ == "__main__":

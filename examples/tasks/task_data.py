@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -105,6 +106,6 @@ def chart(title: str, width: float = 6.5, height: float = 3.2):
     """Return a figure and its axes, in the style of the gallery."""
     figure = Figure(figsize=(width, height), dpi=90, layout="constrained")
     axes = figure.subplots()
-    axes.set_title(title, loc="left", size=10, weight="bold", color=INK)
+    axes.set_title(textwrap.fill(title, int(9 * width)), loc="left", size=9.5, weight="bold", color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
