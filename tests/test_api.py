@@ -74,6 +74,8 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
     )
     (folder / "grid.toml").write_text(f"{settings}[axes]\nseed = [0]\n")
     (folder / "theirs.csv").write_text("path,class\na.jpg,wren\n")
+    (folder / "birds" / "wren").mkdir(parents=True)
+    (folder / "corrected.csv").write_text(f"path,label\n{folder}/birds/wren/a.jpg,robin\n")
     (folder / "tune.toml").write_text(f'{settings}protocol = "ClassFolds(folds=2)"\n')
     return types.SimpleNamespace(
         folder=folder, features=features, pictures=pictures, 
@@ -83,7 +85,8 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
 
 
 HERE = {"device": "cpu"}
-# One call of every function, at toy size. `review` serves until Ctrl-C (tests/web/review/test_serve.py), and `load` returns
+# One call of every function, at toy size. `review` and `clean` serve a page (tests/web/review/test_serve.py,
+# tests/stages/test_clean.py), and `load` returns
 # a network (tests/deploy/test_model.py).
 CALLS = {
     "train": lambda t: likewise.train(t.features, out=t.folder / "mine", steps=2, dim=4, **HERE),
@@ -99,6 +102,7 @@ CALLS = {
     "export": lambda t: likewise.export(t.run, "safetensors"),
     "send": lambda t: likewise.send(t.features, "csv", t.folder / "sent.csv"),
     "receive": lambda t: likewise.receive(t.folder / "theirs.csv", "csv", t.folder / "ours.csv", columns="label=class"),
+    "apply": lambda t: likewise.apply(t.folder / "corrected.csv"),
     "hierarchy": lambda t: likewise.hierarchy(t.run, **HERE),
     "audit_run": lambda t: likewise.audit_run(t.run, max_errors=1, max_classes=0, **HERE),
     "audit_labels": lambda t: likewise.audit_labels(np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 4),

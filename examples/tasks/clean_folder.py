@@ -22,7 +22,7 @@ def main(folder: str, quick: bool = False) -> dict:
     likewise.send(audit, "csv", home / "labels.csv", quiet=True)
     accept_suggestions(home / "labels.csv")  # or edit the column `label` in any program
     likewise.receive(home / "labels.csv", "csv", home / "audit" / "corrected.csv", quiet=True)
-    applied = likewise.apply_corrections(home / "audit", to=home / "cleaned")
+    applied = likewise.apply(home / "audit", to=home / "cleaned")
 
     wrong = [
         sum(file.parent.name != file.stem.split("-")[0] for file in home.glob(f"{name}/*/*.png"))

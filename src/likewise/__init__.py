@@ -72,7 +72,7 @@ __all__ = [
     "receive",
     "hierarchy",
     "clean",
-    "apply_corrections",
+    "apply",
     "audit_run",
     "audit_labels",
     "review",
@@ -281,7 +281,7 @@ def clean(data: Place, **settings) -> Cleaned:
     return stage(_config(Clean, data=data, **settings), _say(settings))
 
 
-def apply_corrections(table: Place, **settings) -> Applied:
+def apply(table: Place, **settings) -> Applied:
     """Apply a corrected table to its images: a new folder (`to`), or moves (`in_place`); the same as `likewise apply`."""
     from likewise.config import Apply
     from likewise.stages.apply import apply as stage
