@@ -101,12 +101,14 @@ def test_sixteen_bit_trains(settings):
     assert all(torch.isfinite(v).all() and v.dtype != torch.bfloat16 for v in weights(run).values())
 
 
-def test_missing_and_empty_files_are_found_before_training(tmp_path):
+def test_empty_files_are_found_before_training_and_skipped_unless_strict(tmp_path):
     folder = pictures(tmp_path / "data")
     (folder / "class2" / "1.png").write_bytes(b"")
-    with pytest.raises(LikewiseError, match="class2/1.png .empty"):
-        train(Train(data=str(folder), out=str(tmp_path / "run"), **SMALL))
+    config = Train(data=str(folder), out=str(tmp_path / "run"), **SMALL)
+    with pytest.raises(LikewiseError, match="class2/1.png"):
+        train(dataclasses.replace(config, strict=True))
     assert not (tmp_path / "run").exists()
+    assert [path for _, path in train(config).skipped] == ["class2/1.png"]
 
 
 def test_settings_that_cannot_work_fail_before_the_first_step(settings, features):
