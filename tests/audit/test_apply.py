@@ -73,6 +73,17 @@ def test_a_new_folder_of_links(table, tmp_path):
     assert not (tmp_path / "clean").exists() and files(tmp_path / "photos") == before
 
 
+def test_the_folder_of_the_same_table_is_written_again(table, tmp_path):
+    """After more decisions, the same command updates the folder that it wrote; other folders stay untouched."""
+    apply(Apply(str(table), to=str(tmp_path / "clean")))
+    write_table(table, tmp_path / "photos", CORRECTED | {"a/2.jpg": "b"})
+    apply(Apply(str(table), to=str(tmp_path / "clean")))
+    assert sorted(files(tmp_path / "clean")) == ["a/3.jpg", "b/1.jpg", "b/2.jpg", "new class/1.jpg"]
+    other = write_table(tmp_path / "other.csv", tmp_path / "photos", CORRECTED)
+    with pytest.raises(LikewiseError, match="must be a new or empty folder"):
+        apply(Apply(str(other), to=str(tmp_path / "clean")))
+
+
 def test_copies_on_request(table, tmp_path):
     apply(Apply(str(table), to=str(tmp_path / "clean"), copy=True))
     assert os.stat(tmp_path / "clean" / "b" / "1.jpg").st_nlink == 1

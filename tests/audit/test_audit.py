@@ -302,7 +302,7 @@ def test_embeddings_with_pictures(spotted, tmp_path):
         (6, "off-topic", "unreadable image", "remove"), (7, "off-topic", "blank image", "remove")
     ]  # fmt: skip
     assert read.sample[5].state != "off-topic"  # a missing file says nothing about its sample
-    assert "unreadable image, probability 1" in (tmp_path / "audit.html").read_text("utf-8")
+    assert "Unreadable image. Probability 1" in (tmp_path / "audit.html").read_text("utf-8")
     assert "2 images could not be read, so near duplicates of them are not found" in found.about["notes"]
     assert {s.label for s in read.sample.values()} == {'owl, [red] "x"', "line\nbreak", "<b>naïve 日本</b>", "=cmd()"}
     text = (tmp_path / "audit.html").read_text("utf-8")

@@ -41,6 +41,18 @@ def test_rows_that_trained_are_left_out_wherever_they_stand(run, features):
     )
 
 
+def test_few_samples_of_classes_that_trained_are_left_out_too(run, features):
+    """A relabelled sample must not make a class of its own in the interval."""
+    items = load(features)  # classes 0 to 11 trained, 12 samples each; 12 to 23 did not
+    y = items.y.copy()
+    moved = np.flatnonzero(y == 20)[:2]
+    y[moved] = 3  # two samples that did not train are now of a class that trained
+    data = without_trained(dataclasses.replace(items, y=y), "x.npz", [OpenRun(run)])
+    assert (data.left_out, data.remainder, data.classes) == (144, 2, ("3",))
+    assert (data.items.split == "test").sum() == 142 and (data.items.split[moved] == "").all()
+    assert describe_left_out(data).endswith("; 2 more of a class that trained are left out, too (3)")
+
+
 def test_what_either_of_two_runs_trained_on_is_left_out(run, features, finished_pictures):
     items = load(features)
     one = opened(run)

@@ -11,6 +11,7 @@ from likewise.runs.dataset import (
     absolute_path,
     check_fingerprint,
     data_folders,
+    folders_in_table,
     marks_queries,
     outside_files_warning,
     protocol_for,
@@ -69,3 +70,13 @@ def test_data_of_another_run_is_refused(run, features):
     check_fingerprint(run, data, features)
     with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
         check_fingerprint(run, items(), "toy")
+
+
+def test_the_images_of_a_table_with_whole_paths_are_in_its_folders(tmp_path):
+    table = tmp_path / "audit" / "corrected.csv"
+    table.parent.mkdir()
+    table.write_text(f"path,label\n{tmp_path}/photos/a/1.jpg,a\n{tmp_path}/photos/b/2.jpg,b\n")
+    assert data_folders(Train(str(table))) == [str(table.parent), str(tmp_path / "photos")]
+    table.write_text("path,label\na/1.jpg,a\n")
+    assert data_folders(Train(str(table))) == [str(table.parent)]
+    assert folders_in_table(tmp_path / "gone.csv") == []

@@ -65,7 +65,7 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
     """Apply a corrected table to its images, as `config` states; without --to and --in-place nothing is changed."""
     check(config)
     file = find_table(config.table)
-    journal = file.with_name(f"{file.stem}.applied.json")
+    journal = journal_of(file)
     if config.undo:
         return undo(journal)
     if config.to and config.in_place:
@@ -195,16 +195,28 @@ def unique(target: Path, source: str, taken: set[str], free: Callable[[str], boo
     return name
 
 
-def check_new_folder(to: str) -> None:
-    """Raise unless a folder does not exist or is empty."""
-    folder = Path(to).expanduser()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise LikewiseError(f"apply: --to must be a new or empty folder, but '{to}' exists; choose another one")
+def check_new_folder(to: str, journal: Path, owner: str = "apply") -> None:
+    """Raise unless a folder does not exist, is empty, or was written by the last call with the same table."""
+    folder = Path(to).expanduser().absolute()
+    if is_own_folder(folder, journal) or not folder.exists():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise LikewiseError(f"{owner}: --to must be a new or empty folder, but '{to}' exists; choose another one")
+
+
+def is_own_folder(folder: Path, journal: Path) -> bool:
+    """Return whether the last call with a table wrote this folder; it is then written anew."""
+    return journal.exists() and read_json(journal, "apply").get("written") == str(folder)
+
+
+def journal_of(table: Path) -> Path:
+    """Return the file that records what was applied from a table, for --undo."""
+    return table.with_name(f"{table.stem}.applied.json")
 
 
 def write_copy(folder: Path, moves: tuple[Move, ...], journal: Path, copy: bool, say: Callable[[str], None]) -> Applied:
     """Write the new folder: hard links where the disk allows them, otherwise copies."""
-    check_new_folder(str(folder))
+    check_new_folder(str(folder), journal)
     kept = tuple(move for move in moves if move.target)
     check_sources(kept)
     aside = folder.with_name(f".{folder.name}.part")  # a crash leaves no folder that looks complete
@@ -216,6 +228,8 @@ def write_copy(folder: Path, moves: tuple[Move, ...], journal: Path, copy: bool,
         copied += copy or not _linked(move.source, target)
         if not target.exists():
             shutil.copy2(move.source, target)
+    if is_own_folder(folder, journal):
+        shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()
     aside.rename(folder)

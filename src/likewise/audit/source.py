@@ -129,10 +129,12 @@ def subject_of_vectors(config: Audit, items: Items, z: Float[Tensor, "N D"], tit
 
 def folder_of(config: Audit) -> Path:
     """Create and return the folder of an audit: `audit` in a run's folder, or audit/NAME for data and embeddings."""
-    target = config.targets[0]
-    path = Path(target).expanduser()
-    default = path / "audit" if kind_of(target) == "run" else Path("audit") / data_folder_name(target)
-    return make_folder(config.out or default, "audit")
+    return make_folder(config.out or default_folder(config.targets[0]), "audit")
+
+
+def default_folder(target: str) -> Path:
+    """Return the folder of the audit of a target, if no other one is given."""
+    return Path(target).expanduser() / "audit" if kind_of(target) == "run" else Path("audit") / data_folder_name(target)
 
 
 def data_folder_name(target: str) -> str:

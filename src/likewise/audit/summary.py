@@ -104,7 +104,8 @@ def show_splits(console: Console, found: Findings) -> None:
     errors = found.about["errors"]
     if errors.get("queries"):
         share = errors["confusion"] / errors["queries"]
-        console.print(f"\nTest errors: {errors['confusion']:,} of {errors['queries']:,} queries ({share:.1%})")
+        what = "Test errors" if "test" in found.about["parts"] else "Nearest neighbour with another label"
+        console.print(f"\n{what}: {errors['confusion']:,} of {errors['queries']:,} queries ({share:.1%})")
         if share > WEAK_ERROR_SHARE:
             console.print("The network separates these classes poorly, so more labels are flagged than are wrong.")
 

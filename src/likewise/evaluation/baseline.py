@@ -15,7 +15,7 @@ from likewise.runs.scores import write_scores
 from likewise.types import LikewiseError
 
 WORSE_HINT = (
-    "with few images, train for fewer epochs, with a lower rate (--backbone-lr 1e-5), or not at all (--epochs 0)"
+    "with few images, train for fewer epochs, with a lower rate (--lr, --backbone-lr 1e-5), or not at all (--epochs 0)"
 )
 """Advice if training made the scores worse."""
 

@@ -68,7 +68,7 @@ def metrics_for(config: Compare, data: OtherData) -> tuple[str, ...]:
             f"compare: the metrics must have a value per query, got '{whole[0]}'; leave it out, or run "
             "`likewise evaluate RUN --data DATA` for both runs"
         )
-    left, queries, protocol = data.rows - data.left_out, 0, protocol_for(data.items)
+    left, queries, protocol = data.rows - data.left_out - data.remainder, 0, protocol_for(data.items)
     if left:
         queries = int((count_relevant_rows(data.items, protocol, rows_of(protocol, data.items, "test")) > 0).sum())
     if queries < MIN_INTERVAL_UNITS:
@@ -90,8 +90,8 @@ def describe_on(data: OtherData) -> str:
     """Return a sentence about the samples that are left out, and about classes that a run trained on."""
     of_a, of_b = data.trained
     if not data.left_out:
-        return f"neither run trained on any of these {data.rows:,} {data.noun}{describe_classes(data.classes)}"
+        return f"neither run trained on any of these {data.rows:,} {data.noun}{describe_classes(data)}"
     return (
         f"{data.left_out:,} of the {data.rows:,} {data.noun} are left out, because a run trained on them (A on {of_a:,}, B on "
-        f"{of_b:,}){describe_classes(data.classes)}"
+        f"{of_b:,}){describe_classes(data)}"
     )

@@ -19,6 +19,9 @@ from likewise.types import Items, LikewiseError
 
 MAX_NAMED_CLASSES = 3
 """Number of classes that a sentence names."""
+MAX_REMAINDER_SHARE = 0.1
+"""If classes that trained have at most this share of the samples that are left, these samples are left out, too. After a
+correction they are the few that a relabelling moved; a class of two such samples would weigh as much as any other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,8 @@ class OtherData:
     rows: int  # samples of the split, before those that trained are left out
     trained: tuple[int, ...]  # of these, the samples that each run trained on
     left_out: int  # of these, the samples that a run trained on
-    classes: tuple[str, ...] = ()  # classes of the scored samples that a run trained on, too
+    classes: tuple[str, ...] = ()  # classes of the samples that are left, which a run trained on, too
+    remainder: int = 0  # samples of these classes that are left out, too, because they are few; 0: they are scored
 
     @property
     def noun(self) -> str:
@@ -83,12 +87,18 @@ def without_trained(items: Items, name: str, runs: Sequence[OpenRun], split: Spl
     trained = [trained_samples(opened) for opened in runs]
     found = np.stack([one.has(items, rows) for one in trained])
     scored = rows[~found.any(0)]
+    left_out = len(rows) - len(scored)
+    seen = {word for one, opened in zip(trained, runs) if not opened.protocol.shares_classes for word in one.class_name}
+    remains = np.isin(items.y[scored], [c for c, word in enumerate(items.class_name) if word in seen])
+    is_remainder = bool(remains.any()) and remains.mean() <= MAX_REMAINDER_SHARE
+    classes = tuple(items.class_name[c] for c in np.unique(items.y[scored][remains]).tolist())
+    scored = scored[~remains] if is_remainder else scored
     parts = np.full(len(items), "", "<U5")
     parts[scored] = "test"
-    seen = {word for one, opened in zip(trained, runs) if not opened.protocol.shares_classes for word in one.class_name}
-    classes = tuple(word for c in np.unique(items.y[scored]).tolist() if (word := items.class_name[c]) in seen)
-    counts = tuple(found.sum(1).tolist())
-    return OtherData(dataclasses.replace(items, split=parts), name, len(rows), counts, len(rows) - len(scored), classes)
+    return OtherData(
+        dataclasses.replace(items, split=parts), name, len(rows), tuple(found.sum(1).tolist()), left_out, classes,
+        int(remains.sum()) if is_remainder else 0,
+    )  # fmt: skip
 
 
 def chosen_rows(items: Items, split: Split) -> Bool[np.ndarray, "N"]:
@@ -113,14 +123,18 @@ def describe_left_out(data: OtherData) -> str:
         text = f"{data.left_out:,} of {data.rows:,} {noun} are left out, because the run trained on them (train or val)"
     else:
         text = f"the run trained on none of these {data.rows:,} {noun}"
-    return text + describe_classes(data.classes)
+    return text + describe_classes(data)
 
 
-def describe_classes(classes: Sequence[str]) -> str:
-    """Return the end of a sentence about classes that are scored and were trained on; "" if there are none."""
+def describe_classes(data: OtherData) -> str:
+    """Return the end of a sentence about classes of the samples that are left and that were trained on; "" without such."""
+    classes = data.classes
     if not classes:
         return ""
     shown = ", ".join(classes[:MAX_NAMED_CLASSES]) + (", ..." if len(classes) > MAX_NAMED_CLASSES else "")
+    if data.remainder:
+        of = "a class" if len(classes) == 1 else f"{len(classes):,} classes"
+        return f"; {data.remainder:,} more of {of} that trained are left out, too ({shown})"
     are = "class of the others was" if len(classes) == 1 else "classes of the others were"
     return f"; {len(classes):,} {are} in training too ({shown})"
 

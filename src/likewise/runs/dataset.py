@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from likewise.data.broken_images import skip_again, skip_broken
 from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.table import split_columns
+from likewise.data.tabular import read_csv
 from likewise.io.files import cache_folder
 from likewise.runs.folder import Run
 from likewise.types import Items, LikewiseError
@@ -150,7 +152,23 @@ def data_folders(settings: Train | None) -> list[str]:
     data = Path(split_columns(settings.data)[0]).expanduser()
     if settings.data.startswith("hf:") or data.suffix.lower() == ".parquet" or is_saved(data):
         return [str(cache_folder()), str(data.parent)] if data.exists() else [str(cache_folder())]
-    return [str(data if data.is_dir() else data.parent), *([settings.root] if settings.root else [])]
+    return [
+        str(data if data.is_dir() else data.parent),
+        *([settings.root] if settings.root else []),
+        *folders_in_table(data),
+    ]
+
+
+def folders_in_table(table: Path) -> list[str]:
+    """Return the common folder of all whole paths in a .csv table, such as a corrected table; [] without such paths."""
+    if table.suffix.lower() != ".csv" or not table.is_file():
+        return []
+    with suppress(LikewiseError, OSError):
+        whole = {
+            os.path.dirname(cell) for cell in read_csv(str(table)).column.get("path", ()) if os.path.isabs(str(cell))
+        }
+        return [os.path.commonpath(whole)] if whole else []
+    return []
 
 
 def outside_files_warning(files: Sequence[str], folders: Sequence[str]) -> str:

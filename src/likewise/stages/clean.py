@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from likewise.config import Apply, Audit, Clean, Review, check
@@ -29,15 +30,17 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
         show: gets the findings before the page is served.
     """
     check(config)
-    from likewise.audit.apply import apply, check_new_folder
+    from likewise.audit.apply import apply, check_new_folder, journal_of
     from likewise.audit.audit import audit
+    from likewise.audit.source import default_folder
     from likewise.web.review.serve import serve_review
 
+    out = Path(config.out or default_folder(config.data))
     if config.to:
-        check_new_folder(config.to)
+        check_new_folder(config.to, journal_of(out / "corrected.csv"), "clean")
     audited = audit(
         Audit(
-            targets=(config.data,), out=config.out, backbone=config.backbone, weights=config.weights, root=config.root,
+            targets=(config.data,), out=str(out), backbone=config.backbone, weights=config.weights, root=config.root,
             strict=config.strict, device=config.device, workers=config.workers, allow_imports=config.allow_imports,
             quiet=config.quiet,
         ),

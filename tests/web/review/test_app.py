@@ -281,7 +281,8 @@ def test_the_end_counts_what_was_done_and_what_is_left(store, tmp_path):
     found = browser.get("/api/outcome", params={"reviewer": "ann"}).json()
     assert [found[name] for name in ("changed", "removed", "kept", "unsure", "disputed", "open")] == [1, 1, 0, 0, 0, 1]
     assert found["left"] == pytest.approx(0.1 + 0.3 + 0.7)  # rows 10, 12 and 14
-    assert found["commands"] == [f"likewise {word} '{found['table']}'" for word in ("train", "apply")]
+    table = f"'{found['table']}'"
+    assert found["commands"] == [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
 
 
 def test_finish_writes_and_stops(store):

@@ -66,6 +66,7 @@ def test_the_page_opens_on_the_first_image_and_asks_for_a_name_at_the_first_deci
     page.fill("#name", "ann")
     page.press("#name", "Enter")
     see(page, "2.png")
+    see(page, "1 of 6", "#count")  # the page moves on before the server answers
     assert [(d.reviewer, d.item) for d in server.store.current_decisions()] == [("ann", "0")]
     page.reload()
     see(page, "ann", "#who")

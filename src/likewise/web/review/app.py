@@ -236,7 +236,11 @@ def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served:
     def result(reviewer: str = "") -> dict:
         """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
         table = shlex.quote(str(served.table))
-        commands = [f"likewise train {table}", f"likewise apply {table}"] if served.load_image is not None else []
+        commands = (
+            [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
+            if served.load_image is not None
+            else []
+        )
         found = outcome(store.findings, store.current_decisions())._asdict()
         progress = questions.progress("sample", store.decided_items(reviewer, "sample"))
         open_count = progress["whole"] - progress["done"]

@@ -13,7 +13,7 @@ function estimate(left) {
   return `Of the labels without a decision, about ${n.toLocaleString("en")} ${n === 1 ? "is" : "are"} estimated to be wrong.`;
 }
 
-const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", "Then train on it, or apply it to the folders:"),
+const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", "Then train on it, or write it as a new folder:"),
   ...found.commands.map((line) => make("p", "command", make("code", "", line), copier(line, "Copy")))) : null;
 
 export async function ending(resume, beyond) {

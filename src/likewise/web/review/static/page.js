@@ -83,7 +83,14 @@ function onward() {
   }
   if (state.aside) state.aside = null;
   else state.at += 1;
+  skipDecided();
   draw();
+}
+
+// With the filter "to review", labels that were decided in the grid are passed over.
+function skipDecided() {
+  if (byId("show").value !== "open") return;
+  while (state.at < state.tiles.length && state.tiles[state.at].choice) state.at += 1;
 }
 
 const decide = (choice, label) => { const tile = current(); if (tile) commit([{ tile, choice, label }]); };
@@ -356,6 +363,7 @@ function switchTo(view, name) {
   if (state.busy) return;
   if (name !== state.kind || state.view === "end") return load(name, view);
   Object.assign(state, { view, aside: null });
+  if (view === "one") skipDecided();
   say("");
   draw();
 }
