@@ -36,7 +36,7 @@ def test_a_trial_is_worth_the_mean_over_folds_of_the_best_validation(search_conf
         assert trial["folds"] == [folds[False], folds[True]]
         assert trial["value"] == pytest.approx((folds[False] + folds[True]) / 2)
     for run in runs_in(found.folder):  # the test split was not looked at, and networks do not fill the disk
-        kept = {"config.json", "environment.json", "log.jsonl", "usage.json", "done"}
+        kept = {"config.json", "environment.json", "log.jsonl", "usage.json", "trained.npz", "done"}
         assert {p.name for p in run.path.iterdir()} == kept
 
 

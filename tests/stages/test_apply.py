@@ -32,4 +32,4 @@ def test_moves_and_the_command_that_reverses_them(table, tmp_path, capsys):
 def test_a_missing_table_ends_with_two(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(["apply", str(tmp_path / "nothing.csv")])
-    assert end.value.code == 2 and "finish a review first" in capsys.readouterr().err
+    assert end.value.code == 2 and "give the corrected.csv of a review" in capsys.readouterr().err

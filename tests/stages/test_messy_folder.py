@@ -141,7 +141,9 @@ def test_experiments_and_recipes_on_named_data_are_strict(messy, tmp_path):
 def test_the_old_flag_says_what_replaces_it(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["train", "photos", "--skip-bad"])
-    assert "there is no flag '--skip-bad': skipping broken images is the default; --strict" in capsys.readouterr().err
+    assert (
+        "there is no flag '--skip-bad'; broken images are skipped by default, and --strict" in capsys.readouterr().err
+    )
 
 
 def test_what_a_folder_ignores_is_counted(messy, tmp_path):

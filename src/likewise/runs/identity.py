@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,18 +105,21 @@ def is_free(run: Run) -> bool:
 
 
 @contextmanager
-def cleared_after_failure(run: Run, writes: bool = True) -> Iterator[None]:
-    """Delete what a training wrote if it fails before its first checkpoint, and the folder if it is then empty.
+def cleared_after_failure(
+    run: Run, writes: bool = True, has_begun: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Delete what a training wrote if it fails before its first step, and the folder if it is then empty.
 
     Args:
         writes: whether this process writes into the folder.
+        has_begun: returns whether a step was made: the folder then stays, with its log.
     """
     try:
         yield
     except RunBusy:  # the folder belongs to another process
         raise
     except LikewiseError:
-        if writes and is_free(run) and not (run.path / "lock").exists():
+        if writes and not has_begun() and is_free(run) and not (run.path / "lock").exists():
             for name in FAILURE_FILES:
                 (run.path / name).unlink(missing_ok=True)
             with suppress(OSError):  # the folder has other files

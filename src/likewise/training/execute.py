@@ -48,7 +48,7 @@ def execute(
     hooks.built(state)
     if default_sampler and (sentence := samples.describe_single_classes()):
         say(sentence)
-    with cleared_after_failure(run, first), run.owned() if first else nullcontext():
+    with cleared_after_failure(run, first, lambda: state.step > 0), run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:
             prepare_folder(claim, config, device)
