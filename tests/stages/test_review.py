@@ -75,22 +75,22 @@ class Process:
 def test_from_audit_to_corrected_table(run):
     served = Process(str(run), "--port", "0")
     try:
-        assert json.loads(served.ask("/api/about"))["title"] == "birds"
+        assert json.loads(served.ask("/api/about"))["title"] == "my pictures"
         assert Image.open(io.BytesIO(served.ask("/picture/0"))).size == (60, 40)
         assert Image.open(io.BytesIO(served.ask("/picture/1?large=true"))).size == (30, 15)  # its box alone
         with pytest.raises(urllib.error.HTTPError, match="404") as missing:
             served.ask("/picture/3")
         assert "there is no such file" in missing.value.read().decode()
-        served.ask("/api/decide", reviewer="ann", item="1", choice="relabel", label="robin")
-        served.ask("/api/decide", reviewer="bob", item="3", choice="remove")
+        served.ask("/api/decide", reviewer="ann", choices=[{"item": "1", "choice": "relabel", "label": "robin"}])
+        served.ask("/api/decide", reviewer="bob", choices=[{"item": "3", "choice": "remove"}])
         corrected, changes = (served.ask(f"/export/{name}.csv").decode() for name in ("corrected", "changes"))
     finally:
         code, said, wrong = served.interrupt()
     assert code == 0 and wrong == ""
     store = run / "audit" / "decisions.sqlite"
-    assert said.strip() == f"review: 2 decisions of 2 reviewers stored in {store}" and store.exists()
-    (run / "corrected.csv").write_text(corrected)
-    items = read_table(str(run / "corrected.csv"))
+    assert said.strip().startswith(f"review: 2 decisions of 2 reviewers stored in {store}") and store.exists()
+    assert (run / "audit" / "corrected.csv").read_text() == corrected  # written at the end, as downloaded
+    items = read_table(str(run / "audit" / "corrected.csv"))
     check_files(items)
     assert [items.class_name[y] for y in items.y] == ["wren", "robin", "robin"]
     assert items.split.tolist() == ["train"] * 3 and items.box[1].tolist() == [10, 0, 40, 15]
