@@ -2,9 +2,9 @@
 
     python benchmarks/clean.py FOLDER [FOLDER ...] [--classes 30] [--per-class 40] [--share 0.08] [--plantings 5] [--out f.json]
 
-Each FOLDER has one sub-folder per class. Classes and images are drawn at random, features are computed once by the network that
-`likewise clean` would choose (or `--backbone`), and labels are moved to another class at random, several times. The audit sees
-only the planted labels. Planted errors count as wrong and all other labels as right, although real folders have errors of their
+Each FOLDER has one sub-folder per class, or is a file of features that `likewise embed --layer feature` wrote. Classes and images are
+drawn at random, features are computed once by the network that `likewise clean` would choose (or `--backbone`), and labels are moved
+to another class at random, several times. The audit sees only the planted labels. Planted errors count as wrong and all other labels as right, although real folders have errors of their
 own.
 """
 
@@ -63,7 +63,7 @@ def planted(y: np.ndarray, share: float, seed: int) -> np.ndarray:
 def measure(x: np.ndarray, y: np.ndarray, share: float, seed: int) -> dict[str, float]:
     """Return the result of one planting."""
     given = planted(y, share, seed)
-    found, wrong = audit_labels(x, given, seed=seed), given != y
+    found, wrong = audit_labels(x, given), given != y
     hits = found.is_flagged & wrong
     return {
         "flagged": float(found.is_flagged.sum()),
@@ -78,6 +78,8 @@ def features(folder: str, args: argparse.Namespace, backbone: str) -> tuple[np.n
     """Return the features and labels of the drawn images."""
     items = load(folder)
     rows = drawn(items, args.classes, args.per_class)
+    if items.x is not None:
+        return np.asarray(items.x)[rows], items.y[rows]
     with TemporaryDirectory() as place:
         table = Path(place, "images.csv")
         write_table(chosen(items, rows), str(table))

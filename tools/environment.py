@@ -49,7 +49,7 @@ def ensure() -> str:
                 f"likewise: installing needs about {need >> 30} GB free in {PLACE.parent}; set XDG_CACHE_HOME to another disk"
             )
         print(
-            f"likewise: installing into {PLACE} (once; about 5 minutes and 6 GB the first time)",
+            f"likewise: installing into {PLACE} (once; about 5 minutes and 8 GB the first time)",
             file=sys.stderr,
             flush=True,
         )
