@@ -2,10 +2,10 @@
 
     python benchmarks/clean.py FOLDER [FOLDER ...] [--classes 30] [--per-class 40] [--share 0.08] [--plantings 5] [--out f.json]
 
-Each FOLDER has one sub-folder per class, or is a file of features that `likewise embed --layer feature` wrote. Classes and images are
-drawn at random, features are computed once by the network that `likewise clean` would choose (or `--backbone`), and labels are moved
-to another class at random, several times. The audit sees only the planted labels. Planted errors count as wrong and all other labels as right, although real folders have errors of their
-own.
+Each FOLDER has one sub-folder per class, or is a file of features that `likewise embed --layer feature` wrote. Classes and
+images are drawn at random, features are computed once by the network that `likewise clean` would choose (or `--backbone`), and
+labels are moved to another class at random, several times. The audit sees only the planted labels. Planted errors count as
+wrong and all other labels as right, although real folders have errors of their own.
 """
 
 from __future__ import annotations
