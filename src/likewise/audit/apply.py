@@ -205,7 +205,7 @@ def check_new_folder(to: str, journal: Path, owner: str = "apply") -> None:
 
 
 def is_own_folder(folder: Path, journal: Path) -> bool:
-    """Return whether the last call with a table wrote this folder; it is then written anew."""
+    """Return whether the last call with a table wrote this folder; it is then replaced."""
     return journal.exists() and read_json(journal, "apply").get("written") == str(folder)
 
 
