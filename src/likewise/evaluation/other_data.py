@@ -134,7 +134,8 @@ def describe_classes(data: OtherData) -> str:
     shown = ", ".join(classes[:MAX_NAMED_CLASSES]) + (", ..." if len(classes) > MAX_NAMED_CLASSES else "")
     if data.remainder:
         of = "a class" if len(classes) == 1 else f"{len(classes):,} classes"
-        return f"; {data.remainder:,} more of {of} that trained are left out, too ({shown})"
+        are = "is" if data.remainder == 1 else "are"
+        return f"; {data.remainder:,} more of {of} that trained {are} left out, too ({shown})"
     are = "class of the others was" if len(classes) == 1 else "classes of the others were"
     return f"; {len(classes):,} {are} in training too ({shown})"
 

@@ -82,14 +82,16 @@ function onward() {
     return sheet.drawGrid();
   }
   if (state.aside) state.aside = null;
-  else state.at += 1;
-  skipDecided();
+  else {
+    state.at += 1;
+    skipDecided();
+  }
   draw();
 }
 
 // With the filter "to review", labels that were decided in the grid are passed over.
 function skipDecided() {
-  if (byId("show").value !== "open") return;
+  if (byId("show").value !== "open" || state.kind !== "sample") return;
   while (state.at < state.tiles.length && state.tiles[state.at].choice) state.at += 1;
 }
 
