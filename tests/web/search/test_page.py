@@ -162,6 +162,7 @@ def test_a_result_is_enlarged_and_its_path_copied(page, served, tmp_path):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     drop(page, "a.png", picture(tmp_path))
     hits = index.find(index.rows.vectors[5:6], 12)[0]
+    see(page, index.rows.path(hits[1].place), ".card >> nth=1")  # the answers have replaced the random images
     page.locator(".card").nth(1).hover()
     page.locator(".card .look").nth(1).click()
     path = str(index.folder / index.rows.path(hits[1].place))
