@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Applied:
-    """What `apply` did, or would do: `done` is "planned", "written", "moved" or "undone"."""
+    """The result of `apply`: `done` is "planned" (nothing was changed), "written" (a new folder), "moved" or "undone"."""
 
     done: str
     folder: Path  # the new folder, or the data folder
