@@ -32,7 +32,7 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 NUMERIC = {
-    "audit", "confidence", "losses", "metrics", "miners", "noise", "numerics", "retrieval", "samplers", "terms",
+    "audit", "confidence", "losses", "metrics", "miners", "noise", "numerics", "relevance", "retrieval", "samplers", "terms",
     "engine/test_grad_cache", "evaluation/test_error_overlap", "evaluation/test_scoring", "training/test_objective",
     "training/test_optim", "test_similarity", "test_examples",
 }  # fmt: skip

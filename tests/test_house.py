@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import import_graph  # noqa: E402
 
-COMPONENTS = ("losses", "miners", "samplers", "noise", "confidence", "terms", "protocols")
+COMPONENTS = ("losses", "miners", "samplers", "relevance", "noise", "confidence", "terms", "protocols")
 """Packages with one public class per file."""
 MAX_ROOT_MODULES = 12
 MAX_STAGE_LINES = 80

@@ -33,6 +33,9 @@ ABOUT = {
         "Batch samplers", "`--sampler`: which rows make a batch.",
         "The figures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
     ),
+    "relevance": (
+        "Relevance", "`--relevance`: which samples are relevant to each other, where equal labels do not say it.", "",
+    ),
     "confidence": (
         "Confidence in labels",
         "`--confidence`: computes sample weights, and may relabel, during training. `--robust` chooses for you.",

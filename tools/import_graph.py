@@ -28,10 +28,11 @@ Kind = Literal["top", "lazy", "type"]
 KINDS: tuple[Kind, ...] = ("top", "lazy", "type")
 BANDS = {
     "components": (
-        "losses", "miners", "samplers", "confidence", "terms", "noise", "models", "metrics", "protocols", "loggers", "adapters",
+        "losses", "miners", "samplers", "relevance", "confidence", "terms", "noise", "models", "metrics",
+        "protocols", "loggers", "adapters",
     ),
     "foundations": ("numerics", "retrieval", "distributed", "pretrained", "io", "taxonomies", "published"),
-    "core": ("types", "contracts", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
+    "core": ("types", "contracts", "supervision", "similarity", "batch_checks", "durations", "errors", "_notebook", "_version"),
 }  # fmt: skip
 """Packages and root modules that almost all others import: the figure shows them without arrows."""
 BY_FOLDER = {

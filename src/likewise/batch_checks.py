@@ -62,18 +62,18 @@ def _check_reference_rows(name: str, ref: Ref, size: int, traced: bool) -> None:
         )
 
 
-def check_values(loss, z: Tensor, y: Tensor, traced: bool = False) -> Tensor | None:
+def check_values(loss, z: Tensor, y: Tensor, classes: int | None, traced: bool = False) -> Tensor | None:
     """Check that embeddings have unit length (if the loss needs it) and that labels are valid class numbers.
 
     On the CPU, raise for an invalid sample and return None if all are valid. On an accelerator, or if the call is traced, return
     the mask of valid samples instead, because raising would need a device sync or break the compiled graph.
 
     Args:
+        classes: number of labels that `y` may hold; None: any.
         traced: as in `check_shapes`.
     """
     exact = z.detach() if z.dtype == torch.float64 else z.detach().float()
     length = torch.linalg.vector_norm(exact, dim=1) if loss.input == "unit" else None
-    classes = getattr(loss, "classes", None)
     unit = None if length is None else (length - 1).abs() <= 0.01
     known = None if classes is None else y == y.clamp(0, classes - 1)
     if z.device.type != "cpu" or traced:

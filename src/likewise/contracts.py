@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from likewise.batch_checks import check_shapes, check_values
 from likewise.similarity import is_traced
+from likewise.supervision import Relevance as Relevance  # re-exported: it is a contract too
+from likewise.supervision import RelevanceInput
 from likewise.types import (
     Batch,
     Embedded,
@@ -71,6 +73,33 @@ class Loss(nn.Module, TrainingHooks, ABC):
     can_shard: bool = False
     """Whether the rows of `proxies` can be distributed over several processes."""
 
+    relevance_inputs: tuple[RelevanceInput, ...] = ()
+    """What of a `Relevance` the loss can use in place of equal labels, preferred first; empty: the loss needs single labels."""
+
+    graded: bool = False
+    """Whether the loss uses the value of the relevance (`Pairs.value`); otherwise positives and negatives by its threshold."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_module("relevance", None)
+
+    def with_relevance(self, relevance: Relevance) -> Loss:
+        """Use a relevance in place of equal labels, in this loss and the losses inside it. Return the loss itself.
+
+        `y` then holds ids of that relevance (`Relevance.by`). Raise if a loss cannot use it.
+        """
+        inside = [module for module in self.modules() if isinstance(module, Loss)]
+        for loss in inside:
+            if not set(loss.relevance_inputs) & set(relevance.gives):
+                needs = f"uses {' or '.join(loss.relevance_inputs)}" if loss.relevance_inputs else "needs single labels"
+                raise LikewiseError(
+                    f"{type(loss).__name__}: {type(relevance).__name__} gives {', '.join(relevance.gives)}, but this loss "
+                    f"{needs}; see the table of losses in docs/relevance.md"
+                )
+        for loss in inside:
+            loss.relevance = relevance
+        return self
+
     @classmethod
     def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
         """Return the `input` of a loss with these constructor arguments, without building the loss.
@@ -90,10 +119,10 @@ class Loss(nn.Module, TrainingHooks, ABC):
         traced = is_traced()
         check_shapes(self, z, y, ref, traced)
         y = y.long()  # labels may be int32 or smaller, but indexing needs int64
-        valid = check_values(self, z, y, traced)
+        classes = getattr(self, "classes", None) if self.relevance is None else self.relevance.ids
+        valid = check_values(self, z, y, classes, traced)
         if valid is None:
             return super().__call__(z, y, ref)
-        classes = getattr(self, "classes", None)
         y = y if classes is None else y.clamp(0, classes - 1)  # an index out of range would abort the CUDA context
         return super().__call__(z, y, ref).where(valid, torch.nan)
 
@@ -173,19 +202,6 @@ class Miner(ABC):
             dim: size of the embedding.
             margin: margin of the loss, for miners that use it; None if the loss has none.
         """
-
-
-def check_miner_kind(miner: Miner | None, kind: Literal["pairs", "triplets"], loss: str, example: str) -> None:
-    """Raise if a miner does not yield the kind (pairs or triplets) that a loss uses. For constructors of losses.
-
-    Args:
-        loss: name of the loss, for the error.
-        example: a miner that would fit, for the error.
-    """
-    if miner is not None and miner.yields != kind:
-        raise LikewiseError(
-            f"{loss}: miner must yield {kind}, got {type(miner).__name__}, which yields {miner.yields}; use {example}"
-        )
 
 
 class BatchSampler(TrainingHooks, ABC):

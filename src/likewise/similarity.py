@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-from likewise.types import Pairs, Ref, Tuples
+from likewise.types import Pairs, PairSource, Ref, Tuples
 
 MIN_SQUARED_DISTANCE = 1e-8
 """Lower bound of squared distances before the square root, whose gradient at 0 is infinite (and 0 * inf is NaN).
@@ -88,26 +88,41 @@ def compare(
     y: Int[Tensor, "B"],
     ref: Ref | None = None,
     similarity: Callable[[Tensor, Tensor], Tensor] = cosine,
+    relevance: PairSource | None = None,
 ) -> tuple[Float[Tensor, "B R"], Pairs]:
     """Return the similarity of every sample to every reference row, and the masks of its positives and negatives.
 
     Without `ref`, the batch is compared with itself. A sample is never its own positive.
+
+    Args:
+        relevance: source of the masks, for ids in place of labels; None: equal labels are positives.
     """
     other = z if ref is None else ref.z
     with full_precision(z):
         sim = similarity(at_least_float32(z), at_least_float32(other))
-    return sim, positive_negative_masks(y, ref)
+    return sim, positive_negative_masks(y, ref, relevance=relevance)
 
 
-def positive_negative_masks(y: Int[Tensor, "B"], ref: Ref | None, rows: slice = slice(0, None)) -> Pairs:
-    """Return the masks of positives and negatives for some rows of the batch: in the batch, or in the reference if given."""
+def positive_negative_masks(
+    y: Int[Tensor, "B"], ref: Ref | None, rows: slice = slice(0, None), relevance: PairSource | None = None
+) -> Pairs:
+    """Return the masks of positives and negatives for some rows of the batch: in the batch, or in the reference if given.
+
+    Args:
+        relevance: as in `compare`.
+    """
     if ref is None:
-        return batch_masks(y, rows)
-    return reference_masks(y[rows], ref.y, None if ref.own is None else ref.own[rows], ref.used)
+        return batch_masks(y, rows, relevance)
+    return reference_masks(y[rows], ref.y, None if ref.own is None else ref.own[rows], ref.used, relevance)
 
 
-def batch_masks(y: Int[Tensor, "B"], rows: slice = slice(0, None)) -> Pairs:
+def batch_masks(y: Int[Tensor, "B"], rows: slice = slice(0, None), relevance: PairSource | None = None) -> Pairs:
     """Return the masks of positives and negatives in the batch itself, for some rows. A sample is never its own positive."""
+    if relevance is not None:
+        pairs = relevance.pairs(y[rows], y)
+        pairs.pos.diagonal(rows.start).fill_(False)
+        pairs.neg.diagonal(rows.start).fill_(False)
+        return pairs
     same = y[rows, None] == y[None, :]
     neg = ~same
     same.diagonal(rows.start).fill_(False)
@@ -119,6 +134,7 @@ def reference_masks(
     other: Int[Tensor, "R"],
     own: Int[Tensor, "B"] | None,
     used: Bool[Tensor, "R"] | None = None,
+    relevance: PairSource | None = None,
 ) -> Pairs:
     """Return the masks (B, R) of positives and negatives in a reference.
 
@@ -127,7 +143,10 @@ def reference_masks(
         other: labels of the reference rows.
         own: reference row of each anchor itself, which is not a positive; -1: not in the reference. None: no anchor is.
         used: reference rows that may be positives or negatives; None: all.
+        relevance: as in `compare`.
     """
+    if relevance is not None:
+        return _without_own(relevance.pairs(y, other), own, used)
     same = y[:, None] == other[None, :]
     other_class = ~same if used is None else ~same & used
     same = same if used is None else same & used
@@ -135,6 +154,15 @@ def reference_masks(
         return Pairs(same, other_class)
     at = own.clamp_min(0)[:, None]
     return Pairs(same.scatter(1, at, same.gather(1, at) & (own < 0)[:, None]), other_class)
+
+
+def _without_own(pairs: Pairs, own: Int[Tensor, "B"] | None, used: Bool[Tensor, "R"] | None) -> Pairs:
+    """Return the pairs without unused reference rows, and without the row of the anchor itself."""
+    pos, neg = (pairs.pos, pairs.neg) if used is None else (pairs.pos & used, pairs.neg & used)
+    if own is not None and pos.shape[1]:
+        at, absent = own.clamp_min(0)[:, None], (own < 0)[:, None]
+        pos, neg = (mask.scatter(1, at, mask.gather(1, at) & absent) for mask in (pos, neg))
+    return Pairs(pos, neg, pairs.value)
 
 
 LOG2_E = 1.4426950408889634

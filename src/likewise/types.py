@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,8 +25,9 @@ from likewise.errors import LikewiseError as LikewiseError  # re-exported: most 
 class Items:
     """A data set as a table with one row per sample. Row numbers are positions in this table and never change during a run.
 
-    `y` holds the class number of every sample, 0..C-1; `class_name[y]` is the name of that class. An optional column is None
-    if the data set does not have it.
+    `y` holds the class number of every sample, 0..C-1; `class_name[y]` is the name of that class. If samples have several labels
+    each, a class is a distinct set of labels: `label_sets[y]` are the numbers of its labels, `label_name` their names, and
+    `class_name` joins them: "dress|red". An optional column is None if the data set does not have it.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Items:
     y_clean: Int[np.ndarray, "N"] | None = None  # true labels, if noise was injected; components never get them
     taxonomy: dict[str, tuple[str, ...]] | None = None  # class name -> its ancestors, coarsest first
     class_words: dict[str, str] | None = None  # class name -> words for a text encoder, if the names are numbers
+    label_name: tuple[str, ...] | None = None  # names of the single labels, if samples have several labels each
+    label_sets: tuple[tuple[int, ...], ...] | None = None  # label numbers of every class, ascending, at least one
     skipped: tuple[tuple[int, str], ...] = ()  # (row, path) in the complete table of images that cannot be decoded
     notes: tuple[str, ...] = ()  # what the reader ignored, one sentence each
 
@@ -109,10 +112,11 @@ class Ref:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Masks of the positives and of the negatives of every anchor."""
+    """Masks of the positives and of the negatives of every anchor. A pair in no mask is not known, or a sample with itself."""
 
     pos: Bool[Tensor, "B R"]  # row: anchor; column: reference row
     neg: Bool[Tensor, "B R"]
+    value: Float[Tensor, "B R"] | None = None  # relevance of each pair, 0 to 1; None: 1 for positives, 0 for negatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +129,15 @@ class Tuples:
     valid: Bool[Tensor, "T"]  # False: the loss ignores this triplet
     pull: Bool[Tensor, "T"]  # False: the loss takes 0 as the positive distance (the rho switch of `miners.Switch`)
     one_each: bool = False  # True: there is one triplet per anchor, in order (a = 0..B-1)
+
+
+@runtime_checkable
+class PairSource(Protocol):
+    """Where masks of pairs come from if they do not follow from equal labels: a `contracts.Relevance`."""
+
+    def pairs(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Pairs:
+        """Return the masks and the relevance of all pairs of two lists of ids, a sample with itself among them."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

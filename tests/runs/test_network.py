@@ -49,9 +49,24 @@ def test_what_parts_are_told():
     config = Train(data="x", dim=6, seed=3, epochs=4)
     labels = np.repeat(np.arange(4), 5)
     tree = {"a": ("animal",)}
-    facts = facts_of(config, ("a", "b", "c", "d"), labels, tree)
+    data = Items("x", np.append(labels + 1, 0), ("unused", "a", "b", "c", "d"), x=np.zeros((21, 3)), taxonomy=tree)
+    facts = facts_of(config, data, np.arange(20))
     assert (facts["classes"], facts["dim"], facts["seed"], facts["class_names"]) == (4, 6, 3, ("a", "b", "c", "d"))
-    assert facts["labels"] is labels and facts["taxonomy"] is tree
+    assert facts["labels"].tolist() == labels.tolist() and facts["taxonomy"] is tree
+    assert facts["sample_names"][:2] == ("0", "1") and "label_sets" not in facts
+
+
+def test_labels_of_training_classes_count_from_0():
+    data = Items(
+        "x", np.array([2, 0, 1]), ("a|c", "b", "c|d"), x=np.zeros((3, 2)), label_name=("a", "b", "c", "d"),
+        label_sets=((0, 2), (1,), (2, 3)),
+    )  # fmt: skip
+    facts = facts_of(Train(data="x"), data, np.array([0, 1]))  # the training samples have no label b
+    assert facts["label_sets"] == ((0, 1), (1, 2))
+
+
+def test_facts_of_sampler_and_network():
+    config, labels = Train(data="x", dim=6, seed=3, epochs=4), np.repeat(np.arange(4), 5)
     sampler = SamplesPerClass(labels, batch=4, per_class=2)
     facts = facts_with(
         config, sampler, make_embedder(Train(data="x", backbone="conv_small", dim=4), None, reseed=False)

@@ -144,8 +144,8 @@ class List:
     """List the components of a registry, one line each, with a short description."""
 
     registry: Annotated[Positional[str], called("REGISTRY")] = ""
-    """The registry to list: losses, miners, samplers, confidence, terms, noise, protocols, heads, loggers, metrics, data,
-    recipes, tables (of papers, with their figures, commands and differences), backbones; all lists all of them except the
+    """The registry to list: losses, miners, samplers, relevance, confidence, terms, noise, protocols, heads, loggers, metrics,
+    data, recipes, tables (of papers, with their figures, commands and differences), backbones; all lists all of them except the
     backbones. By default the registries, with the number of their components."""
     pattern: Annotated[Positional[str], called("TEXT")] = ""
     """Show only names that contain this text, in upper or lower case, such as resnet. By default all names."""

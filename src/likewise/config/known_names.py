@@ -10,6 +10,7 @@ COMPONENT_REGISTRIES = {
     "losses": "losses",
     "miners": "miners",
     "samplers": "samplers",
+    "relevance": "relevance",
     "confidence": "confidence",
     "terms": "terms",
     "noise": "noise",

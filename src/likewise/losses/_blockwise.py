@@ -8,6 +8,7 @@ at a time, lets autograd differentiate it at once, and stores one B x R matrix: 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import Miner
+from likewise.contracts import Miner, Relevance
 from likewise.similarity import (
     at_least_float32,
     batch_masks,
@@ -26,7 +27,7 @@ from likewise.similarity import (
     normalise_by_count,
     reference_masks,
 )
-from likewise.types import Pairs, Ref, Tuples
+from likewise.types import Pairs, PairSource, Ref, Tuples
 
 CPU_BLOCK_SIZE = 2**17
 """Elements of a block on the CPU: half a megabyte, which fits into the cache of a core."""
@@ -49,6 +50,7 @@ def by_rows(
     miner: Miner | None = None,
     margin: float | None = None,
     similarity: Callable[[Tensor, Tensor], Tensor] = cosine,
+    relevance: PairSource | None = None,
 ) -> Float[Tensor, "B"]:
     """Return the values of a loss for which the value of sample i depends only on row i of the similarity matrix.
 
@@ -58,8 +60,9 @@ def by_rows(
         miner: computes `chosen` from the pairs; None: `chosen` is all pairs.
         margin: margin of the loss, for miners that use it.
         similarity: `cosine` or `neg_squared`, whose gradients are implemented here.
+        relevance: source of the pairs, for ids in place of labels; None: equal labels are positives.
     """
-    job = _job(rows, y, ref, similarity, miner, margin)
+    job = _job(rows, y, ref, similarity, miner, margin, relevance)
     with full_precision(z):
         z = at_least_float32(z)
         other = z if ref is None else at_least_float32(ref.z)
@@ -74,10 +77,21 @@ def by_rows(
 
 
 def triplets(
-    z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None, miner: Miner, margin: float | None = None
+    z: Float[Tensor, "B D"],
+    y: Int[Tensor, "B"],
+    ref: Ref | None,
+    miner: Miner,
+    margin: float | None = None,
+    relevance: Relevance | None = None,
 ) -> Tuples:
-    """Return the triplets that the miner chooses, computed block by block and without a gradient."""
-    job = _job(lambda *_: y, y, ref, cosine, miner, margin)
+    """Return the triplets that the miner chooses, computed block by block and without a gradient.
+
+    Args:
+        relevance: as in `by_rows`; one that gives judged triplets replaces the miner.
+    """
+    if relevance is not None and "triplets" in relevance.gives:
+        return relevance.triplets(y)
+    job = _job(lambda *_: y, y, ref, cosine, miner, margin, relevance)
     with torch.no_grad(), full_precision(z):
         sim = cosine(at_least_float32(z), at_least_float32(z if ref is None else ref.z))
         mined: list[tuple[int, Any]] = [(b.start, job.choose(sim[b], z.shape[1], b)) for b in job.blocks(sim)]
@@ -118,6 +132,7 @@ class _Job(NamedTuple):
     similarity: Callable[[Tensor, Tensor], Tensor]
     miner: Miner | None
     margin: float | None
+    relevance: PairSource | None
 
     def blocks(self, sim: Tensor) -> list[slice]:
         return [slice(0, len(sim))] if self.miner and self.miner.whole else blocks(sim)
@@ -125,10 +140,14 @@ class _Job(NamedTuple):
     def choose(self, sim: Tensor, dim: int, block: slice) -> Pairs | Tuples:
         """Return the pairs or triplets of a block that the loss uses."""
         if self.ref_y is None:
-            pairs = batch_masks(self.y, block)
+            pairs = batch_masks(self.y, block, self.relevance)
         else:
-            pairs = reference_masks(self.y[block], self.ref_y, None if self.own is None else self.own[block], self.used)
-        return self.miner(sim.detach(), pairs, dim, self.margin) if self.miner else pairs
+            own = None if self.own is None else self.own[block]
+            pairs = reference_masks(self.y[block], self.ref_y, own, self.used, self.relevance)
+        if self.miner is None:
+            return pairs
+        chosen = self.miner(sim.detach(), pairs, dim, self.margin)
+        return replace(chosen, value=pairs.value) if isinstance(chosen, Pairs) else chosen
 
     def one(self, sim: Tensor, dim: int, block: slice) -> tuple[Tensor, Tensor | None]:
         """Return the values of a block, and the counts if the loss has them."""
@@ -142,9 +161,9 @@ class _Job(NamedTuple):
         return _join([self.one(rows, z.shape[1], part) for rows, part in zip(split_rows(sim, parts), parts)])
 
 
-def _job(rows: RowLoss, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin: float | None) -> _Job:
+def _job(rows: RowLoss, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin, relevance) -> _Job:
     parts = (None, None, None, None) if ref is None else (ref.y, ref.own, ref.used, ref.live)
-    return _Job(rows, y, *parts, similarity, miner, margin)
+    return _Job(rows, y, *parts, similarity, miner, margin, relevance)
 
 
 class _ByRows(torch.autograd.Function):

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._hyperbolic import check_space, neg_hyperbolic
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.semi_hard import SemiHard
 from likewise.similarity import (
     EMPTY_SUM_THRESHOLD,

@@ -6,9 +6,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import by_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.miners._kind import check_miner_kind
 from likewise.similarity import log_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
 

@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import triplets
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.types import LikewiseError, Ref

@@ -5,9 +5,10 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import by_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.hard_pairs import HardPairs
 from likewise.similarity import log1p_sum_exp
 from likewise.types import LikewiseError, Pairs, Ref
@@ -19,6 +20,7 @@ class MultiSimilarity(Loss):
     Paper: Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, CVPR 2019.
     Formula: l_i = 1/a log(1 + sum_p e^(-a (s_ip - m))) + 1/b log(1 + sum_n e^(b (s_in - m)))
     Differs: nothing. Pairs the miner leaves out are left out of the sums; the mean is over all anchors of the batch.
+    Graded: the pair (i, j) of relevance r has the weight r in the sum of positives, 1 - r in the sum of negatives.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
@@ -30,6 +32,9 @@ class MultiSimilarity(Loss):
         space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
             similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
+
+    relevance_inputs = ("pairs",)
+    graded = True
 
     def __init__(
         self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, miner: Miner | None = HardPairs(eps=0.1),
@@ -47,10 +52,13 @@ class MultiSimilarity(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        return by_rows(self._rows, z, y, ref, miner=self.miner)
+        return by_rows(self._rows, z, y, ref, miner=self.miner, relevance=self.relevance)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
         above = SPACES_BY_NAME[self.space].similarity(sim) - self.base
-        pull = log1p_sum_exp(above, pairs.pos, -self.alpha) / self.alpha
-        push = log1p_sum_exp(above, pairs.neg, self.beta) / self.beta
+        near = far = above
+        if pairs.value is not None:  # the logarithm of a weight is added to the exponent of its pair
+            near, far = above - pairs.value.log() / self.alpha, above + (-pairs.value).log1p() / self.beta
+        pull = log1p_sum_exp(near, pairs.pos, -self.alpha) / self.alpha
+        push = log1p_sum_exp(far, pairs.neg, self.beta) / self.beta
         return pull + push

@@ -19,6 +19,8 @@ class ProxyAnchor(Loss):
         exponentials, as constants; mean and gradient over the batch are the paper's. A sample of weight 0 is still in the
         sums of the proxies, as a positive or negative of other samples is in a pair loss. `ref` is not used: samples are
         compared with proxies.
+    Graded: a proxy pulls a sample with its relevance r to that proxy as weight, and pushes it with 1 - r; with several labels,
+        a sample is pulled by the proxy of each of its labels.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -28,6 +30,8 @@ class ProxyAnchor(Loss):
     """
 
     lr_factor = 100.0
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(self, classes: int, dim: int, alpha: float = 32.0, margin: float = 0.1):
         super().__init__()
@@ -45,10 +49,16 @@ class ProxyAnchor(Loss):
         with full_precision(z):
             z = at_least_float32(z)
             sim = unit_rows(self.proxies).to(z) @ z.T
-            own = torch.arange(self.classes, device=y.device)[:, None] == y[None, :]
+            pull, push = self.margin - sim, sim + self.margin
+            if self.relevance is None:
+                own = torch.arange(self.classes, device=y.device)[:, None] == y[None, :]
+                mask = torch.cat([own, ~own])
+            else:  # the logarithm of a weight is added to the exponent of its pair
+                r = self.relevance.targets(y).T.to(z)
+                own, mask = r > 0, torch.cat([r > 0, r < 1])
+                pull, push = pull + r.log() / self.alpha, push + (-r).log1p() / self.alpha
             # Pull and push in one matrix: half as many kernels, which matters if they are small.
-            both, mask = torch.cat([self.margin - sim, sim + self.margin]), torch.cat([own, ~own])
-            of_proxy, power = log_sum_and_powers(both, mask, self.alpha)
+            of_proxy, power = log_sum_and_powers(torch.cat([pull, push]), mask, self.alpha)
             share = of_proxy / power.sum(1).clamp_min(torch.finfo(z.dtype).tiny)
-            pull, push = share.split(self.classes)
-            return power.T @ torch.cat([pull * len(z) / own.any(1).sum(), push * (len(z) / self.classes)])
+            by_pull, by_push = share.split(self.classes)
+            return power.T @ torch.cat([by_pull * len(z) / own.any(1).sum(), by_push * (len(z) / self.classes)])

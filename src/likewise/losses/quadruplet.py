@@ -5,9 +5,10 @@ from typing import Literal
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import triplets
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.similarity import (
     at_least_float32,

@@ -5,8 +5,9 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import triplets
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.similarity import (
     MIN_SQUARED_DISTANCE,

@@ -3,8 +3,9 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner, check_miner_kind
+from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import triplets
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.easy_positive import EasyPositive
 from likewise.similarity import exact_softplus, normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.types import LikewiseError, Ref

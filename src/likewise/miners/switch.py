@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.contracts import Miner, check_miner_kind
+from likewise.contracts import Miner
+from likewise.miners._kind import check_miner_kind
 from likewise.miners.distance_weighted import DistanceWeighted
 from likewise.similarity import draw_columns
 from likewise.types import LikewiseError, Pairs, Tuples

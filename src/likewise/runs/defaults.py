@@ -87,6 +87,7 @@ def resolve(config: Train, items: Items) -> Train:
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
         sampler=canonical(sampler or ""),
+        relevance=canonical(relevance) if (relevance := config.relevance or default_relevance(items)) else None,
         batch_size=None,  # now the `batch` argument of the sampler
         epochs=float(config.epochs),
         head=head,
@@ -95,6 +96,11 @@ def resolve(config: Train, items: Items) -> Train:
         confidence=canonical(config.confidence) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),
     )
+
+
+def default_relevance(items: Items) -> str | None:
+    """Return the relevance of a training that names none: shared labels if samples have several, otherwise None."""
+    return None if items.label_sets is None else "SharedLabels()"
 
 
 def freezes(config: Train, backbone: str) -> bool:

@@ -12,13 +12,13 @@ from torch import nn
 
 from likewise.config import Train
 from likewise.config.spec import build
-from likewise.contracts import BatchSampler, Loss
+from likewise.contracts import BatchSampler, Loss, Relevance
 from likewise.data.augment import Augment, Plain
 from likewise.durations import training_steps
 from likewise.models.embedder import Embedder
 from likewise.runs.folder import Run
 from likewise.runs.tensors import load_into
-from likewise.types import Items
+from likewise.types import Items, LikewiseError
 
 
 def make_embedder(config: Train, features: int | None, *, reseed: bool, empty: bool = False) -> Embedder:
@@ -85,10 +85,46 @@ def _stored(run: Run, checkpoint: str, prefix: str) -> tuple[dict[str, torch.Ten
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}, run.path / name
 
 
-def facts_of(config: Train, class_names: tuple[str, ...], labels: Int[np.ndarray, "n"], taxonomy: dict | None) -> dict:
-    """Return values for the arguments that specs may omit, from the training samples."""
-    facts = {"classes": len(class_names), "dim": config.dim, "labels": labels, "class_names": class_names}
-    return facts | {"seed": config.seed, "taxonomy": taxonomy}
+def facts_of(config: Train, items: Items, rows: Int[np.ndarray, "n"]) -> dict:
+    """Return values for the arguments that specs may omit, from the training samples: classes and labels count from 0.
+
+    Args:
+        items: the data with the labels of training.
+        rows: the training rows.
+    """
+    used, labels = np.unique(items.y[rows], return_inverse=True)
+    class_names = tuple(items.class_name[c] for c in used)
+    facts = {"classes": len(used), "dim": config.dim, "labels": labels, "class_names": class_names}
+    facts |= {"seed": config.seed, "taxonomy": items.taxonomy, "sample_names": sample_names(items, rows)}
+    if items.label_sets is None:
+        return facts
+    sets = [items.label_sets[c] for c in used]
+    number = {label: place for place, label in enumerate(sorted({label for one in sets for label in one}))}
+    return facts | {"label_sets": tuple(tuple(number[label] for label in one) for one in sets)}
+
+
+def sample_names(items: Items, rows: Int[np.ndarray, "n"]) -> tuple[str, ...]:
+    """Return the names by which files of pairs or triplets name these rows: the path, or the row number for features."""
+    return tuple(str(row) if items.path is None else items.path[row] for row in rows.tolist())
+
+
+def make_relevance(config: Train, facts: dict) -> Relevance | None:
+    """Return the relevance of the settings; None: equal labels are relevant."""
+    if config.relevance is None:
+        return None
+    if "SharedLabels" in config.relevance and "label_sets" not in facts:
+        raise LikewiseError(
+            "train: SharedLabels needs data with several labels per sample, and this data has one; drop --relevance, or give a "
+            "table with a column `labels`"
+        )
+    return build(config.relevance, Relevance, allow_imports=config.allow_imports, **facts)
+
+
+def make_loss(config: Train, facts: dict, relevance: Relevance | None) -> Loss:
+    """Return a new loss of the settings, with the relevance; its proxies are then the columns of the targets."""
+    proxies = {} if relevance is None or relevance.width is None else {"classes": relevance.width}
+    loss = build(config.loss, Loss, allow_imports=config.allow_imports, **(facts | proxies))
+    return loss if relevance is None else loss.with_relevance(relevance)
 
 
 def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
@@ -112,12 +148,11 @@ def open_loss(
         items: the data with the labels of training.
         rows: the training rows.
     """
-    used, labels = np.unique(items.y[rows], return_inverse=True)
-    facts = facts_of(config, tuple(items.class_name[c] for c in used), labels, items.taxonomy)
+    facts = facts_of(config, items, rows)
     assert config.sampler is not None
     imports = {"allow_imports": config.allow_imports}
     with torch.random.fork_rng(devices=[]):
         facts |= facts_with(config, build(config.sampler, BatchSampler, **imports, **facts), embedder)
-        loss = build(config.loss, Loss, **imports, **facts)
+        loss = make_loss(config, facts, make_relevance(config, facts))
     load_into(loss, *_stored(run, checkpoint, "loss."))
     return loss.to(device).eval()

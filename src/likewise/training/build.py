@@ -15,7 +15,7 @@ from likewise.distributed.sharded_proxies import shard
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.runs.dataset import inject_noise, make_protocol
-from likewise.runs.network import facts_of, facts_with, make_embedder, to_device
+from likewise.runs.network import facts_of, facts_with, make_embedder, make_loss, make_relevance, to_device
 from likewise.training.compatibility import check_compatibility
 from likewise.training.optim import make_optimizer
 from likewise.training.plan import make_plan
@@ -61,28 +61,29 @@ def build_state(config: Train, samples: Samples, device: torch.device, rank: int
 def build_components(config: Train, samples: Samples, device: torch.device) -> tuple[Components, BatchSampler]:
     """Build networks, losses, confidence and terms, and the first sampler."""
     embedder = to_device(make_embedder(config, samples.features, reseed=True), device)
-    facts = facts_of(config, samples.class_names, samples.labels, samples.items.taxonomy)
+    facts = facts_of(config, samples.items, samples.rows)
+    relevance = make_relevance(config, facts)
     sampler = build_sampler(config, facts)
     facts |= facts_with(config, sampler, embedder)
 
     def make(text: str, kind: type, **more) -> Any:
         return build(text, kind, allow_imports=config.allow_imports, **(facts | more)).to(device)
 
-    embedders, losses = [embedder], [make(config.loss, Loss)]
+    embedders, losses = [embedder], [make_loss(config, facts, relevance).to(device)]
     with torch.random.fork_rng(devices=[]):  # a confidence must not change the initial values of the terms
         confidence = make(config.confidence, Confidence, **samples.facts()) if config.confidence else None
     for number in range(1, confidence.peers if confidence else 1):
         other = replace(config, seed=config.seed + 1000 * number)  # same architecture, other initial weights
         embedders.append(to_device(make_embedder(other, samples.features, reseed=True), device))
-    losses += [make(config.loss, Loss) for _ in embedders[1:]]
+    losses += [make_loss(config, facts, relevance).to(device) for _ in embedders[1:]]
     if config.shard_proxies:
         for loss in losses:
             shard(loss)
 
-    def make_loss(dim: int, **more: Any) -> Loss:
-        return make(config.loss, Loss, dim=dim, **more)
+    def make_other_loss(dim: int, **more: Any) -> Loss:
+        return make_loss(config, facts | more | {"dim": dim}, relevance).to(device)
 
-    terms = [make(text, Term, make_loss=make_loss) for text in config.terms]
+    terms = [make(text, Term, make_loss=make_other_loss) for text in config.terms]
     inside = [module for component in (*losses, *terms) for module in component.modules()]
     taught_miners = [module for module in inside if isinstance(module, Miner) and module.momentum is not None]
     momentum = taught_miners[0].momentum if taught_miners else None

@@ -47,12 +47,14 @@ def check_loss_arguments(config: Train, components: Components) -> None:
             f"train: {config.loss} takes {components.loss.input} embeddings, but its class declares {declared}; make `input` a "
             "class attribute, or override `input_of`"
         )
+    relevance = components.loss.relevance
+    facts = components.facts | ({"classes": relevance.width} if relevance is not None and relevance.width else {})
     for component in components.loss.modules():
         for name in ("classes", "dim", "largest_class"):
             given = getattr(component, name, None)
-            if given is not None and components.facts[name] is not None and given != components.facts[name]:
+            if given is not None and facts[name] is not None and given != facts[name]:
                 raise LikewiseError(
-                    f"train: {config.loss} has {name}={given}, but this training has {name}={components.facts[name]}; "
+                    f"train: {config.loss} has {name}={given}, but this training has {name}={facts[name]}; "
                     f"drop {name} from the spec: training fills it in"
                 )
         if (views := getattr(component, "views", 1)) not in (1, config.views):

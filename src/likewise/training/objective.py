@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence, Loss, Term
@@ -38,15 +38,16 @@ class Objective:
             batch: labels are class numbers; rows are positions among the training samples.
             weight: sample weights of the data set.
         """
+        ids = batch.row if self.by_sample else batch.y
         each = [out.z if loss.input == "unit" else out.e for out, loss in zip(outs, self.losses, strict=True)]
-        weights, known_losses = self.sample_weights(outs, each, batch)
+        weights, known_losses = self.sample_weights(outs, each, batch, ids)
         value: Any = 0.0
         losses = []
         for place, out in enumerate(outs):
             confidence_weights = weights[place] if weights else None
             loss_values = known_losses[place]
             if loss_values is None:
-                loss_values = self.losses[place](each[place], batch.y, partners(each[place], batch, confidence_weights))
+                loss_values = self.losses[place](each[place], ids, partners(each[place], ids, confidence_weights))
             losses.append(loss_values.detach())
             value = value + self.loss_weight * weighted_mean(loss_values, weight, confidence_weights)
             for term in self.terms:
@@ -56,8 +57,14 @@ class Objective:
                 )
         return value, weights, losses
 
+    @property
+    def by_sample(self) -> bool:
+        """Whether losses get positions of training samples in place of labels, because their relevance is between samples."""
+        relevance = self.losses[0].relevance
+        return relevance is not None and relevance.by == "sample"
+
     def sample_weights(
-        self, outs: list[Output], each: list[Tensor], batch: Batch
+        self, outs: list[Output], each: list[Tensor], batch: Batch, ids: Int[Tensor, "B"]
     ) -> tuple[list[SampleWeights], list[Float[Tensor, "B"] | None]]:
         """Return the sample weights of each network, and the unweighted losses if the confidence needed them.
 
@@ -69,7 +76,7 @@ class Objective:
         seen = [out.z.detach() for out in outs]
         if len(outs) == 1 and not self.confidence.needs_loss:
             return [self.confidence(seen[0], batch.y, batch.row, None)], nothing
-        known_losses = [loss(z, batch.y) for loss, z in zip(self.losses, each, strict=True)]
+        known_losses = [loss(z, ids) for loss, z in zip(self.losses, each, strict=True)]
         if len(outs) == 1:
             weights = [self.confidence(seen[0], batch.y, batch.row, known_losses[0].detach())]
         else:
@@ -79,11 +86,11 @@ class Objective:
         return weights, [None if t.partner is not None else n for t, n in zip(weights, known_losses, strict=True)]
 
 
-def partners(z: Float[Tensor, "B D"], batch: Batch, confidence_weights: SampleWeights | None) -> Ref | None:
+def partners(z: Float[Tensor, "B D"], ids: Int[Tensor, "B"], confidence_weights: SampleWeights | None) -> Ref | None:
     """Return the batch as a `Ref`, masking samples that the confidence excludes as partners; None if it excludes none."""
     if confidence_weights is None or confidence_weights.partner is None:
         return None
-    return Ref(z, batch.y, torch.arange(len(batch.y), device=batch.y.device), used=confidence_weights.partner)
+    return Ref(z, ids, torch.arange(len(ids), device=ids.device), used=confidence_weights.partner)
 
 
 def weighted_mean(

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.contracts import Relevance, RelevanceInput
+from likewise.relevance._threshold import check_threshold
+from likewise.types import LikewiseError
+
+
+class SharedLabels(Relevance):
+    """Relevance of samples with several labels: the share of labels that two samples have in common.
+
+    Formula: "jaccard": |A and B| / |A or B|; "overlap": |A and B| / min(|A|, |B|); "any": 1 if they share a label, else 0
+    Ids are classes, each of them a distinct set of labels. Proxies are those of single labels: `targets` is 1 for each label of
+    a sample.
+
+    Args:
+        label_sets: label numbers of every class; the run fills it in.
+        measure: how the labels in common are counted.
+        threshold: a pair of this relevance or more is positive. Above 0; a tiny threshold means "any label shared".
+    """
+
+    gives: tuple[RelevanceInput, ...] = ("pairs", "targets")
+    lists: Int[Tensor, "S L"]
+    size: Float[Tensor, "S"]
+
+    def __init__(
+        self,
+        label_sets: Sequence[Sequence[int]],
+        measure: Literal["jaccard", "overlap", "any"] = "jaccard",
+        threshold: float = 0.5,
+    ):
+        super().__init__()
+        check_threshold("SharedLabels", threshold)
+        if measure not in ("jaccard", "overlap", "any"):
+            raise LikewiseError(f"SharedLabels: measure must be jaccard, overlap or any, got '{measure}'")
+        if not len(label_sets) or not all(len(labels) for labels in label_sets):
+            raise LikewiseError("SharedLabels: every class must have at least one label; drop samples without labels")
+        self.label_sets = label_sets
+        self.measure = measure
+        self.threshold = threshold
+        self.ids = len(label_sets)
+        self.labels = 1 + max(max(labels) for labels in label_sets)
+        longest = max(map(len, label_sets))
+        # Short lists are filled up with the number `labels`, a label that no sample has.
+        lists = torch.full((len(label_sets), longest), self.labels)
+        for place, labels in enumerate(label_sets):
+            lists[place, : len(labels)] = torch.as_tensor(sorted(labels))
+        self.register_buffer("lists", lists, persistent=False)
+        self.register_buffer("size", (lists < self.labels).sum(1).float(), persistent=False)
+
+    @property
+    def width(self) -> int:
+        return self.labels
+
+    def targets(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C"]:
+        """Return 1 for each label of a sample, 0 for the others."""
+        return self._members(y)[:, : self.labels]
+
+    def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
+        # Sum the columns of the labels of each anchor: B x R x labels per sample additions, and no tensor of that size.
+        common = F.embedding_bag(self.lists[a], self._members(b).T.contiguous(), mode="sum")
+        if self.measure == "any":
+            return (common > 0).float()
+        sizes = self.size[a][:, None], self.size[b][None, :]
+        return common / (torch.minimum(*sizes) if self.measure == "overlap" else sizes[0] + sizes[1] - common)
+
+    def _members(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C1"]:
+        """Return the labels of every sample as a multi-hot matrix; its last column is 0: the label that fills up short lists."""
+        hot = torch.zeros(len(y), self.labels + 1, device=y.device).scatter_(1, self.lists[y], 1.0)
+        hot[:, -1] = 0
+        return hot
