@@ -291,7 +291,9 @@ def start(data: str, options) -> dict:
             found = result.setdefault(text, {})[way] = []
             for _ in range(2):
                 with tempfile.TemporaryDirectory() as folder:
-                    found.append(one_start(start_words(data, parse_net(text), way, folder, options), Path(folder) / "run"))
+                    found.append(
+                        one_start(start_words(data, parse_net(text), way, folder, options), Path(folder) / "run")
+                    )
                 print(f"{text} {way} {found[-1]}", flush=True)
     return result
 

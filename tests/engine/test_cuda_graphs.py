@@ -119,7 +119,9 @@ def test_the_faster_way_is_taken_and_told_and_not_measured_again(monkeypatch, ea
     for _ in range(2):  # the second time as in another process
         fast = ModeTuner(embedder, "auto", 100)
         made = fast.network(batch(), True)
-        assert fast.known == best and fast.tried == {"eager": eager, "graph": 6.0} and tried.measured == ["eager", "graph"]
+        assert (
+            fast.known == best and fast.tried == {"eager": eager, "graph": 6.0} and tried.measured == ["eager", "graph"]
+        )
         assert (made is embedder) == (best == "eager")
         if best == "graph":
             assert (made.way, made.embedder, made.bf16) == ("graph", embedder, True)
@@ -145,7 +147,13 @@ def test_kept_times_decide_about_compiling_by_the_length_of_the_training(monkeyp
         fast.network(batch(), False)
         ways.append(fast.known)
     assert ways == ["graph", "compile", "compile", "graph"]
-    assert tried.measured == ["eager", "graph", "eager", "graph", "compile"]  # compiling was not measured the first time
+    assert tried.measured == [
+        "eager",
+        "graph",
+        "eager",
+        "graph",
+        "compile",
+    ]  # compiling was not measured the first time
 
 
 def test_a_kept_way_that_fails_now_is_measured(monkeypatch):

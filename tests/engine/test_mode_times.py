@@ -21,7 +21,9 @@ def test_times_are_read_as_written_for_this_network_and_batch():
     assert read_times(NETWORK, X, True) == {}
     write_times(NETWORK, X, True, {"eager": 10.25, "graph": 6.5})
     assert read_times(NETWORK, X, True) == {"eager": 10.25, "graph": 6.5}
-    assert read_times(NETWORK, X, False) == read_times(NETWORK, X[:3], True) == read_times(nn.Linear(3, 5), X, True) == {}
+    assert (
+        read_times(NETWORK, X, False) == read_times(NETWORK, X[:3], True) == read_times(nn.Linear(3, 5), X, True) == {}
+    )
 
 
 def test_a_mode_that_failed_is_not_kept():
@@ -29,7 +31,7 @@ def test_a_mode_that_failed_is_not_kept():
     assert read_times(NETWORK, X, False) == {"eager": 10.0}
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "null", '{"eager": "fast"}', '{"eager": -1}', '{"eager": NaN}', '{"eager": null}'])
+@pytest.mark.parametrize("text", ["", "[1, 2]", "null", '{"eager": "fast"}', '{"eager": -1}', '{"eager": NaN}'])
 def test_a_damaged_file_counts_as_none(tmp_path, text):
     write_times(NETWORK, X, False, {"eager": 10.0})
     (file,) = (tmp_path / "kernels" / "times").iterdir()

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from likewise.engine.compiled_kernels import compile_kept, expected_seconds, mark_compiled
 from likewise.engine.grad_cache import generators, preserved_state
-from likewise.engine.mode_times import MODES, Mode, read_times, write_times
+from likewise.engine.mode_times import MODE_NAMES, Mode, read_times, write_times
 from likewise.types import Output
 
 MAX_COMPILE_GAIN = 0.3
@@ -242,7 +242,8 @@ class ModeTuner:
         may_compile = self._may_compile(min(times["eager"], times["graph"]), x, bf16)
         if may_compile and "compile" not in times:
             return None
-        times = {mode: ms for mode, ms in times.items() if may_compile or mode != "compile"}
+        if not may_compile:
+            times.pop("compile", None)
         best = min(times, key=times.__getitem__)
         try:
             made = self._make(best, x, bf16)
@@ -254,7 +255,7 @@ class ModeTuner:
     def _measure(self, x: Tensor, bf16: bool) -> nn.Module:
         """Measure the modes that are worth trying, keep the times for later processes, and return the fastest network."""
         networks = {}
-        for mode in MODES:
+        for mode in MODE_NAMES:
             if mode == "compile" and not self._may_compile(min(self.tried.values()), x, bf16):
                 break
             try:

@@ -17,7 +17,7 @@ from likewise.types import LikewiseError
 
 Mode = Literal["eager", "graph", "compile"]
 
-MODES: tuple[Mode, ...] = ("eager", "graph", "compile")
+MODE_NAMES: tuple[Mode, ...] = ("eager", "graph", "compile")
 """Execution modes in the order in which they are tried."""
 
 
@@ -25,7 +25,7 @@ def read_times(network: nn.Module, x: Tensor, bf16: bool) -> dict[Mode, float]:
     """Return milliseconds per step in every mode that this machine measured for such a network and batch; {} without any."""
     try:
         stored = json.loads(_file(network, x, bf16).read_text("utf-8"))
-        times: dict[Mode, float] = {mode: float(stored[mode]) for mode in MODES if mode in stored}
+        times: dict[Mode, float] = {mode: float(stored[mode]) for mode in MODE_NAMES if mode in stored}
     except (OSError, ValueError, TypeError):  # not measured yet, or a damaged file
         return {}
     return times if all(0 < ms < math.inf for ms in times.values()) else {}
