@@ -134,7 +134,7 @@ def test_clean(start, tmp_path):
 @starts("benchmarks/train_step.py")
 def test_train_step(start, monkeypatch):
     module = importlib.import_module("train_step")
-    said, found = start("train_step", "--quick", "--parts", *module.PARTS)
+    said, found = start("train_step", "--quick", "--parts", *(part for part in module.PARTS if part != "start"))
     net, losses = "conv_small:16:16", ("ProxyNCA(positive_in_denominator=True)", "MultiSimilarity()")
     one = found["steps"][net]["eager"]
     told = [one["training"][loss] for loss in losses]
@@ -156,6 +156,23 @@ def test_train_step(start, monkeypatch):
     said, found = start("train_step", "--quick", "--parts", "steps", "embed")
     assert found["steps"][net] == found["embed"][net] == {"missing": "No module named 'timm'"}
     assert "conv_small:16:16: left out, No module named 'timm'" in said
+
+
+@pytest.mark.process
+def test_train_step_watches_the_start_of_a_training(start):
+    said, found = start("train_step", "--quick", "--parts", "start")
+    calls = found["start"]["conv_small:16:16"]["eager"]
+    assert len(calls) == 2 and said.count("conv_small:16:16 eager {'imports':") == 2
+    for call in calls:
+        assert list(call) == ["imports", "data", "step 1", "step 20", "end"]
+        assert 0 < call["imports"] <= call["data"] + 0.1 and list(call.values())[1:] == sorted(list(call.values())[1:])
+
+
+@pytest.mark.process
+def test_train_step_reports_a_start_that_failed(monkeypatch, tmp_path):
+    module = importlib.import_module("train_step")
+    with pytest.raises(importlib.import_module("measure").NotMeasured, match="train nowhere ended with 2"):
+        module.one_start(["train", "nowhere"], tmp_path / "run")
 
 
 @pytest.mark.process
