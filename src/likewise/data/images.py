@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from PIL import Image, ImageOps
 
+from likewise.data.label_sets import kept_sets
 from likewise.io.image_files import formats, open_image
 from likewise.types import ROW_COLUMNS, Items, LikewiseError
 
@@ -197,4 +198,5 @@ def drop(items: Items, rows: Iterable[int]) -> Items:
     tree = items.taxonomy
     if tree is not None:
         tree = {name: tree[name] for name in names if name in tree}
-    return dataclasses.replace(items, class_name=names, path=path, taxonomy=tree, **columns)
+    sets = {} if items.label_sets is None else kept_sets(items, left.tolist())
+    return dataclasses.replace(items, class_name=names, path=path, taxonomy=tree, **columns, **sets)
