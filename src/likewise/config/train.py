@@ -110,7 +110,7 @@ class Train:
     up to 28 classes."""
     protocol: Spec | None = None
     """The rule that assigns rows to the train, val and test splits, as a spec such as "UnseenClasses(val=0.2)". By default
-    UnseenClasses(), or QueryGallery() if the data marks queries."""
+    UnseenClasses(), QueryGallery() if the data marks queries, or StratifiedLabels() if samples have several labels."""
     confidence: Spec | None = None
     """The confidence that computes sample weights and may relabel, as a spec such as "LabelPosterior()"; `likewise list
     confidence` shows all. By default none: every label is used as given. --robust chooses one."""

@@ -102,8 +102,13 @@ def make_protocol(config: Train) -> Protocol:
 
 
 def default_protocol(items: Items) -> str:
-    """Return the spec of the default protocol: QueryGallery() for data with query or gallery marks, else UnseenClasses()."""
-    return "QueryGallery()" if marks_queries(items) else "UnseenClasses()"
+    """Return the spec of the default protocol, which takes the column `split` of the data if there is one.
+
+    QueryGallery() for data with query or gallery marks, StratifiedLabels() for several labels per sample, else UnseenClasses().
+    """
+    if marks_queries(items):
+        return "QueryGallery()"
+    return "UnseenClasses()" if items.label_sets is None else "StratifiedLabels()"
 
 
 def protocol_for(items: Items) -> Protocol:
