@@ -32,6 +32,12 @@ class Relevance(nn.Module, ABC):
     ids: int
     """Number of ids; they count from 0."""
 
+    symmetric: bool = True
+    """Whether the relevance of a pair does not depend on the order of its ids."""
+
+    note: str = ""
+    """What the relevance ignores, one sentence for the user; "": nothing."""
+
     @abstractmethod
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
         """Return the relevance of every pair, 0 to 1; NaN: not known, so that the pair is neither positive nor negative."""

@@ -17,6 +17,7 @@ class GivenValues(Relevance):
         threshold: a pair of this relevance or more is positive.
     """
 
+    symmetric = False
     values: Float[Tensor, "N N"]
 
     def __init__(self, values: Float[Tensor, "N N"], threshold: float = 0.5):

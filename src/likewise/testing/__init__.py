@@ -17,6 +17,7 @@ from likewise.testing.components import (
 )
 from likewise.testing.confidence import CHECK_LABELS, check_confidence
 from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM, check_loss
+from likewise.testing.relevance import check_relevance
 from likewise.testing.term import check_term
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "check_miner",
     "check_noise",
     "check_reader",
+    "check_relevance",
     "check_sampler",
     "check_term",
 ]
