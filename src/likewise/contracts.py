@@ -299,17 +299,9 @@ class NoiseModel(ABC):
 
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
-    ) -> tuple[Int[np.ndarray, "Q"], Int[np.ndarray, "Q"]]:
-        """Return the labels of samples that have several, with noise, given the true ones. By default an error.
-
-        Args:
-            sample: number of the sample of every pair (sample, label), from 0 on; every sample has at least one, before and after.
-            label: the label of the pair; a sample has a label once.
-        """
-        raise LikewiseError(
-            f"{type(self).__name__}: it needs data with one label per sample, and this data has several; use Uniform, DropLabels or "
-            "AddLabels"
-        )
+    ) -> tuple:
+        """Return the pairs (sample, label) of samples with several labels, with noise; each keeps one. By default an error."""
+        raise LikewiseError(f"{type(self).__name__}: needs one label per sample; use Uniform, DropLabels or AddLabels")
 
     def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
         """Return P(given label | true class) among some classes, one row for each true class. By default an error."""

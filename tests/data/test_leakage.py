@@ -119,10 +119,15 @@ def test_labels_that_train_are_told_only_if_a_test_sample_has_no_others():
     split = np.array(["train", "train", "test", "test", "test"])
     found = leaks(dataclasses.replace(data, split=split), UnseenClasses())
     assert found.classes == ("b",) and found.images == ((0, 4),)  # row 2 has b alone; row 3 has c, which does not train
-    assert describe_leaks(found).startswith("1 label of the test split is also in training (train or val) (b); 1 feature vec")
+    assert describe_leaks(found).startswith(
+        "1 label of the test split is also in training (train or val) (b); 1 feature vec"
+    )
     held = leaks(data, UnseenLabels(test=0.4))
     assert held.classes == () and held.images == ((0, 4),)
     fine = leaks(dataclasses.replace(data, x=np.arange(5, dtype=np.float32)[:, None]), UnseenLabels(test=0.4))
-    assert describe_leaks(fine) == "train and test share no feature vector, and every test sample has a label that does not train"
+    assert (
+        describe_leaks(fine)
+        == "train and test share no feature vector, and every test sample has a label that does not train"
+    )
     shared = leaks(dataclasses.replace(data, split=split), StratifiedLabels())
     assert shared.classes is None and shared.images == ((0, 4),)

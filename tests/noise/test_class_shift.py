@@ -31,5 +31,5 @@ def test_too_few_classes_and_bad_arguments():
 
 
 def test_several_labels_are_refused():
-    with pytest.raises(LikewiseError, match="ClassShift: it needs data with one label per sample, .*; use Uniform, Drop"):
+    with pytest.raises(LikewiseError, match="ClassShift: needs one label per sample; use Uniform, Drop"):
         ClassShift().change_labels(np.array([0, 0]), np.array([0, 1]), np.random.default_rng(0))

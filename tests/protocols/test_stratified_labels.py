@@ -14,7 +14,10 @@ def draw_sets(count: int = 600, labels: int = 30, seed: int = 0, **columns) -> I
     """Items with one to five labels each; frequent and rare labels."""
     rng = np.random.default_rng(seed)
     chance = 1 / np.arange(1, labels + 1)
-    sets = [tuple(sorted(set(rng.choice(labels, rng.integers(1, 6), p=chance / chance.sum()).tolist()))) for _ in range(count)]
+    sets = [
+        tuple(sorted(set(rng.choice(labels, rng.integers(1, 6), p=chance / chance.sum()).tolist())))
+        for _ in range(count)
+    ]
     distinct = sorted(set(sets))
     names = tuple(f"l{n:02d}" for n in range(labels))
     return Items(
@@ -66,7 +69,9 @@ def test_it_is_the_algorithm_of_the_paper():
     rng, compared, share = np.random.default_rng(3), 0, [577, 104, 319]
     for seed in range(100):
         sets = [(label,) for label in range(5)]  # all labels exist
-        sets += [tuple(sorted(set(rng.integers(0, 5, rng.integers(1, 4)).tolist()))) for _ in range(rng.integers(5, 40))]
+        sets += [
+            tuple(sorted(set(rng.integers(0, 5, rng.integers(1, 4)).tolist()))) for _ in range(rng.integers(5, 40))
+        ]
         draws = np.random.default_rng(seed)
         expected = by_hand(sets, share, draws.permutation(len(sets)).tolist(), draws.permutation(5).tolist())
         if expected is None:
@@ -134,7 +139,9 @@ def test_the_split_of_the_data_wins():
     assert (split[val] == "train").all() and abs(len(val) - 60) <= 5
     own = draw_sets(split=np.where(np.arange(600) < 10, "val", split))
     assert held.rows(own, "val").tolist() == list(range(10))
-    with pytest.raises(LikewiseError, match="StratifiedLabels: test must be omitted, because .* has its own split; omit it"):
+    with pytest.raises(
+        LikewiseError, match="StratifiedLabels: test must be omitted, because .* has its own split; omit it"
+    ):
         StratifiedLabels(test=0.2).rows(items, "test")
 
 

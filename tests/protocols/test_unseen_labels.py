@@ -13,9 +13,7 @@ NAMES = ("a", "b", "c", "d")
 def items(**columns) -> Items:
     y = columns.pop("y", np.arange(7))
     names = tuple("|".join(NAMES[label] for label in one) for one in SETS)
-    return Items(
-        "toy", y, names, x=np.zeros((len(y), 1), np.float32), label_name=NAMES, label_sets=SETS, **columns
-    )
+    return Items("toy", y, names, x=np.zeros((len(y), 1), np.float32), label_name=NAMES, label_sets=SETS, **columns)
 
 
 def sets(protocol: UnseenLabels, part: str, data: Items | None = None) -> list[str]:
@@ -41,7 +39,10 @@ def test_validation_labels_do_not_train_either():
 def test_with_single_labels_it_is_unseen_classes():
     plain = Items("toy", np.repeat(np.arange(10), 3), tuple(map(str, range(10))), x=np.zeros((30, 1), np.float32))
     for part in ("train", "val", "test"):
-        one, other = UnseenLabels(test=0.4, val=0.5).rows(plain, part), UnseenClasses(train=0.6, val=0.5).rows(plain, part)
+        one, other = (
+            UnseenLabels(test=0.4, val=0.5).rows(plain, part),
+            UnseenClasses(train=0.6, val=0.5).rows(plain, part),
+        )
         assert np.array_equal(one, other)
 
 

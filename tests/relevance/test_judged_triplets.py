@@ -49,7 +49,9 @@ def test_at_most_so_many_of_an_anchor_and_one_shape(make, judged):
     assert len(t.a) == 3 * COUNT and torch.bincount(t.a[t.valid]).max() == 3
     assert set(named(t, y)) <= set(judged)
     anchors = torch.bincount(torch.tensor([one[0] for one in judged]), minlength=COUNT).clamp_max(3)
-    assert torch.equal(torch.bincount(t.a[t.valid], minlength=COUNT), anchors)  # none is lost to a triplet outside the batch
+    assert torch.equal(
+        torch.bincount(t.a[t.valid], minlength=COUNT), anchors
+    )  # none is lost to a triplet outside the batch
     small = torch.arange(4)
     assert len(relevance.triplets(small).a) == 12 and set(named(relevance.triplets(small), small)) <= set(judged)
     torch.manual_seed(0)
@@ -84,5 +86,7 @@ def test_the_contract(make):
 def test_bad_arguments(write, make):
     with pytest.raises(LikewiseError, match="per_anchor must be 1 or more, got 0"):
         make(per_anchor=0)
-    with pytest.raises(LikewiseError, match="anchor, nearer, farther must be different samples, got '0' twice or more in t"):
+    with pytest.raises(
+        LikewiseError, match="anchor, nearer, farther must be different samples, got '0' twice or more in t"
+    ):
         JudgedTriplets(write("t.csv", "anchor,nearer,farther\n0,1,0\n"), ("0", "1"))

@@ -49,10 +49,16 @@ def test_memory_grows_with_the_lines(write, largest_tensor):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b,value\na.png,b.png,1.5\n", r"ListedPairs: value must be from 0 to 1, got 1\.5 in p\.csv line 2; scale the values"),
+        (
+            "a,b,value\na.png,b.png,1.5\n",
+            r"ListedPairs: value must be from 0 to 1, got 1\.5 in p\.csv line 2; scale the values",
+        ),
         ("a,b,value\na.png,b.png,\n", r"value must be a number, got '' in p\.csv line 2"),
         ("a,b,value\na.png,b.png,nan\n", r"value must be from 0 to 1, got nan in p\.csv line 2"),
-        ("a,b,value\na.png,b.png,1\nb.png,a.png,0\n", r"must have one value, but p\.csv line 2 and line 3 differ; keep one"),
+        (
+            "a,b,value\na.png,b.png,1\nb.png,a.png,0\n",
+            r"must have one value, but p\.csv line 2 and line 3 differ; keep one",
+        ),
         ("a,b\na.png,b.png\n", "the column 'value' is missing"),
         ("a,b,value\na.png,x.png,1\n", r"no sample 'x\.png'"),
     ],

@@ -32,7 +32,10 @@ def test_row_numbers_are_names_of_features(tmp_path):
     ("content", "message"),
     [
         ("a,b\na.png,d.png\n", r"X: the data has no sample 'd\.png', which p\.csv line 2 names; did you mean '.\.png'"),
-        ("a,b\na.png,b.png\nb.png,b.png\n", r"a, b must be different samples, got 'b\.png' twice or more in p\.csv line 3"),
+        (
+            "a,b\na.png,b.png\nb.png,b.png\n",
+            r"a, b must be different samples, got 'b\.png' twice or more in p\.csv line 3",
+        ),
         ("a,b\na.png,test.png\n", r"no line of p\.csv names training samples only"),
         ("a,c\na.png,b.png\n", r"the column 'b' is missing from p\.csv"),
     ],
@@ -52,7 +55,9 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_a_name_of_two_samples_is_refused(write):
     sheet = read_named("X", write("p.csv", "a,b\na.png,b.png\n"))
     names = ("a.png", "b.png", "b.png")
-    with pytest.raises(LikewiseError, match=r"a name must belong to one sample, but 'b\.png' in p\.csv line 2 belongs to several"):
+    with pytest.raises(
+        LikewiseError, match=r"a name must belong to one sample, but 'b\.png' in p\.csv line 2 belongs to several"
+    ):
         positions(sheet, ("a", "b"), names, ())
     check_unique(sheet, [["a.png"]], names)
 

@@ -19,7 +19,11 @@ def draw_sets(count: int, labels: int, most: int) -> list[tuple[int, ...]]:
 def by_hand(a: tuple[int, ...], b: tuple[int, ...], measure: str) -> float:
     one, other = set(a), set(b)
     common = len(one & other)
-    return {"jaccard": common / len(one | other), "overlap": common / min(len(one), len(other)), "any": float(common > 0)}[measure]
+    return {
+        "jaccard": common / len(one | other),
+        "overlap": common / min(len(one), len(other)),
+        "any": float(common > 0),
+    }[measure]
 
 
 @pytest.mark.parametrize("measure", ["jaccard", "overlap", "any"])
@@ -39,7 +43,9 @@ def test_by_hand(measure):
 def test_values_of_a_small_case():
     relevance = SharedLabels(SETS)
     assert relevance(torch.tensor([0]), torch.arange(5)).tolist() == [[1.0, 0.5, 0.25, 0.0, 0.5]]
-    assert relevance.targets(torch.tensor([3, 0])).tolist() == [[0, 0, 0, 0, 1], [1, 1, 0, 0, 0]] and relevance.width == 5
+    assert (
+        relevance.targets(torch.tensor([3, 0])).tolist() == [[0, 0, 0, 0, 1], [1, 1, 0, 0, 0]] and relevance.width == 5
+    )
     tiny = SharedLabels(SETS, threshold=1e-6).pairs(torch.arange(5), torch.arange(5))
     shares = SharedLabels(SETS, measure="any").pairs(torch.arange(5), torch.arange(5))
     assert torch.equal(tiny.pos, shares.pos) and torch.equal(tiny.neg, shares.neg)
@@ -65,7 +71,9 @@ def test_it_moves():
 
 def test_bad_arguments():
     for bad in ([], [(0,), ()]):
-        with pytest.raises(LikewiseError, match="every class must have at least one label; drop samples without labels"):
+        with pytest.raises(
+            LikewiseError, match="every class must have at least one label; drop samples without labels"
+        ):
             SharedLabels(bad)
     with pytest.raises(LikewiseError, match="threshold must be above 0 and at most 1, got 0"):
         SharedLabels(SETS, threshold=0)

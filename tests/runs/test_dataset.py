@@ -90,7 +90,9 @@ def test_noise_in_several_labels_makes_new_sets_and_keeps_the_true_ones(noise):
 
 def test_noise_that_needs_single_labels_is_refused():
     data = several_labels()
-    with pytest.raises(LikewiseError, match="ClassShift: it needs data with one label per sample, and this data has several"):
+    with pytest.raises(
+        LikewiseError, match="ClassShift: needs one label per sample; use Uniform, DropLabels or AddLabels"
+    ):
         inject_noise(data, protocol_for(data), "ClassShift()", seed=1)
     with pytest.raises(LikewiseError, match="DropLabels: it needs samples with several labels"):
         inject_noise(items(), UnseenClasses(), "DropLabels()", seed=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from likewise.data.label_sets import label_fields
+from likewise.data.label_column import label_fields
 from likewise.data.schema import (
     KNOWN_COLUMNS,
     check_names,
@@ -33,8 +33,8 @@ LABEL_COLUMNS = ("label", "labels", "y", "class_name", "label_clean", "labels_cl
 
 
 def read_features(file: str, root: str | None = None) -> Items:
-    """Read features from `.npz` (x and label, labels or y; optionally the columns of a table, such as split or camera) or `.parquet`
-    (a list column x and the columns of a table).
+    """Read features from `.npz` (x and label, labels or y; optionally the columns of a table, such as split or camera) or
+    `.parquet` (a list column x and the columns of a table).
 
     Args:
         root: base folder of the paths, if the file has any; default: the folder of the file.

@@ -19,8 +19,8 @@ FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}
 FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are meant as a flag, not as a gallery name
 BOX_CORNERS = ("left", "top", "right", "bottom")
 KNOWN_COLUMNS = (
-    "path", "label", "label_clean", "labels", "labels_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "camera",
-    "junk", "box", *BOX_CORNERS, "weight", "coarse",
+    "path", "label", "label_clean", "labels", "labels_clean", "split", "query", "gallery", "class_name", "class_name_clean",
+    "group", "camera", "junk", "box", *BOX_CORNERS, "weight", "coarse",
 )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.images import drop, file_of
-from likewise.data.label_sets import LABEL_SEPARATOR, label_fields, set_names
+from likewise.data.label_column import label_fields
+from likewise.data.label_sets import LABEL_SEPARATOR, set_names
 from likewise.data.schema import (
     KNOWN_COLUMNS,
     OTHER_FORM,
@@ -41,10 +42,11 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
     [,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
-    label noise was injected on purpose: no component has access to them. For samples with several labels, `labels` and
-    `labels_clean` take their places, with cells such as "dress|red", or lists in Parquet; see `label_sets`. `coarse` holds the ancestors of the label's class,
+    label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
     coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored. An optional column that is empty in
     all rows counts as missing.
+    If samples have several labels, `labels` and `labels_clean` take the places of `label` and `label_clean`: cells such as
+    "dress|red", or lists in Parquet. See `label_column`.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.
@@ -133,7 +135,9 @@ def check_required(sheet: Sheet) -> None:
 
 def paths(sheet: Sheet) -> tuple[str, ...]:
     """Return the column path; raise if a path is empty or not text."""
-    sheet.need("labels" if "labels" in sheet.column else "label")  # checked first: a missing label column is the more important error
+    sheet.need(
+        "labels" if "labels" in sheet.column else "label"
+    )  # checked first: a missing label column is the more important error
     cells = sheet.need("path")
     for row, cell in enumerate(cells):
         if not (isinstance(cell, str) and cell.strip()):
@@ -167,7 +171,8 @@ def check_duplicates(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np
 def write_table(items: Items, file: str) -> None:
     """Write items as a table that `read_table` (with the same root) reads back; features need .parquet.
 
-    Labels are written as class numbers with their class_name, several labels by their names, the taxonomy as `coarse` (unless a name in it contains "/").
+    Labels are written as class numbers with their class_name, several labels by their names, the taxonomy as `coarse` (unless a
+    name in it contains "/").
     Classes without a row are not written: `read_table` then renumbers the others.
     """
     suffix = Path(file).suffix.lower()
@@ -241,8 +246,8 @@ def label_names(items: Items) -> tuple[str, ...]:
     bad = next((name for name in items.label_name if LABEL_SEPARATOR in name or name.strip() != name or not name), None)
     if bad is not None:
         raise LikewiseError(
-            f"table: a label must not be empty, hold '{LABEL_SEPARATOR}' or have spaces around it, because a cell joins several of "
-            f"them, got {bad!r}; rename it"
+            f"table: a label must not be empty, hold '{LABEL_SEPARATOR}' or have spaces around it, because a cell joins several, "
+            f"got {bad!r}; rename it"
         )
     return set_names(items.label_sets, items.label_name)
 

@@ -28,13 +28,13 @@ class AddLabels(NoiseModel):
 
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
         raise LikewiseError(
-            "AddLabels: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table with a "
-            "column `labels`"
+            "AddLabels: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table "
+            "with a column `labels`"
         )
 
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
-    ) -> tuple[Int[np.ndarray, "Q"], Int[np.ndarray, "Q"]]:
+    ) -> tuple:
         check_absent("AddLabels", sample, label, self.share)
         places = choose(len(label), self.share, self.exact, rng)
         added = draw_absent(sample[places], (sample, label), np.unique(label), rng)

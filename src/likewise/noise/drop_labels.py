@@ -29,13 +29,13 @@ class DropLabels(NoiseModel):
 
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
         raise LikewiseError(
-            "DropLabels: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table with "
-            "a column `labels`"
+            "DropLabels: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table "
+            "with a column `labels`"
         )
 
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
-    ) -> tuple[Int[np.ndarray, "Q"], Int[np.ndarray, "Q"]]:
+    ) -> tuple:
         order = rng.permutation(len(sample))
         loose = order[~first_of(sample[order])]  # the first label of each sample in this order stays
         if self.share * len(sample) > len(loose):

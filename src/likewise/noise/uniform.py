@@ -44,7 +44,7 @@ class Uniform(NoiseModel):
 
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
-    ) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P"]]:
+    ) -> tuple:
         check_absent("Uniform", sample, label, self.share)
         places = choose(len(label), self.share, self.exact, rng)
         noisy = label.copy()

@@ -33,7 +33,9 @@ class StratifiedLabels(Protocol):
 
     def __init__(self, test: float = 0.3, val: float = 0.0, seed: int = 0):
         if not 0 < test < 1 or not 0 <= val < 1:
-            raise LikewiseError(f"StratifiedLabels: 0 < test < 1 and 0 <= val < 1 must hold, got test={test}, val={val}")
+            raise LikewiseError(
+                f"StratifiedLabels: 0 < test < 1 and 0 <= val < 1 must hold, got test={test}, val={val}"
+            )
         if seed < 0:
             raise LikewiseError(f"StratifiedLabels: seed must be 0 or more, got {seed}")
         self.test = test

@@ -61,8 +61,8 @@ class UnseenLabels(Protocol):
             self._assign(split, rows, sample, np.isin(label, held), "val")
         if not (split == "train").any():
             raise LikewiseError(
-                f"UnseenLabels: some rows must train, but every row of '{items.name}' has a held-out label; lower test or val, or "
-                "name few labels: names=['striped']"
+                f"UnseenLabels: some rows must train, but every row of '{items.name}' has a held-out label; lower test or val, "
+                "or name few labels: names=['striped']"
             )
         check_groups(items, split)
         return split

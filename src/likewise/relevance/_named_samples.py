@@ -45,8 +45,8 @@ def positions(
         if unknown is not None:
             raise LikewiseError(
                 f"{sheet.owner}: the data has no sample '{unknown}', which {sheet.at(row)} names"
-                f"{nearest_name(unknown, [*sample_names, *others])} A sample is named by its path in the data, or by its row number "
-                "if the data has no paths"
+                f"{nearest_name(unknown, [*sample_names, *others])} A sample is named by its path in the data, or by its row "
+                "number if the data has no paths"
             )
     if len(place) < len(sample_names):
         check_unique(sheet, cells, sample_names)
@@ -75,8 +75,8 @@ def check_unique(sheet: Sheet, cells: list[list[str]], names: Sequence[str]) -> 
         row = next((row for row, name in enumerate(column) if name in several), None)
         if row is not None:
             raise LikewiseError(
-                f"{sheet.owner}: a name must belong to one sample, but '{column[row]}' in {sheet.at(row)} belongs to several; use "
-                "data with one row per image"
+                f"{sheet.owner}: a name must belong to one sample, but '{column[row]}' in {sheet.at(row)} belongs to several; "
+                "use data with one row per image"
             )
 
 

@@ -37,9 +37,7 @@ class JudgedPairs(Relevance):
     keys: Int[Tensor, "P"]
     values: Float[Tensor, "P"]
 
-    def __init__(
-        self, file: str, sample_names: Sequence[str], threshold: float = 0.5, other_names: Sequence[str] = ()
-    ):
+    def __init__(self, file: str, sample_names: Sequence[str], threshold: float = 0.5, other_names: Sequence[str] = ()):
         super().__init__()
         check_threshold("JudgedPairs", threshold)
         self.file = file

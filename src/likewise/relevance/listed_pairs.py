@@ -19,8 +19,8 @@ from likewise.types import LikewiseError
 class ListedPairs(Relevance):
     """Relevance of pairs of samples from a file with the columns a, b and value: two names, and a number from 0 to 1.
 
-    A sample is named by its path in the table of the data, or by its row number if the data has no paths. The order of a pair does
-    not matter. Lines with samples that do not train are ignored. Memory grows with the number of lines, not of all pairs.
+    A sample is named by its path in the table of the data, or by its row number if the data has no paths. The order of a pair
+    does not matter. Lines with samples that do not train are ignored. Memory grows with the number of lines, not of all pairs.
 
     Args:
         file: .csv or .parquet file with the columns a, b, value.

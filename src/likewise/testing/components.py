@@ -102,7 +102,7 @@ def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None
 
 
 def check_label_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None:
-    """Check a noise model for several labels per sample: it changes the requested share of labels by a seed, and leaves valid sets.
+    """Check a noise model for several labels per sample: it changes the requested share of labels by a seed, and leaves sets.
 
     A label that is missing counts, and one that is superfluous; one that was replaced counts once.
     """

@@ -21,8 +21,12 @@ def check_relevance(make: Callable[[], Relevance]) -> None:
         make: returns a new relevance; it may be of any number of ids.
     """
     relevance = make()
-    assert relevance.ids > 0 and 0 < relevance.threshold <= 1, "ids and threshold must be above 0, the threshold at most 1"
-    assert set(relevance.gives) <= {"pairs", "targets", "triplets"} and relevance.gives, "gives has an unknown name, or none"
+    assert relevance.ids > 0 and 0 < relevance.threshold <= 1, (
+        "ids and threshold must be above 0, the threshold at most 1"
+    )
+    assert set(relevance.gives) <= {"pairs", "targets", "triplets"} and relevance.gives, (
+        "gives has an unknown name, or none"
+    )
     assert relevance.by in ("class", "sample"), "by must be class or sample"
     assert not relevance.state_dict(), "buffers must not be persistent: a checkpoint does not store the relevance"
     loose = [name for name, value in vars(relevance).items() if isinstance(value, Tensor)]
@@ -31,7 +35,9 @@ def check_relevance(make: Callable[[], Relevance]) -> None:
     a, b = (torch.randperm(relevance.ids, generator=g)[:MAX_CHECK_IDS] for _ in range(2))
     a = torch.cat([a, a[:1]])  # an id may occur twice
     _check_values(relevance, a, b)
-    assert torch.equal(make()(a, b).nan_to_num(2), relevance(a, b).nan_to_num(2)), "two relevances gave different values"
+    assert torch.equal(make()(a, b).nan_to_num(2), relevance(a, b).nan_to_num(2)), (
+        "two relevances gave different values"
+    )
     _check_pairs(relevance, a, b)
     _check_targets(relevance, a)
     _check_triplets(relevance, a)
@@ -47,7 +53,9 @@ def _check_values(relevance: Relevance, a: Tensor, b: Tensor) -> None:
     rows = torch.cat([relevance(part, b) for part in a.split(5)])
     columns = torch.cat([relevance(a, part) for part in b.split(5)], 1)
     for name, again in (("rows", rows), ("columns", columns)):
-        assert torch.equal(again.nan_to_num(2), value.nan_to_num(2)), f"blocks of {name} gave other values than the whole"
+        assert torch.equal(again.nan_to_num(2), value.nan_to_num(2)), (
+            f"blocks of {name} gave other values than the whole"
+        )
     if relevance.symmetric:
         assert torch.equal(relevance(b, a).T.nan_to_num(2), value.nan_to_num(2)), "it is declared symmetric, but is not"
 
