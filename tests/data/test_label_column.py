@@ -142,6 +142,18 @@ def test_lists_in_parquet_and_text_in_arrays(tmp_path, write):
     assert beside.class_name == plain.class_name and beside.y.tolist() == plain.y.tolist()
 
 
+def test_embeddings_have_numbers_names_and_labels(tmp_path):
+    """As `save_embeddings` writes them."""
+    cells = np.array(["b|c", "a", "b|c", "c"])
+    np.savez(tmp_path / "e.npz", x=X, label=[2, 0, 2, 3], class_name=cells, labels=cells)
+    items = read_embeddings(str(tmp_path / "e.npz"))
+    assert (
+        items.class_name == ("a", "b|c", "c")
+        and items.label_sets == ((0,), (1, 2), (2,))
+        and items.y.tolist() == [1, 0, 1, 2]
+    )
+
+
 def test_drop_renumbers_sets_and_labels(write):
     items = read_table(write("t.csv", TABLE))
     left = drop(items, [1, 2])

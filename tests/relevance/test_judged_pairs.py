@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -31,6 +33,8 @@ def test_the_majority_decides(make):
     pairs = make().pairs(torch.arange(4), torch.arange(4))
     assert pairs.pos[0].tolist() == [True, True, True, False] and pairs.neg[0].tolist() == [False] * 4
     assert pairs.neg[2].tolist() == [False, False, False, True]
+    start, found = make().related()
+    assert [found[a:b].tolist() for a, b in itertools.pairwise(start)] == [[1, 2], [0], [0], []]
     strict = make(threshold=0.6).pairs(torch.arange(4), torch.arange(4))
     assert strict.pos[0].tolist() == [True, True, False, False] and strict.neg[0].tolist() == [
         False,

@@ -60,6 +60,10 @@ def test_at_most_so_many_of_an_anchor_and_one_shape(make, judged):
     assert torch.equal(first.p, relevance.triplets(y).p)
 
 
+def test_all_judged_triplets(make, judged):
+    assert sorted(map(tuple, make().judged().tolist())) == sorted(judged)
+
+
 def test_a_sample_that_is_in_the_batch_twice(make, judged):
     relevance, y = make(per_anchor=100), torch.tensor([3, 5, 3, 7, 9, 11])
     t = relevance.triplets(y)

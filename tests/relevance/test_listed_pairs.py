@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -36,6 +38,13 @@ def test_the_contract(file, unlisted):
     check_relevance(lambda: ListedPairs(file, NAMES, unlisted=unlisted, other_names=("test.png",)))
 
 
+def test_related_samples(file):
+    start, found = ListedPairs(file, NAMES, other_names=("test.png",)).related()
+    assert [found[a:b].tolist() for a, b in itertools.pairwise(start)] == [[1], [0], [], []]
+    start, found = ListedPairs(file, NAMES, other_names=("test.png",), threshold=0.2).related()
+    assert [found[a:b].tolist() for a, b in itertools.pairwise(start)] == [[1], [0], [3], [2]]
+
+
 def test_memory_grows_with_the_lines(write, largest_tensor):
     names = tuple(str(n) for n in range(5000))
     file = write("p.csv", "a,b,value\n" + "".join(f"{n},{n + 1},0.5\n" for n in range(100)))
@@ -69,7 +78,9 @@ def test_bad_files_are_explained(write, content, message):
 
 
 def test_bad_arguments(file):
-    with pytest.raises(LikewiseError, match="unlisted must be from 0 to 1 or None, got 2"):
-        ListedPairs(file, NAMES, unlisted=2)
+    with pytest.raises(
+        LikewiseError, match="unlisted must be 0 or more and below the threshold of 0.5, or None, got 0.5"
+    ):
+        ListedPairs(file, NAMES, unlisted=0.5)
     with pytest.raises(LikewiseError, match="ListedPairs: threshold must be above 0"):
         ListedPairs(file, NAMES, threshold=0)

@@ -44,7 +44,15 @@ def label_fields(sheet: Sheet) -> dict[str, Any]:
 
 
 def single_labels(sheet: Sheet) -> Sheet:
-    """Return the table with `label` in place of `labels` if every row has one label. Raise if the table has both columns."""
+    """Return the table with `label` in place of `labels` if every row has one label. Raise if the table has both columns.
+
+    A file of embeddings may have both: `class_name` then has the same cells as `labels`, and `label` the numbers of the classes.
+    """
+    if {"label", "labels", "class_name"} <= sheet.column.keys() and sheet.column["labels"] == sheet.column[
+        "class_name"
+    ]:
+        kept = {name: cells for name, cells in sheet.column.items() if name not in ("label", "class_name")}
+        sheet = dataclasses.replace(sheet, column=kept)
     if "label" in sheet.column and "labels" in sheet.column:
         raise LikewiseError(
             f"{sheet.owner}: {sheet.file} must have the column label (one label per row) or labels (several), got both; drop "

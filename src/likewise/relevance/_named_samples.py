@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.data.schema import text
@@ -83,6 +83,19 @@ def check_unique(sheet: Sheet, cells: list[list[str]], names: Sequence[str]) -> 
 def pair_keys(pairs: Int[np.ndarray, "n 2"], ids: int) -> Int[np.ndarray, "n"]:
     """Return one number for every pair, the same for both orders of its samples."""
     return pairs.min(1).astype(np.int64) * ids + pairs.max(1)
+
+
+def related_ids(keys: Int[Tensor, "P"], is_positive: Bool[Tensor, "P"], ids: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the samples that are relevant to each: those of sample i are `found[start[i] : start[i + 1]]`.
+
+    Args:
+        keys: `pair_keys` of the pairs.
+        is_positive: the pairs that count.
+    """
+    key = keys[is_positive].cpu().numpy()
+    one, other = np.concatenate([key // ids, key % ids]), np.concatenate([key % ids, key // ids])
+    start = np.concatenate([[0], np.cumsum(np.bincount(one, minlength=ids))])
+    return start, other[np.lexsort((other, one))]
 
 
 def look_up(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from likewise.contracts import Relevance
 from likewise.data.schema import text
-from likewise.relevance._named_samples import look_up, pair_keys, positions, read_named
+from likewise.relevance._named_samples import look_up, pair_keys, positions, read_named, related_ids
 from likewise.relevance._threshold import check_threshold
 from likewise.types import LikewiseError
 
@@ -61,3 +61,7 @@ class JudgedPairs(Relevance):
 
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
         return look_up(self.keys, self.values, a, b, self.ids, math.nan)
+
+    def related(self) -> tuple[Int[np.ndarray, "I1"], Int[np.ndarray, "M"]]:
+        """Return the ids that are relevant to each id: those of id i are `found[start[i] : start[i + 1]]`."""
+        return related_ids(self.keys, self.values >= self.threshold, self.ids)

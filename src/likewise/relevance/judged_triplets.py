@@ -71,3 +71,8 @@ class JudgedTriplets(Relevance):
         anchor = torch.arange(size, device=y.device)[:, None].expand_as(valid)
         a, p, n, valid = (one.reshape(-1) for one in (anchor, near.clamp_min(0), far.clamp_min(0), valid))
         return Tuples(a=a, p=p, n=n, valid=valid, pull=torch.ones_like(valid))
+
+    def judged(self) -> Int[np.ndarray, "T 3"]:
+        """Return the judged triplets as ids: anchor, nearer, farther."""
+        anchor = torch.repeat_interleave(torch.arange(self.ids, device=self.count.device), self.count)
+        return torch.stack([anchor, self.nearer, self.farther], 1).cpu().numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from likewise.contracts import Relevance
 from likewise.data.schema import number, text
-from likewise.relevance._named_samples import look_up, pair_keys, positions, read_named
+from likewise.relevance._named_samples import look_up, pair_keys, positions, read_named, related_ids
 from likewise.relevance._threshold import check_threshold
 from likewise.types import LikewiseError
 
@@ -44,8 +44,11 @@ class ListedPairs(Relevance):
     ):
         super().__init__()
         check_threshold("ListedPairs", threshold)
-        if unlisted is not None and not 0 <= unlisted <= 1:
-            raise LikewiseError(f"ListedPairs: unlisted must be from 0 to 1 or None, got {unlisted:g}")
+        if unlisted is not None and not 0 <= unlisted < threshold:
+            raise LikewiseError(
+                f"ListedPairs: unlisted must be 0 or more and below the threshold of {threshold:g}, or None, got {unlisted:g}; "
+                "otherwise nearly all pairs would be positive"
+            )
         self.file = file
         self.sample_names = sample_names
         self.threshold = threshold
@@ -73,3 +76,7 @@ class ListedPairs(Relevance):
 
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
         return look_up(self.keys, self.values, a, b, self.ids, math.nan if self.unlisted is None else self.unlisted)
+
+    def related(self) -> tuple[Int[np.ndarray, "I1"], Int[np.ndarray, "M"]]:
+        """Return the ids that are relevant to each id: those of id i are `found[start[i] : start[i + 1]]`."""
+        return related_ids(self.keys, self.values >= self.threshold, self.ids)
