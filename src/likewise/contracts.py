@@ -79,6 +79,9 @@ class Loss(nn.Module, TrainingHooks, ABC):
     graded: bool = False
     """Whether the loss uses the value of the relevance (`Pairs.value`); otherwise positives and negatives by its threshold."""
 
+    relevance: Relevance | None
+    """What replaces equal labels; see `with_relevance`."""
+
     def __init__(self):
         super().__init__()
         self.register_module("relevance", None)
@@ -305,10 +308,8 @@ class NoiseModel(ABC):
 
     def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
         """Return P(given label | true class) among some classes, one row for each true class. By default an error."""
-        raise LikewiseError(
-            f"{type(self).__name__}: its probabilities depend on more than the classes, so scores cannot be corrected for it; "
-            "use Uniform or Semantic"
-        )
+        why = "its probabilities depend on more than the classes, so scores cannot be corrected for it"
+        raise LikewiseError(f"{type(self).__name__}: {why}; use Uniform or Semantic")
 
 
 class Protocol(ABC):

@@ -15,7 +15,7 @@ RelevanceInput = Literal["pairs", "targets", "triplets"]
 
 
 class Relevance(nn.Module, ABC):
-    """Says which samples are relevant to each other where equal labels do not: (ids, ids) -> values from 0 to 1, block by block.
+    """Defines which samples are relevant to each other where equal labels do not: (ids, ids) -> values from 0 to 1, by blocks.
 
     Ids are class numbers, or positions of training samples (`by`). All tensors are buffers that checkpoints leave out.
     """

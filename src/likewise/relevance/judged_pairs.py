@@ -15,21 +15,21 @@ from likewise.relevance._named_samples import look_up, pair_keys, positions, rea
 from likewise.relevance._threshold import check_threshold
 from likewise.types import LikewiseError
 
-JUDGEMENTS = {"1": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "false": 0.0, "no": 0.0}
+SAME_VALUES = {"1": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "false": 0.0, "no": 0.0}
 """Words of the column same -> value."""
 
 
 class JudgedPairs(Relevance):
-    """Pairs that people judged as the same or not, from a file with the columns a, b and same; no other pair is known.
+    """Judged pairs, the same or not, from a file with the columns a, b and same; no other pair is known.
 
-    Names and the order of a pair are as in `ListedPairs`. `same` is 1, true or yes, or 0, false or no. A pair that was judged
-    several times has the mean of its judgements, so that the threshold decides by the majority. A pair that was not judged is
-    neither positive nor negative.
+    Names and the order of a pair are as in `ListedPairs`. `same` is 1, true or yes, or 0, false or no. A pair with
+    several lines has the mean of their values, so that the threshold decides by the majority. A pair without a line is neither
+    positive nor negative.
 
     Args:
         file: .csv or .parquet file with the columns a, b, same.
         sample_names: names of the training samples; the run fills them in.
-        threshold: a pair with at least this share of judgements "same" is positive.
+        threshold: a pair with at least this share of lines with "same" is positive.
         other_names: names of the other samples of the data; the run fills them in.
     """
 
@@ -49,11 +49,11 @@ class JudgedPairs(Relevance):
         pairs, rows, self.note = positions(sheet, ("a", "b"), sample_names, other_names)
         words = [text(cell).casefold() for cell in sheet.need("same")]
         for row in rows.tolist():
-            if words[row] not in JUDGEMENTS:
+            if words[row] not in SAME_VALUES:
                 raise LikewiseError(
                     f"JudgedPairs: same must be 1, true, yes, 0, false or no, got {words[row]!r} in {sheet.at(row)}; correct it"
                 )
-        judged = np.array([JUDGEMENTS[words[row]] for row in rows.tolist()])
+        judged = np.array([SAME_VALUES[words[row]] for row in rows.tolist()])
         keys, place = np.unique(pair_keys(pairs, self.ids), return_inverse=True)
         mean = np.bincount(place, weights=judged) / np.bincount(place)
         self.register_buffer("keys", torch.as_tensor(keys), persistent=False)

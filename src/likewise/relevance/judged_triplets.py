@@ -15,7 +15,7 @@ from likewise.types import LikewiseError, Tuples
 
 
 class JudgedTriplets(Relevance):
-    """Triplets that people judged, from a file with the columns anchor, nearer and farther, for losses of triplets.
+    """Judged triplets, from a file with the columns anchor, nearer and farther, for losses of triplets.
 
     Names are as in `ListedPairs`. In a batch, the triplets whose three samples are all in it are used. No pair is known by
     itself: what is near to one anchor may be far from another.
