@@ -79,8 +79,7 @@ class Loss(nn.Module, TrainingHooks, ABC):
     graded: bool = False
     """Whether the loss uses the value of the relevance (`Pairs.value`); otherwise positives and negatives by its threshold."""
 
-    relevance: Relevance | None
-    """What replaces equal labels; see `with_relevance`."""
+    relevance: Relevance | None  # what replaces equal labels; see `with_relevance`
 
     def __init__(self):
         super().__init__()
