@@ -19,6 +19,7 @@ from likewise.testing import (
     CHECK_DIM,
     CHECK_LABELS,
     check_confidence,
+    check_label_noise,
     check_metric,
     check_miner,
     check_noise,
@@ -90,7 +91,16 @@ def test_samplers_with_other_settings(text):
     check_sampler(lambda labels, seed: build(text, BatchSampler, labels=labels, seed=seed), 6)
 
 
-@pytest.mark.parametrize("name", noise.__all__)
+SEVERAL_LABELS = ["AddLabels", "DropLabels"]
+
+
+@pytest.mark.parametrize("name", [*SEVERAL_LABELS, "Uniform"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_noise_model_for_several_labels(name, exact):
+    check_label_noise(lambda share: build(f"{name}(share={share}, exact={exact})", NoiseModel))
+
+
+@pytest.mark.parametrize("name", [one for one in noise.__all__ if one not in SEVERAL_LABELS])
 def test_every_noise_model(name):
     names = [f"class {number}" for number in range(70)]
     facts = {

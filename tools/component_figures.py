@@ -199,6 +199,8 @@ SPLITS = {
     "SeenClasses": ("SeenClasses()", "SeenClasses(val=0.2, gallery='train')"),
     "ClassFolds": ("ClassFolds(fold=0)", "ClassFolds(fold=1)"),
     "QueryGallery": ("QueryGallery()", "QueryGallery(val=0.34)"),
+    "StratifiedLabels": ("StratifiedLabels()", "StratifiedLabels(test=0.25, val=0.34)"),
+    "UnseenLabels": ("UnseenLabels()", "UnseenLabels(test=0.25, val=0.34)"),
 }
 ROLES = {
     "trains": THIRD, "validates": "#d99a2b", "test: query and gallery": PULL, "test: query": PUSH, "test: gallery": "#5aa469",
@@ -311,3 +313,6 @@ DRAW: dict[str, Callable[[str], Drawing]] = {
     "protocols": draw_protocol, "heads": draw_head,
 }  # fmt: skip
 """Registry -> function that draws a component; other registries have no figure per component."""
+
+WITHOUT_FIGURE = ("AddLabels", "DropLabels")
+"""Components of these registries that the drawn data, which has one label per sample, cannot show."""

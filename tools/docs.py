@@ -27,7 +27,7 @@ def write_pages() -> None:
 
 def write_figures(only: Collection[str] = ()) -> None:
     """Draw the figures of the flow, the metrics and all components, or of the named components only."""
-    from component_figures import DRAW, draw_metrics
+    from component_figures import DRAW, WITHOUT_FIGURE, draw_metrics
     from flow_picture import draw_flow
 
     from likewise.config.spec import find
@@ -39,7 +39,7 @@ def write_figures(only: Collection[str] = ()) -> None:
     (FOLDER / "metrics.svg").write_text(draw_metrics().text, "utf-8")
     for registry, draw in DRAW.items():
         for name in find(REGISTRIES[registry]):
-            if not only or name in only:
+            if name not in WITHOUT_FIGURE and (not only or name in only):
                 (FOLDER / f"{registry}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
 
 

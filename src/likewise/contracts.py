@@ -79,6 +79,8 @@ class Loss(nn.Module, TrainingHooks, ABC):
     graded: bool = False
     """Whether the loss uses the value of the relevance (`Pairs.value`); otherwise positives and negatives by its threshold."""
 
+    relevance: Relevance | None  # what replaces equal labels; see `with_relevance`
+
     def __init__(self):
         super().__init__()
         self.register_module("relevance", None)
@@ -297,12 +299,16 @@ class NoiseModel(ABC):
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
         """Return the labels with noise, given the true labels."""
 
+    def change_labels(
+        self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
+    ) -> tuple:
+        """Return the pairs (sample, label) of samples with several labels, with noise; each keeps one. By default an error."""
+        raise LikewiseError(f"{type(self).__name__}: needs one label per sample; use Uniform, DropLabels or AddLabels")
+
     def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
         """Return P(given label | true class) among some classes, one row for each true class. By default an error."""
-        raise LikewiseError(
-            f"{type(self).__name__}: its probabilities depend on more than the classes, so scores cannot be corrected for it; "
-            "use Uniform or Semantic"
-        )
+        why = "its probabilities depend on more than the classes, so scores cannot be corrected for it"
+        raise LikewiseError(f"{type(self).__name__}: {why}; use Uniform or Semantic")
 
 
 class Protocol(ABC):

@@ -15,7 +15,7 @@ RelevanceInput = Literal["pairs", "targets", "triplets"]
 
 
 class Relevance(nn.Module, ABC):
-    """Says which samples are relevant to each other where equal labels do not: (ids, ids) -> values from 0 to 1, block by block.
+    """Defines which samples are relevant to each other where equal labels do not: (ids, ids) -> values from 0 to 1, by blocks.
 
     Ids are class numbers, or positions of training samples (`by`). All tensors are buffers that checkpoints leave out.
     """
@@ -31,6 +31,12 @@ class Relevance(nn.Module, ABC):
 
     ids: int
     """Number of ids; they count from 0."""
+
+    symmetric: bool = True
+    """Whether the relevance of a pair does not depend on the order of its ids."""
+
+    note: str = ""
+    """What the relevance ignores, one sentence for the user; "": nothing."""
 
     @abstractmethod
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:

@@ -57,7 +57,8 @@ class Items:
         return len(self.y)
 
     def __repr__(self) -> str:
-        return f"Items('{self.name}', {len(self)} samples of {self.classes} classes)"
+        several = "" if self.label_name is None else f", sets of {len(self.label_name)} labels"
+        return f"Items('{self.name}', {len(self)} samples of {self.classes} classes{several})"
 
     @property
     def classes(self) -> int:

@@ -97,9 +97,10 @@ def of_data(config: Send) -> Records:
 def of_items(items: Items, row: np.ndarray) -> Records:
     """Return items as records: labels by name, paths absolute, all columns as text."""
     columns = {name: [str(cell) for cell in cells] for name, cells in item_columns(items).items()}
-    columns["label"] = columns.pop("class_name")
+    column = "class_name" if items.label_sets is None else "labels"
+    columns["label"] = columns.pop(column)
     if items.y_clean is not None:
-        columns["label_clean"] = columns.pop("class_name_clean")
+        columns["label_clean"] = columns.pop(f"{column}_clean")
     if items.path is not None:
         columns["path"] = [os.path.abspath(file_of(items, place)) for place in range(len(items))]
     x = None if items.x is None else vectors(items.x, len(items), "send")

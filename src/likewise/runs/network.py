@@ -96,6 +96,8 @@ def facts_of(config: Train, items: Items, rows: Int[np.ndarray, "n"]) -> dict:
     class_names = tuple(items.class_name[c] for c in used)
     facts = {"classes": len(used), "dim": config.dim, "labels": labels, "class_names": class_names}
     facts |= {"seed": config.seed, "taxonomy": items.taxonomy, "sample_names": sample_names(items, rows)}
+    if config.relevance is not None:  # files of pairs and triplets may name samples of other splits
+        facts["other_names"] = sample_names(items, np.setdiff1d(np.arange(len(items)), rows))
     if items.label_sets is None:
         return facts
     sets = [items.label_sets[c] for c in used]

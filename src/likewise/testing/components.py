@@ -101,6 +101,32 @@ def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None
     assert np.array_equal(make(0.0)(y, np.random.default_rng(1)), y), "share=0 changed labels"
 
 
+def check_label_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None:
+    """Check a noise model for several labels per sample: it changes the requested share of labels by a seed, and leaves sets.
+
+    A label that is missing counts, and one that is superfluous; one that was replaced counts once.
+    """
+    rng = np.random.default_rng(0)
+    size = rng.integers(1, 6, 500)
+    sample = np.repeat(np.arange(500), size)
+    label = np.concatenate([np.sort(rng.permutation(20)[:count]) for count in size]) * 7 + 3
+    before = sample.copy(), label.copy()
+    found = make(share).change_labels(sample, label, np.random.default_rng(1))
+    assert np.array_equal(sample, before[0]) and np.array_equal(label, before[1]), "the labels passed in were changed"
+    assert len(found[0]) == len(found[1]), "samples and labels differ in length"
+    assert set(found[0].tolist()) == set(range(500)), "a sample has no label, or does not exist"
+    assert set(found[1].tolist()) <= set(label.tolist()), "a label that is not among the labels"
+    old, new = ({*zip(s.tolist(), one.tolist())} for s, one in (before, found))
+    assert len(new) == len(found[0]), "a sample has a label twice"
+    changed = max(len(old - new), len(new - old)) / len(old)
+    room = 4 * (share * (1 - share) / len(old)) ** 0.5
+    assert abs(changed - share) <= room, f"{changed:.3f} of the labels are wrong, must be {share}"
+    again = make(share).change_labels(sample, label, np.random.default_rng(1))
+    assert all(np.array_equal(*pair) for pair in zip(found, again)), "the same seed gave other labels"
+    same = make(0.0).change_labels(sample, label, np.random.default_rng(1))
+    assert {*zip(same[0].tolist(), same[1].tolist())} == old, "share=0 changed labels"
+
+
 def check_metric(metric: Metric | SetMetric, best: float = 1.0) -> None:
     """Check a metric per query or of the whole set.
 
