@@ -90,15 +90,25 @@ class Loss(nn.Module, TrainingHooks, ABC):
         """
         inside = [module for module in self.modules() if isinstance(module, Loss)]
         for loss in inside:
-            if not set(loss.relevance_inputs) & set(relevance.gives):
-                needs = f"uses {' or '.join(loss.relevance_inputs)}" if loss.relevance_inputs else "needs single labels"
-                raise LikewiseError(
-                    f"{type(loss).__name__}: {type(relevance).__name__} gives {', '.join(relevance.gives)}, but this loss "
-                    f"{needs}; see the table of losses in docs/relevance.md"
-                )
+            loss.check_relevance(relevance)
         for loss in inside:
             loss.relevance = relevance
         return self
+
+    def check_relevance(self, relevance: Relevance) -> None:
+        """Raise if the loss cannot use a relevance: by default, if it gives nothing of `relevance_inputs`."""
+        if not set(self.relevance_inputs) & set(relevance.gives):
+            needs = f"uses {' or '.join(self.relevance_inputs)}" if self.relevance_inputs else "needs single labels"
+            raise LikewiseError(
+                f"{type(self).__name__}: {type(relevance).__name__} gives {', '.join(relevance.gives)}, but this loss "
+                f"{needs}; see the table of losses in docs/relevance.md"
+            )
+        classes = getattr(self, "classes", None)
+        if "targets" in self.relevance_inputs and classes != relevance.width:
+            raise LikewiseError(
+                f"{type(self).__name__}: it must have a proxy for each of the {relevance.width} targets of "
+                f"{type(relevance).__name__}, got classes={classes}; build it with classes={relevance.width}"
+            )
 
     @classmethod
     def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Literal
 
+import numpy as np
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.types import LikewiseError, Pairs, Tuples
+from likewise.types import LikewiseError, Pairs, PairSource, Tuples
 
 RelevanceInput = Literal["pairs", "targets", "triplets"]
 """What a relevance gives: values of pairs, targets for proxies, or judged triplets."""
+
+
+RELATED_BLOCK = 2**22
+"""Pairs that `Relevance.related` computes at a time."""
 
 
 class Relevance(nn.Module, ABC):
@@ -38,8 +44,39 @@ class Relevance(nn.Module, ABC):
 
     def pairs(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Pairs:
         """Return the masks by the threshold, and the relevance with 0 in place of NaN."""
-        value = self(a, b)
+        return self.pairs_of(self(a, b))
+
+    def pairs_of(self, value: Float[Tensor, "B R"]) -> Pairs:
+        """Return the masks and the relevance, given all values."""
         return Pairs(value >= self.threshold, value < self.threshold, value.nan_to_num(0.0))
+
+    def bound(self, b: Int[Tensor, "R"]) -> PairSource:
+        """Return a source of pairs with this reference, for a loss that asks for them block by block.
+
+        A relevance that computes something from the reference overrides this, to do it once.
+        """
+        return self
+
+    @torch.no_grad()
+    def related(self) -> tuple[Int[np.ndarray, "I1"], Int[np.ndarray, "M"]]:
+        """Return the ids that are relevant to each id, itself left out: those of id i are `found[start[i] : start[i + 1]]`.
+
+        This computes all pairs, block by block. A relevance that has lists of pairs overrides it.
+        """
+        device = next((t.device for t in self.buffers()), torch.device("cpu"))
+        every = torch.arange(self.ids, device=device)
+        source, counts, found = self.bound(every), [], []
+        for block in every.split(max(1, RELATED_BLOCK // self.ids)):
+            pos = source.pairs(block, every).pos
+            pos[torch.arange(len(block), device=device), block] = False
+            counts.append(pos.sum(1).cpu())
+            found.append(pos.nonzero()[:, 1].cpu())
+        start = np.concatenate([[0], torch.cat(counts).cumsum(0).numpy()])
+        return start.astype(np.int64), torch.cat(found).numpy()
+
+    def judged(self) -> Int[np.ndarray, "T 3"] | None:
+        """Return the judged triplets as ids (anchor, nearer, farther), for samplers; None: there are none."""
+        return None
 
     def targets(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C"]:
         """Return the relevance of every sample to every proxy, 0 to 1. By default an error."""

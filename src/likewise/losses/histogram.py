@@ -31,6 +31,8 @@ class Histogram(Loss):
             the same, and evaluation uses the cosine. See `likewise.losses._hyperbolic`.
     """
 
+    relevance_inputs = ("pairs",)
+
     def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
         check_space(space, "Histogram")
@@ -51,10 +53,11 @@ class Histogram(Loss):
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """Return the histograms of positives and of negatives of every row, computed in blocks of rows to save memory."""
         parts, space = blocks(sim), SPACES_BY_NAME[self.space]
+        source = None if self.relevance is None else self.relevance.bound(y if ref is None else ref.y)
         scale = (self.nodes - 1) / (1 - space.least)
         found = [
             soft_histograms(
-                (space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part), self.nodes
+                (space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part, source), self.nodes
             )
             for s, part in zip(split_rows(sim, parts), parts)
         ]
