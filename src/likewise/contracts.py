@@ -179,6 +179,10 @@ class Term(nn.Module, TrainingHooks, ABC):
     syncs: bool = False
     """Whether `forward` reads values on the host, which costs one device sync per step."""
 
+    uses_classes: bool = True
+    """Whether the term uses the labels as classes, so that it does not work with a `Relevance`. Passing them to copies of the
+    training loss is no such use: with a relevance they are its ids."""
+
     @abstractmethod
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
         """Return the value of the term for every sample, given the network's output for the batch."""
@@ -281,6 +285,9 @@ class Confidence(nn.Module, TrainingHooks, ABC):
 
     every: str | None = None
     """Duration between two relabelling rounds, such as "1e" for one epoch; None: there are none."""
+
+    uses_classes: bool = True
+    """Whether the confidence uses the labels, or changes them, as classes, so that it does not work with a `Relevance`."""
 
     peers: int = 1
     """Number of networks that must be trained together."""

@@ -131,7 +131,8 @@ class _PrecisionSum(torch.autograd.Function):
             torch.sub(x, own, out=above).tanh_().add_(1)
             above_pos = (others - own).tanh_().add_(1)
             own_gain = ones[:, k : k + 1]
-            share = own_gain / above.sum(1, keepdim=True).add_(1)
+            inverse = above.sum(1, keepdim=True).add_(1).reciprocal_()
+            share = own_gain * inverse
             if gain is None:
                 precise = share * above_pos.sum(1, keepdim=True).add_(1)
             else:
@@ -140,7 +141,7 @@ class _PrecisionSum(torch.autograd.Function):
             torch.sub(2, above, out=slope).mul_(above)  # tanh' = (1 + tanh) (1 - tanh)
             slope_pos = (2 - above_pos).mul_(above_pos)
             slope_pos = slope_pos if gain is None else slope_pos.mul_(gain)
-            precise = precise.mul_(share)
+            precise = precise.mul_(inverse)
             by_x.addcmul_(slope, precise, value=-1)
             by_pos.addcmul_(slope_pos, share)
             by_pos[:, k : k + 1] += precise * slope.sum(1, keepdim=True) - share * slope_pos.sum(1, keepdim=True)

@@ -69,6 +69,10 @@ class SharedLabels(Relevance):
     def bound(self, b: Int[Tensor, "R"]) -> PairSource:
         return _Bound(self, self._columns(b), self.size[b])
 
+    def pairs_of(self, value: Float[Tensor, "B R"]) -> Pairs:
+        pos = value >= self.threshold
+        return Pairs(pos, ~pos, value)  # every pair is known
+
     def _columns(self, b: Int[Tensor, "R"]) -> Float[Tensor, "C1 R"]:
         """Return the reference as one row per label."""
         return self._members(b).T.contiguous()
