@@ -34,7 +34,7 @@ ABOUT = {
         "The figures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
     ),
     "relevance": (
-        "Relevance", "`--relevance`: which samples are relevant to each other, where equal labels do not say it.", "",
+        "Relevance", "`--relevance`: which samples are relevant to each other, in place of equal labels.", "",
     ),
     "confidence": (
         "Confidence in labels",

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from likewise.batch_checks import check_shapes, check_values
 from likewise.similarity import is_traced
 from likewise.supervision import Relevance as Relevance  # re-exported: it is a contract too
-from likewise.supervision import RelevanceInput
+from likewise.supervision import RelevanceInput, check_inputs
 from likewise.types import (
     Batch,
     Embedded,
@@ -97,18 +97,7 @@ class Loss(nn.Module, TrainingHooks, ABC):
 
     def check_relevance(self, relevance: Relevance) -> None:
         """Raise if the loss cannot use a relevance: by default, if it gives nothing of `relevance_inputs`."""
-        if not set(self.relevance_inputs) & set(relevance.gives):
-            needs = f"uses {' or '.join(self.relevance_inputs)}" if self.relevance_inputs else "needs single labels"
-            raise LikewiseError(
-                f"{type(self).__name__}: {type(relevance).__name__} gives {', '.join(relevance.gives)}, but this loss "
-                f"{needs}; see the table of losses in docs/relevance.md"
-            )
-        classes = getattr(self, "classes", None)
-        if "targets" in self.relevance_inputs and classes != relevance.width:
-            raise LikewiseError(
-                f"{type(self).__name__}: it must have a proxy for each of the {relevance.width} targets of "
-                f"{type(relevance).__name__}, got classes={classes}; build it with classes={relevance.width}"
-            )
+        check_inputs(type(self).__name__, self.relevance_inputs, getattr(self, "classes", None), relevance)
 
     @classmethod
     def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
@@ -180,8 +169,7 @@ class Term(nn.Module, TrainingHooks, ABC):
     """Whether `forward` reads values on the host, which costs one device sync per step."""
 
     uses_classes: bool = True
-    """Whether the term uses the labels as classes, so that it does not work with a `Relevance`. Passing them to copies of the
-    training loss is no such use: with a relevance they are its ids."""
+    """Whether the term uses labels as classes and so not with a `Relevance`; copies of the training loss get its ids."""
 
     @abstractmethod
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:

@@ -21,7 +21,7 @@ RELATED_BLOCK = 2**22
 
 
 class Relevance(nn.Module, ABC):
-    """Says which samples are relevant to each other where equal labels do not: (ids, ids) -> values from 0 to 1, block by block.
+    """Which samples are relevant to each other, in place of equal labels: (ids, ids) -> values from 0 to 1, block by block.
 
     Ids are class numbers, or positions of training samples (`by`). All tensors are buffers that checkpoints leave out.
     """
@@ -51,7 +51,7 @@ class Relevance(nn.Module, ABC):
         return Pairs(value >= self.threshold, value < self.threshold, value.nan_to_num(0.0))
 
     def bound(self, b: Int[Tensor, "R"]) -> PairSource:
-        """Return a source of pairs with this reference, for a loss that asks for them block by block.
+        """Return a source of pairs with this reference, for a loss that needs them block by block.
 
         A relevance that computes something from the reference overrides this, to do it once.
         """
@@ -90,3 +90,25 @@ class Relevance(nn.Module, ABC):
     def triplets(self, y: Int[Tensor, "B"]) -> Tuples:
         """Return the judged triplets among the samples of a batch. By default an error."""
         raise LikewiseError(f"{type(self).__name__}: has no judged triplets; use JudgedTriplets")
+
+
+def check_inputs(owner: str, inputs: tuple[RelevanceInput, ...], classes: int | None, relevance: Relevance) -> None:
+    """Raise unless a relevance gives what a loss can use.
+
+    Args:
+        owner: name of the loss, for the error.
+        inputs: `Loss.relevance_inputs`.
+        classes: number of proxies of the loss; None: it has none.
+    """
+    name = type(relevance).__name__
+    if not set(inputs) & set(relevance.gives):
+        needs = f"uses {' or '.join(inputs)}" if inputs else "needs single labels"
+        raise LikewiseError(
+            f"{owner}: {name} gives {', '.join(relevance.gives)}, but this loss {needs}; see the table of losses in "
+            "docs/relevance.md"
+        )
+    if "targets" in inputs and classes != relevance.width:
+        raise LikewiseError(
+            f"{owner}: it must have a proxy for each of the {relevance.width} targets of {name}, got classes={classes}; build it "
+            f"with classes={relevance.width}"
+        )

@@ -59,5 +59,10 @@ def graded():
         return [(j, r[i][j]) for j in range(12) if j != i and r[i][j] == r[i][j]]
 
     return SimpleNamespace(
-        relevance=GivenValues(values), r=r, known=known, ids=torch.arange(12), labels=labels, shared=SharedLabels(labels)
+        relevance=GivenValues(values),
+        r=r,
+        known=known,
+        ids=torch.arange(12),
+        labels=labels,
+        shared=SharedLabels(labels),
     )

@@ -95,7 +95,10 @@ def test_graded_by_hand(golden, graded):
                 continue
             count += r
             total = sum(
-                (1 - q) * math.exp(1 - math.dist(rows[k], rows[n])) for k in (i, j) for n, q in graded.known(k) if q < 0.5
+                (1 - q) * math.exp(1 - math.dist(rows[k], rows[n]))
+                for k in (i, j)
+                for n, q in graded.known(k)
+                if q < 0.5
             )
             if total:
                 each[i] += r * max(0.0, math.dist(rows[i], rows[j]) + math.log(total)) ** 2 / 2

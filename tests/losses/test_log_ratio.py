@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from likewise.losses import LogRatio
 from likewise.losses.log_ratio import MIN_DISTANCE
 from likewise.relevance import GivenValues

@@ -91,7 +91,9 @@ def test_bad_arguments():
 
 def test_with_a_relevance_the_third_sample_is_a_negative_of_both(graded):
     y, r = graded.ids, graded.relevance
-    t = Tuples(torch.tensor([1, 3]), torch.tensor([2, 4]), torch.tensor([5, 6]), torch.ones(2).bool(), torch.ones(2).bool())
+    t = Tuples(
+        torch.tensor([1, 3]), torch.tensor([2, 4]), torch.tensor([5, 6]), torch.ones(2).bool(), torch.ones(2).bool()
+    )
     seen = [set(), set()]
     for seed in range(200):
         torch.manual_seed(seed)

@@ -12,7 +12,9 @@ from likewise.types import LikewiseError
 def made():
     """300 samples with two to five of 20 labels, of which the first ones are frequent; the class of each, and the sets."""
     rng, chance = np.random.default_rng(0), 1 / np.arange(1, 21)
-    sets = {tuple(sorted(rng.choice(20, rng.integers(2, 6), replace=False, p=chance / chance.sum()))) for _ in range(150)}
+    sets = {
+        tuple(sorted(rng.choice(20, rng.integers(2, 6), replace=False, p=chance / chance.sum()))) for _ in range(150)
+    }
     sets = sorted(tuple(map(int, one)) for one in sets)
     return rng.integers(0, len(sets), 300), sets
 

@@ -30,7 +30,9 @@ def labelled(root=None, rows: int = 160) -> Items:
 
 def pictured(root) -> Items:
     """Pictures of a folder, with labels."""
-    paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".png"))
+    paths = sorted(
+        os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".png")
+    )
     return items_of(draw_labels(len(paths)), path=tuple(os.path.relpath(p, root) for p in paths), root=str(root))
 
 

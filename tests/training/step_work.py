@@ -92,7 +92,9 @@ CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} 
 LABELLED = {"data": "training.labelled_work.labelled()", "protocol": None, "allow_imports": True}
 CASES |= {
     "labels": LABELLED | {"sampler": "SamplesPerLabel(batch=25, per_label=5)", "loss": "MultiSimilarity()"},
-    "labels, proxies": LABELLED | {"sampler": "SamplesPerLabel(batch=25, per_label=5)", "loss": "ProxyAnchor()", "chunk_size": 12},
+    "labels, proxies": LABELLED | {
+        "sampler": "SamplesPerLabel(batch=25, per_label=5)", "loss": "ProxyAnchor()", "chunk_size": 12,
+    },
     "relevance of samples": LABELLED | {
         "relevance": "training.labelled_work.Near()", "sampler": "RelatedSamples(batch=25, per_anchor=5)", "loss": "SupCon()",
     },

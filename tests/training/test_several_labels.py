@@ -9,8 +9,8 @@ from training.labelled_work import labelled
 from training.small_training import CPU, SMALL, assert_resumes_exactly, built, pictures
 
 from likewise.config import Train
-from likewise.runs.settings import read_config
 from likewise.runs.network import open_embedder, open_loss
+from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 
@@ -89,11 +89,17 @@ def test_sets_of_one_label_are_single_labels(loss):
         ({"confidence": "PRISM(share=0.2)"}, r"PRISM\(.*as classes"),
         ({"terms": ("IntraBatch()",)}, r"IntraBatch\(.*as classes"),
         ({"loss": "NormSoftmax()", "shard_proxies": True}, r"--shard-proxies supports one class per sample"),
-        ({"loss": "ForwardCorrection()"}, r"ForwardCorrection: SharedLabels gives pairs, targets, but this loss needs single"),
+        (
+            {"loss": "ForwardCorrection()"},
+            r"ForwardCorrection: SharedLabels gives pairs, targets, but this loss needs single",
+        ),
         ({"loss": "HierarchicalTriplet()"}, r"HierarchicalTriplet: .*this loss needs single labels"),
         ({"loss": "Margin()"}, r"Margin: a boundary per class needs one class per sample"),
         ({"loss": "ProxyAnchor()", "relevance": f"{WORK}.Near()"}, r"Near gives pairs, but this loss uses targets"),
-        ({"loss": "MultiSimilarity()", "relevance": f"{WORK}.Judged()"}, r"Judged gives triplets, but this loss uses pairs"),
+        (
+            {"loss": "MultiSimilarity()", "relevance": f"{WORK}.Judged()"},
+            r"Judged gives triplets, but this loss uses pairs",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(more, says):
@@ -101,7 +107,10 @@ def test_what_does_not_go_together_is_refused(more, says):
         built(Train(**USUAL | more), labelled())
 
 
-@pytest.mark.parametrize("more", [{"confidence": "SuperLoss()"}, {"confidence": "CoTeaching(share=0.2)"}, {"mixup": 2.0, "mixup_at": "input"}])
+@pytest.mark.parametrize(
+    "more",
+    [{"confidence": "SuperLoss()"}, {"confidence": "CoTeaching(share=0.2)"}, {"mixup": 2.0, "mixup_at": "input"}],
+)
 def test_what_uses_losses_only_goes_with_a_relevance(tmp_path, more):
     for number, relevance in enumerate(("SharedLabels()", f"{WORK}.Near()")):
         given = USUAL | more | {"relevance": relevance, "loss": "MultiSimilarity()", "steps": 2}

@@ -92,8 +92,8 @@ def triplets(
     if relevance is not None and "triplets" in relevance.gives:
         if ref is not None:
             raise LikewiseError(
-                f"{type(relevance).__name__}: judged triplets are among the samples of a batch, but the loss got a reference; use "
-                "no memory, and no confidence that leaves out partners"
+                f"{type(relevance).__name__}: judged triplets are among the samples of a batch, but the loss got a reference; "
+                "use no memory, and no confidence that leaves out partners"
             )
         return relevance.triplets(y)
     job = _job(lambda *_: y, y, ref, cosine, miner, margin, relevance)

@@ -9,7 +9,7 @@ from torch import Tensor
 from likewise.contracts import Loss
 from likewise.losses._blockwise import by_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.similarity import soft_histograms
+from likewise.losses._soft_histograms import soft_histograms
 from likewise.types import LikewiseError, Pairs, Ref
 
 

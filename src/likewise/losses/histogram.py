@@ -9,7 +9,8 @@ from torch import Tensor
 from likewise.contracts import Loss
 from likewise.losses._blockwise import blocks, split_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.similarity import at_least_float32, cosine, full_precision, positive_negative_masks, soft_histograms
+from likewise.losses._soft_histograms import soft_histograms
+from likewise.similarity import at_least_float32, cosine, full_precision, positive_negative_masks
 from likewise.types import LikewiseError, Ref
 
 

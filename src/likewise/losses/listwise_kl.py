@@ -13,7 +13,7 @@ class ListwiseKL(Loss):
     """Makes the distribution of similarities in a list equal to that of relevances: a Kullback-Leibler divergence.
 
     Paper: Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach, ICML 2007 (ListNet, top one).
-    Formula: l_i = sum_j p_ij log(p_ij / q_ij), p_i = softmax_j(r_ij / T_r), q_i = softmax_j(s_ij / T), j over the known pairs of i
+    Formula: l_i = sum_j p_ij log(p_ij / q_ij), p_i = softmax_j(r_ij / T_r), q_i = softmax_j(s_ij / T), over the known pairs i, j
     Differs: the paper has no temperatures, and its cross-entropy is larger by the entropy of p, a constant. The mean is over the
         anchors with a known pair.
     Graded: r is the relevance of the pair; the threshold is not used. With single labels, r is 1 for the same class, else 0.

@@ -19,8 +19,8 @@ class LogRatio(Loss):
     Formula: l_a = mean over i != j of ( log(D_ai / D_aj) - log(L_ai / L_aj) )^2, D the squared distance of raw embeddings,
         L_ai = 1 - r_ai + least the irrelevance of i to a
     Differs: i and j are all known pairs of the batch, where the paper takes the nearest neighbours of an anchor and some random
-        samples. The mean over all triplets of an anchor is twice the variance of log(D_ai / L_ai), so no triplet is formed. 1e-4 is
-        added to D. The mean is over the anchors with two known pairs.
+        samples. The mean over all triplets of an anchor is twice the variance of log(D_ai / L_ai), so no triplet is formed. 1e-4
+        is added to D. The mean is over the anchors with two known pairs.
     Graded: r is the relevance of the pair; the threshold is not used. With single labels, r is 1 for the same class, else 0.
 
     Args:

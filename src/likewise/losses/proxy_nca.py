@@ -57,9 +57,7 @@ class ProxyNCA(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         scale, with_own = 2 * self.scale**2, self.positive_in_denominator
         if self.squared:
-            return margin_softmax(
-                z, y, self.proxies, self.classes, scale, with_own=with_own, relevance=self.relevance
-            )
+            return margin_softmax(z, y, self.proxies, self.classes, scale, with_own=with_own, relevance=self.relevance)
         with full_precision(z):
             z = at_least_float32(z)
             apart = distance(z @ unit_rows(self.proxies).to(z).T)

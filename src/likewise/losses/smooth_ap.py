@@ -65,9 +65,7 @@ class SmoothAP(Loss):
             )
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        return by_rows(
-            partial(self._rows, None if ref else self.largest_class), z, y, ref, relevance=self.relevance
-        )
+        return by_rows(partial(self._rows, None if ref else self.largest_class), z, y, ref, relevance=self.relevance)
 
     def _rows(self, largest_class: int | None, sim: Float[Tensor, "b R"], pairs: Pairs):
         upto = pairs.pos.cumsum(1, dtype=torch.int32)
@@ -96,7 +94,10 @@ class SmoothAP(Loss):
 
 
 def precision_sum(
-    x: Float[Tensor, "b R"], pos: Float[Tensor, "b K"], is_one: Bool[Tensor, "b K"], gain: Float[Tensor, "b K"] | None = None
+    x: Float[Tensor, "b R"],
+    pos: Float[Tensor, "b K"],
+    is_one: Bool[Tensor, "b K"],
+    gain: Float[Tensor, "b K"] | None = None,
 ) -> Float[Tensor, "b"]:
     """Return, for every row, the sum over its positives of rank among the positives / rank among all samples.
 

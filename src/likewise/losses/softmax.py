@@ -43,9 +43,7 @@ class Softmax(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
             z = with_constant(at_least_float32(z))
-            return margin_softmax(
-                z, y, self.proxies, self.classes, 1.0, relevance=self.relevance, unit_proxies=False
-            )
+            return margin_softmax(z, y, self.proxies, self.classes, 1.0, relevance=self.relevance, unit_proxies=False)
 
     def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"]:
         """Return the class with the highest probability for every sample."""

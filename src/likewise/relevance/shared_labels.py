@@ -77,7 +77,9 @@ class SharedLabels(Relevance):
         """Return the reference as one row per label."""
         return self._members(b).T.contiguous()
 
-    def _values(self, a: Int[Tensor, "B"], columns: Float[Tensor, "C1 R"], size: Float[Tensor, "R"]) -> Float[Tensor, "B R"]:
+    def _values(
+        self, a: Int[Tensor, "B"], columns: Float[Tensor, "C1 R"], size: Float[Tensor, "R"]
+    ) -> Float[Tensor, "B R"]:
         # Sum the columns of the labels of each anchor: B x R x labels per sample additions, and no tensor of that size.
         common = F.embedding_bag(self.lists[a], columns, mode="sum")
         if self.measure == "any":

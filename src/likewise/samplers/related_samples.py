@@ -10,13 +10,13 @@ from likewise.samplers._deck import deal, some
 
 
 class RelatedSamples(BatchSampler):
-    """Batches for a relevance between samples: anchors, each with samples that are relevant to it; or whole judged triplets.
+    """Batches for a relevance: anchors, each with samples that are relevant to it; or whole judged triplets.
 
-    Formula: a batch = batch / per_anchor anchors; to each, per_anchor - 1 random samples that are relevant to it. With judged
-        triplets: the samples of random triplets
-    Differs: ours. Anchors, and triplets, are drawn without replacement: each is drawn once before any is drawn again. No sample is
-        twice in a batch; where an anchor has too few relevant samples, further anchors take the places. Samples to which no other
-        is relevant are not anchors.
+    Formula: a batch = batch / per_anchor anchors; to each, per_anchor - 1 random samples that are relevant to it. If there are
+        judged triplets: the samples of random triplets
+    Differs: ours. Anchors, and triplets, are drawn without replacement: each is drawn once before any is drawn again. No sample
+        is twice in a batch; where an anchor has too few relevant samples, further anchors take the places. Samples to which no
+        other is relevant are not anchors.
 
     Args:
         labels: classes of the training samples; the run fills it in.
@@ -36,7 +36,9 @@ class RelatedSamples(BatchSampler):
     ):
         check_batch("RelatedSamples", batch, per_anchor, "per_anchor")
         if relevance is None:
-            raise LikewiseError("RelatedSamples: there must be a relevance, got none; use --relevance or SamplesPerClass")
+            raise LikewiseError(
+                "RelatedSamples: there must be a relevance, got none; use --relevance or SamplesPerClass"
+            )
         if per_anchor < 2:
             raise LikewiseError(f"RelatedSamples: per_anchor must be 2 or more to hold a pair, got {per_anchor}")
         if relevance.by == "sample" and relevance.ids != len(labels):
@@ -61,21 +63,23 @@ class RelatedSamples(BatchSampler):
             self._anchors = np.arange(len(self._triplets))
             return
         self._start, self._found = relevance.related()
-        self._anchors = self._find_anchors()
+        size = np.bincount(labels, minlength=relevance.ids if relevance.by == "class" else 0)
+        self._rows = np.split(np.argsort(labels, kind="stable"), np.cumsum(size)[:-1])  # of every class
+        self._anchors = self._find_anchors(size)
         if not len(self._anchors):
             raise LikewiseError(
                 f"RelatedSamples: some training samples must be relevant to each other, but {type(relevance).__name__} has no "
                 f"pair of relevance {relevance.threshold:g} or more among them; lower its threshold, or use Shuffled"
             )
 
-    def _find_anchors(self) -> Int[np.ndarray, "n"]:
-        """Return the rows to which another row is relevant."""
+    def _find_anchors(self, size: Int[np.ndarray, "C"]) -> Int[np.ndarray, "n"]:
+        """Return the rows to which another row is relevant, given the number of samples of every class."""
         if self.relevance.by == "sample":
             return np.flatnonzero(np.diff(self._start) > 0)
-        size = np.bincount(self.labels, minlength=self.relevance.ids)
-        self._rows = np.split(np.argsort(self.labels, kind="stable"), np.cumsum(size)[:-1])
         upto = np.concatenate([[0], np.cumsum(size[self._found])])
-        mates = upto[self._start[1:]] - upto[self._start[:-1]] + size - 1  # samples of a class are relevant to each other
+        mates = (
+            upto[self._start[1:]] - upto[self._start[:-1]] + size - 1
+        )  # samples of a class are relevant to each other
         return np.flatnonzero(mates[self.labels] > 0)
 
     def __len__(self) -> int:

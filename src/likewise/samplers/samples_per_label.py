@@ -107,9 +107,7 @@ class SamplesPerLabel(BatchSampler):
         return len(one & other) / len(one | other)
 
 
-def _rows_by_label(
-    labels: Int[np.ndarray, "N"], label_sets: Sequence[Sequence[int]]
-) -> list[Int[np.ndarray, "n"]]:
+def _rows_by_label(labels: Int[np.ndarray, "N"], label_sets: Sequence[Sequence[int]]) -> list[Int[np.ndarray, "n"]]:
     """Return the rows of every label that has two or more."""
     size = np.array([len(one) for one in label_sets])
     rows = np.repeat(np.arange(len(labels)), size[labels])

@@ -18,7 +18,7 @@ CHECK_CLASSES, CHECK_DIM = 5, 8
 
 
 def check_loss(make: Callable[[], Loss]) -> None:
-    """Check a loss: one finite value per sample, finite gradients, no side effects, exact spec and state; with a relevance too."""
+    """Check a loss: one finite value each, finite gradients, no side effects, exact spec and state; with a relevance too."""
     for check in (
         _one_number_each, _gradient_where_samples_coincide, _gradient_on_a_proxy, _order_does_not_matter,
         _nothing_to_learn, _leaves_inputs_alone, _sixteen_bit, _spec_and_state, _batch_as_reference, _large_labels,

@@ -52,8 +52,8 @@ def check_relevance(config: Train, components: Components) -> None:
     for text, component in used:
         if component is not None and component.uses_classes:
             raise LikewiseError(
-                f"train: {text} compares or changes the labels of samples as classes, which {config.relevance} does not have; drop "
-                "one of the two"
+                f"train: {text} compares or changes the labels of samples as classes, which {config.relevance} does not have; "
+                "drop one of the two"
             )
 
 
