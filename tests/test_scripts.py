@@ -261,6 +261,15 @@ def test_losses(start):
         )
 
 
+@starts("benchmarks/several_labels.py")
+def test_several_labels(start):
+    said, found = start("several_labels", "--quick")
+    assert [line["loss"] for line in found["lines"]] == list(importlib.import_module("several_labels").SPECS)
+    for line in found["lines"]:
+        must_be_positive(*line["ms"].values())
+    assert said.count("vocabulary     12 | single labels") == len(found["lines"])
+
+
 @starts("benchmarks/confidence.py")
 def test_confidence(start):
     said, found = start("confidence", "--quick")
