@@ -10,8 +10,8 @@ from likewise.similarity import (
     length,
     log1p_sum_exp,
     log_sum_exp,
-    mean_over,
     log_weights,
+    mean_over,
     neg_squared,
     normalise_by_count,
     raw_distance,
@@ -19,7 +19,7 @@ from likewise.similarity import (
     unit_rows,
     weighted_mean,
 )  # fmt: skip
-from likewise.types import Pairs, Ref
+from likewise.types import Ref
 
 
 def unit(*shape, seed=0):
@@ -167,15 +167,6 @@ def test_raw_distances_and_lengths_by_hand():
         assert math.isclose(length(e, squared=True)[i].item(), math.hypot(*e[i].tolist()) ** 2)
         for j in range(5):
             assert math.isclose(d[i, j].item(), math.dist(e[i].tolist(), e[j].tolist()), abs_tol=2e-4)
-
-
-def test_weighted_means_and_logarithms_of_weights_by_hand():
-    x, w = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 1.0]]), torch.tensor([[0.5, 0.0, 1.5], [0.0, 0.0, 0.0]])
-    assert weighted_mean(x, w).tolist() == [(0.5 + 6) / 2, 0.0]
-    log_r, log_rest = log_weights(torch.tensor([[1.0, 0.25, 0.0]], dtype=torch.float64))
-    assert log_r[0, 0] == log_rest[0, 2] == 0  # a weight of 1 changes nothing
-    assert math.isclose(log_r[0, 1], math.log(0.25)) and math.isclose(log_rest[0, 1], math.log(0.75))
-    assert log_r[0, 2].isfinite() and log_rest[0, 0].isfinite()
 
 
 def test_raw_distances_and_lengths_have_a_slope_at_zero():

@@ -16,10 +16,8 @@ def table() -> str:
     lines = ["| loss | takes | how |", "|---|---|---|"]
     for name, loss in find("losses").items():
         takes = ", ".join(TAKES[one] for one in loss.relevance_inputs) or "-"
-        how = "the value" if loss.graded else "the threshold"
-        lines.append(
-            f"| [{name}](components/losses.md#{name.lower()}) | {takes} | {how if loss.relevance_inputs else 'single labels only'} |"
-        )
+        how = "the value" if loss.graded else "the threshold" if loss.relevance_inputs else "single labels only"
+        lines.append(f"| [{name}](components/losses.md#{name.lower()}) | {takes} | {how} |")
     return "\n".join(lines)
 
 
