@@ -81,7 +81,7 @@ class Loss(nn.Module, TrainingHooks, ABC):
 
     def __init__(self):
         super().__init__()
-        self.register_module("relevance", None)
+        self.relevance: Relevance | None = None  # a module: assigned later, it is registered
 
     def with_relevance(self, relevance: Relevance) -> Loss:
         """Use a relevance in place of equal labels, in this loss and the losses inside it. Return the loss itself.
