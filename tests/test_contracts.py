@@ -13,6 +13,7 @@ from likewise.metrics import metric
 from likewise.metrics.ranking import recall_at
 from likewise.miners import SemiHard
 from likewise.pretrained.encoders import PretrainedNetwork
+from likewise.relevance import SharedLabels
 from likewise.terms import _language_targets as guidance
 from likewise.testing import (
     CHECK_CLASSES,
@@ -72,7 +73,12 @@ def test_every_miner(name):
 
 @pytest.mark.parametrize("name", samplers.__all__)
 def test_every_sampler(name):
-    check_sampler(lambda labels, seed: build(f"{name}(batch=6)", BatchSampler, labels=labels, seed=seed), 6)
+    """Each class has a label of its own, and one that it shares with another."""
+    facts = {"label_sets": [(c, 6 + c // 2) for c in range(6)]}
+    facts["relevance"] = SharedLabels(facts["label_sets"], threshold=0.3)
+    per = {"SamplesPerLabel": ", per_label=2", "RelatedSamples": ", per_anchor=2"}.get(name, "")
+    text = f"{name}(batch=6{per})"
+    check_sampler(lambda labels, seed: build(text, BatchSampler, labels=labels, seed=seed, **facts), 6)
 
 
 @pytest.mark.parametrize(

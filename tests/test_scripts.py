@@ -23,6 +23,7 @@ DRAWING = (
     "docs",
     "flow_picture",
     "loss_figures",
+    "relevance_table",
     "component_pages",
     "component_figures",
     "site_hooks",
@@ -276,6 +277,15 @@ def test_losses(start):
         assert re.search(
             r"^Contrastive\(\) +B=16 x4 +product .* ms \| ours .* products \| peer .* peer / ours", said, re.M
         )
+
+
+@starts("benchmarks/several_labels.py")
+def test_several_labels(start):
+    said, found = start("several_labels", "--quick")
+    assert [line["loss"] for line in found["lines"]] == list(importlib.import_module("several_labels").SPECS)
+    for line in found["lines"]:
+        must_be_positive(*line["ms"].values())
+    assert said.count("vocabulary     12 | single labels") == len(found["lines"])
 
 
 @starts("benchmarks/confidence.py")

@@ -15,6 +15,7 @@ from likewise.config.spec import build
 from likewise.data import load
 from likewise.data.images import image_of
 from likewise.metrics import metric
+from likewise.relevance import SharedLabels
 from likewise.similarity import compare
 from likewise.types import Embedded, Items, Pairs, PeerView, Relabelling, Retrieval
 
@@ -73,7 +74,9 @@ def draw_sampler(name: str) -> Drawing:
     angle = labels * 0.62 + rng.normal(0, 0.16, len(labels)) * (1 + labels / 3)
     z = np.stack([np.cos(angle), np.sin(angle)], 1)
     looks = name in ("DistanceMatching", "FrechetMatching", "GreedyCoreset")
-    sampler = build(f"{name}(batch=12{', pool=40' if looks else ''})", labels=labels, seed=0)
+    sets = [(c, 8 + c // 2) for c in range(8)]  # a label of its own, and one that A and B share, C and D, ...
+    facts = {"label_sets": sets, "relevance": SharedLabels(sets, threshold=0.3)}
+    sampler = build(f"{name}(batch=12{', pool=40' if looks else ''})", labels=labels, seed=0, **facts)
     sampler.start(lambda: Embedded(torch.tensor(z).float(), torch.tensor(labels), torch.arange(len(labels))))
     batches = sampler.epoch_batches(0)[:4]
     drawing = Drawing(640, 168, f"{name}: the first batches of a small data set")

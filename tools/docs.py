@@ -19,10 +19,14 @@ FOLDER = ROOT / "docs" / "components"
 def write_pages() -> None:
     from component_pages import pages
     from coverage_page import page
+    from relevance_table import with_table
 
     for name, text in pages().items():
         (FOLDER / name).write_text(text, "utf-8")
     (ROOT / "docs" / "coverage.md").write_text(page(), "utf-8")
+    relevance = ROOT / "docs" / "relevance.md"
+    if relevance.exists():
+        relevance.write_text(with_table(relevance.read_text("utf-8")), "utf-8")
 
 
 def write_figures(only: Collection[str] = ()) -> None:

@@ -101,8 +101,8 @@ class Train:
     loss: Spec = "MultiSimilarity()"
     """The loss, as a spec such as "Triplet(margin=0.1)"; `likewise list losses` shows all."""
     relevance: Spec | None = None
-    """Which samples are relevant to each other, where equal labels do not define it, as a spec such as "TreeDepth()"; `likewise
-    list relevance` shows all. By default SharedLabels() if samples have several labels, else none: equal labels are relevant."""
+    """Which samples are relevant to each other, in place of equal labels, as a spec such as "TreeDepth()"; `likewise list
+    relevance` shows all. By default SharedLabels() if samples have several labels, otherwise none: equal labels are relevant."""
     batch_size: int | None = None
     """Samples per batch; overrides the `batch` of --sampler. By default 4 samples from each of up to 28 classes."""
     sampler: Spec | None = None

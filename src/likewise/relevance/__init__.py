@@ -1,4 +1,4 @@
-"""Relevance of samples to each other, where equal labels do not define it. The classes imported here are the registry."""
+"""Relevance of samples to each other, in place of equal labels. The classes imported here are the registry."""
 
 from likewise.relevance.given_values import GivenValues as GivenValues
 from likewise.relevance.judged_pairs import JudgedPairs as JudgedPairs

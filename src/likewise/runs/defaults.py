@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from likewise.config import SPECS, Train, duration_fields, texts_of
 from likewise.config.overrides import with_argument
-from likewise.config.spec import build, canonical, check_names, spec
-from likewise.contracts import Loss, Protocol
+from likewise.config.spec import build, canonical, check_names, describe, spec
+from likewise.contracts import Loss, Protocol, Relevance
 from likewise.data import NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
@@ -57,9 +58,7 @@ def resolve(config: Train, items: Items) -> Train:
         noisy = inject_noise(
             items, rule, config.noise, config.seed, config.allow_imports
         )  # noise may leave fewer classes
-        size = np.unique(noisy.y[rule.rows(noisy, "train")], return_counts=True)[1]
-        lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
-        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+        sampler = default_sampler(config, noisy, noisy.y[rule.rows(noisy, "train")])
     if config.batch_size is not None:
         sampler = with_argument(
             dataclasses.replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train"
@@ -96,6 +95,23 @@ def resolve(config: Train, items: Items) -> Train:
         confidence=canonical(config.confidence) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),
     )
+
+
+def default_sampler(config: Train, items: Items, labels: Int[np.ndarray, "n"]) -> str:
+    """Return the sampler of a training that names none: four samples of a class, of a label, or relevant to each other.
+
+    Args:
+        labels: classes of the training samples.
+    """
+    relevance = config.relevance or default_relevance(items)
+    batch = max(4, min(112, len(labels) // 8 * 4))  # at most half of the samples
+    if relevance and describe(relevance, Relevance, allow_imports=config.allow_imports).kind.by == "sample":  # pyright: ignore[reportAttributeAccessIssue]
+        return f"RelatedSamples(batch={batch})"
+    if relevance and items.label_sets is not None:
+        return f"SamplesPerLabel(batch={batch})"
+    size = np.unique(labels, return_counts=True)[1]
+    lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
+    return f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
 
 
 def default_relevance(items: Items) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel, SetMetric
@@ -20,9 +21,18 @@ from likewise.types import Embedded, Items, LikewiseError, Pairs, Tuples
 
 
 def check_miner(make: Callable[[], Miner]) -> None:
-    """Check a miner: valid pairs only, one shape, no gradient, the same random choices for the same seed."""
+    """Check a miner: valid pairs only, one shape, no gradient, the same random choices for the same seed.
+
+    Once with all pairs of a batch, and once with some that are neither positive nor negative.
+    """
     z, y = batch()
     sim, pairs = compare(z.requires_grad_(), y)
+    known = torch.rand(sim.shape, generator=torch.Generator().manual_seed(1)) < 0.7
+    for some in (pairs, Pairs(pairs.pos & known, pairs.neg & known, known.to(sim))):
+        _check_mined(make, z, sim, some)
+
+
+def _check_mined(make: Callable[[], Miner], z: Tensor, sim: Tensor, pairs: Pairs) -> None:
 
     def mine(pairs: Pairs = pairs):
         torch.manual_seed(3)
