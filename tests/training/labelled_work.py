@@ -39,7 +39,7 @@ def pictured(root) -> Items:
 def items_of(hot: np.ndarray, **columns) -> Items:
     sets, y = np.unique(hot, axis=0, return_inverse=True)
     label_sets = tuple(tuple(np.flatnonzero(one).tolist()) for one in sets)
-    names = tuple("|".join(sorted(NAMES[label] for label in one)) for one in label_sets)
+    names = tuple("|".join(NAMES[label] for label in one) for one in label_sets)
     split = np.where(np.arange(len(hot)) < 0.75 * len(hot), "train", "test")
     return Items("labelled", y.reshape(-1), names, split=split, label_name=NAMES, label_sets=label_sets, **columns)
 
