@@ -15,6 +15,9 @@ from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, pair_groups
 from likewise.retrieval.relevant_rows import GradedRows, count_relevant
 from likewise.types import Items, LikewiseError
 
+MAX_STORED_RESULTS = 10
+"""Results stored for each query, for figures and tables."""
+
 
 def count_relevant_rows(
     items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"], relevance: RelevanceOfRows | None = None

@@ -77,7 +77,9 @@ def score_labels(
         classes = len(np.unique(unit[members])) >= MIN_INTERVAL_UNITS
         value, interval = {}, {}
         for name, k in names.items():
-            about = mean_interval((first[members] < k).astype(np.float64), unit[members] if classes else None, share=True)
+            about = mean_interval(
+                (first[members] < k).astype(np.float64), unit[members] if classes else None, share=True
+            )
             value[name] = about.mean
             interval |= {} if about.reason else {name: [about.low, about.high]}
         over = "label sets" if classes else "queries"
@@ -99,7 +101,9 @@ def _first_hit(query, label, found: Retrieval, y: Int[np.ndarray, "N"], table: L
     return first
 
 
-def _count_relevant(query, label, found: Retrieval, e: Embedded, items: Items, protocol: Protocol, exclude, table: LabelTable):
+def _count_relevant(
+    query, label, found: Retrieval, e: Embedded, items: Items, protocol: Protocol, exclude, table: LabelTable
+):
     """Return the number of gallery rows of a label, for pairs of a query and a label, without rows excluded for the query.
 
     Every pair counts as a query of the class `label`, and so does every pair of a gallery row and one of its labels.
@@ -112,7 +116,11 @@ def _count_relevant(query, label, found: Retrieval, e: Embedded, items: Items, p
     code = row * table.labels + row_label  # labels of a set ascend, so codes do
     of_query, of_row = (side.numpy() for side in excluded_pairs(whole))
     count = (start[1:] - start[:-1]).numpy()[of_query]
-    mine = np.repeat(start[:-1].numpy()[of_query], count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    mine = (
+        np.repeat(start[:-1].numpy()[of_query], count)
+        + np.arange(count.sum())
+        - np.repeat(np.cumsum(count) - count, count)
+    )
     wanted = np.repeat(of_row, count) * table.labels + label[mine]
     at = np.searchsorted(code, wanted).clip(max=len(code) - 1)
     there = code[at] == wanted
@@ -123,7 +131,9 @@ def _count_relevant(query, label, found: Retrieval, e: Embedded, items: Items, p
     return count_relevant(torch.as_tensor(label), torch.as_tensor(row_label), alone).numpy()
 
 
-def _given_pairs(exclude, items: Items, q: Int[np.ndarray, "Q"], g: Int[np.ndarray, "G"]) -> Int[torch.Tensor, "M 2"] | None:
+def _given_pairs(
+    exclude, items: Items, q: Int[np.ndarray, "Q"], g: Int[np.ndarray, "G"]
+) -> Int[torch.Tensor, "M 2"] | None:
     """Return excluded pairs of rows of the data as (query number, gallery number), in both directions, sorted by query."""
     if exclude is None or not len(exclude):
         return None

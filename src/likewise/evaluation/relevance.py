@@ -1,4 +1,4 @@
-"""What is relevant to a query where equal labels do not say it: a relevance with its threshold, for the rows of an evaluation."""
+"""What is relevant to a query where equal labels do not say it: a relevance with its threshold, for some evaluated rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from likewise.config.spec import build, canonical
 from likewise.contracts import Relevance
 from likewise.retrieval.integer_scores import row_slices
 from likewise.retrieval.relevant_rows import ANY_RELEVANCE, RowRelevance
-from likewise.runs.network import sample_names
 from likewise.types import Items, LikewiseError
 
 LABELS_RELEVANCE = "SharedLabels"
@@ -50,7 +49,12 @@ class RelevanceOfRows:
 
 
 def relevance_of(
-    items: Items, rows: Int[np.ndarray, "n"], spec: str | None = None, *, trained: bool = False, allow_imports: bool = False
+    items: Items,
+    rows: Int[np.ndarray, "n"],
+    spec: str | None = None,
+    *,
+    trained: bool = False,
+    allow_imports: bool = False,
 ) -> RelevanceOfRows | None:
     """Return the relevance of some rows; None: rows of the same class are relevant.
 
@@ -67,12 +71,29 @@ def relevance_of(
             f"evaluate: {LABELS_RELEVANCE} needs data with several labels per sample, and '{items.name}' has one; drop "
             "--relevance, or give a table with a column `labels`"
         )
+    from likewise.runs.network import sample_names
+
     facts = {"classes": items.classes, "labels": items.y[rows], "class_names": items.class_name}
     facts |= {"taxonomy": items.taxonomy, "sample_names": sample_names(items, rows), "label_sets": items.label_sets}
     source = build(spec, Relevance, allow_imports=allow_imports, **facts)
     shared = type(source).__name__ == LABELS_RELEVANCE
     threshold = ANY_RELEVANCE if shared and (trained or not _names_threshold(spec)) else source.threshold
     return with_facts(source, threshold, items, rows, canonical(spec))
+
+
+def relevance_of_run(
+    trained: str | None, spec: str | None, items: Items, rows: Int[np.ndarray, "n"], allow_imports: bool
+) -> RelevanceOfRows | None:
+    """Return the relevance by which a run is scored on some rows.
+
+    Args:
+        trained: that of its training, which is used if the data has what it needs: several labels, or a class tree.
+        spec: another one, if the user names it.
+    """
+    lacks_labels = trained is not None and trained.startswith(LABELS_RELEVANCE) and items.label_sets is None
+    lacks_tree = trained is not None and trained.startswith("TreeDepth") and not (items.taxonomy or "tree='" in trained)
+    own = None if lacks_labels or lacks_tree else trained
+    return relevance_of(items, rows, spec or own, trained=spec is None, allow_imports=allow_imports)
 
 
 def with_facts(

@@ -1,4 +1,4 @@
-"""Metrics per query by relevance: the queries are ranked in parts, so that the hits of all of them are never in memory at once."""
+"""Metrics per query by relevance: queries are ranked in parts, so that the hits of all of them are never in memory at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,13 @@ def measure_by_relevance(
     is_query, in_gallery = protocol.query_gallery(items, e.row.numpy())
     depth, queries = graded_depth(chosen), int(is_query.sum())
     given = relevance.for_ranking(device, best=depth, hit_values=needs_graded_hits(chosen))
-    how |= {"wanted": reach(chosen), "relevance": given, "device": device, "budget": budget, "stored": max(stored, depth)}
+    how |= {
+        "wanted": reach(chosen),
+        "relevance": given,
+        "device": device,
+        "budget": budget,
+        "stored": max(stored, depth),
+    }
     values, parts, at = [], [], 0
     size = max(MIN_PART_QUERIES, budget // (HIT_BYTES * max(1, int(in_gallery.sum()))))
     while at < queries or not parts:  # without queries, `retrieve` raises

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from likewise.contracts import Protocol
 from likewise.distributed.process_group import rank_in_shares, world
-from likewise.evaluation.answers import hidden_groups
+from likewise.evaluation.answers import MAX_STORED_RESULTS, hidden_groups
 from likewise.metrics import RankingDepth
 from likewise.retrieval.integer_scores import euclidean_scale
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
@@ -21,9 +21,6 @@ from likewise.types import Embedded, Items, LikewiseError, Retrieval
 
 if TYPE_CHECKING:
     from likewise.evaluation.levels import LevelPlan
-
-MAX_STORED_RESULTS = 10
-"""Results stored for each query, for figures and tables."""
 
 
 def retrieve(

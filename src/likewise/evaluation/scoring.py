@@ -11,13 +11,9 @@ from jaxtyping import Bool, Float, Int
 
 from likewise.contracts import Metric, Protocol
 from likewise.data.schema import in_order
-from likewise.evaluation.answers import count_relevant_rows, max_results
-from likewise.evaluation.label_scores import score_labels
-from likewise.evaluation.levels import measure, needs_tree, plan_levels, tree_facts, without_levels
+from likewise.evaluation.answers import MAX_STORED_RESULTS, count_relevant_rows, max_results
 from likewise.evaluation.relevance import RelevanceOfRows, relevance_of
-from likewise.evaluation.relevance_scores import measure_by_relevance, triplet_agreement
 from likewise.evaluation.resolution import direction_note
-from likewise.evaluation.retrieve import MAX_STORED_RESULTS, retrieve
 from likewise.io.progress import bar
 from likewise.metrics import is_label_free, is_set_metric, measure_set, metric, needs_triplets, reach, undefined_reason
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, mean_interval
@@ -65,6 +61,8 @@ def score(
     facts = {} if relevance is None else {"relevance": relevance.facts}
     agreed = None
     if needs_triplets(chosen):
+        from likewise.evaluation.relevance_scores import triplet_agreement
+
         agreed, count = triplet_agreement(e, torch.as_tensor(sides[0]), relevance, similarity, budget)
         facts = {"relevance": facts["relevance"] | {"triplets": count}}
     with bar("rank", 100, quiet=quiet) as shown:
@@ -90,13 +88,18 @@ def _measure(
     agreed: Float[torch.Tensor, "Q"] | None,
     how: dict,
 ) -> tuple[dict[str, Float[torch.Tensor, "Q"]], Retrieval]:
-    """Return every metric per query and the ranking: metrics of the class tree by labels, the others by relevance if there is one.
+    """Return every metric per query and the ranking: metrics of the class tree by labels, others by relevance if there is one.
 
     Args:
         agreed: share of judged triplets of every query, if a metric needs it.
         how: arguments of `retrieve`.
     """
-    graded = {} if relevance is None or not relevance.has_pairs else {n: m for n, m in chosen.items() if not needs_tree([n])}
+    from likewise.evaluation.levels import needs_tree
+    from likewise.evaluation.relevance_scores import measure_by_relevance
+
+    graded = (
+        {} if relevance is None or not relevance.has_pairs else {n: m for n, m in chosen.items() if not needs_tree([n])}
+    )
     judged = [name for name in chosen if needs_triplets([name])]
     graded, plain = ({n: m for n, m in some.items() if n not in judged} for some in (graded, chosen))
     plain = {name: m for name, m in plain.items() if name not in graded}
@@ -115,6 +118,9 @@ def _measure_by_labels(
     e: Embedded, items: Items, protocol: Protocol, chosen: dict[str, Metric], how: dict
 ) -> tuple[dict[str, Float[torch.Tensor, "Q"]], Retrieval]:
     """Return metrics per query and the ranking, with rows of the query's class, or of its group on a level, as relevant."""
+    from likewise.evaluation.levels import measure, plan_levels, without_levels
+    from likewise.evaluation.retrieve import retrieve
+
     levels = plan_levels(chosen, items, e.y)
     found = retrieve(e, items, protocol, reach(chosen), levels=levels, **how)
     if levels is None:
@@ -172,6 +178,8 @@ def mean_score(
     if np.isnan(value).all():
         raise LikewiseError(
             "train: the validation split must have two samples of a class, but every class has one; use a larger val share"
+            if relevance is None
+            else f"train: no validation sample has another relevant one by {relevance.facts['spec']}; use a larger val share"
         )
     return float(np.nanmean(value))
 
@@ -257,6 +265,9 @@ def score_with_galleries(
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries and cameras are also scored
     separately."""
+    from likewise.evaluation.label_scores import score_labels
+    from likewise.evaluation.levels import tree_facts
+
     how = {"budget": budget, "exclude": exclude, "relevance": relevance}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, stored=stored, **how)
     result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)

@@ -77,7 +77,10 @@ def _sum_of_smaller(found: Retrieval, value: Int[Tensor, "H"], number: Int[Tenso
     rank = value.unique(return_inverse=True)[1]
     bits = int(rank.max()).bit_length() if len(rank) else 0
     query = query_of_hit(found)
-    smaller, count = torch.zeros_like(value), torch.zeros_like(value)  # sum and number of smaller values before each hit
+    smaller, count = (
+        torch.zeros_like(value),
+        torch.zeros_like(value),
+    )  # sum and number of smaller values before each hit
     for bit in reversed(range(bits)):
         group, order = ((query << (bits - bit - 1)) + (rank >> (bit + 1))).sort(stable=True)
         low = ((rank[order] >> bit) & 1) == 0

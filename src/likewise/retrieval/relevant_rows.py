@@ -88,7 +88,7 @@ class GradedRows:
 
     def tiles(self, ids: Int[Tensor, "n"], each: int = 64) -> Iterator[tuple[Int[Tensor, "A"], list[slice]]]:
         """Yield (queries, ranges of gallery rows) such that one block of `each` bytes per pair fits the budget."""
-        n, pairs = len(self.gallery), max(1, self.budget // each)
+        n, pairs = len(self.gallery), max(64, self.budget // each)
         for some in ids.split(max(1, pairs // n)):
             yield some, row_slices(n, pairs // len(some))
 
@@ -102,7 +102,7 @@ class GradedRows:
     def hide_unknown(self, score: Float[Tensor, "A B"], ids: Int[Tensor, "A"], first: int) -> None:
         """Set the scores of rows of unknown relevance to -inf, in place."""
         wide = score.shape[1]
-        for part in row_slices(len(ids), self.budget // (64 * wide)):
+        for part in row_slices(len(ids), max(64, self.budget // 64) // wide):
             score[part].masked_fill_(self.block(ids[part], slice(first, first + wide)).isnan(), -torch.inf)
 
     def survey(self, exclusions: Exclusions) -> tuple[Int[Tensor, "Q"], Float[Tensor, "Q B"]]:
@@ -121,9 +121,7 @@ class GradedRows:
         self.unknown = bool(unknown)
         return count, top
 
-    def match(
-        self, ids: Int[Tensor, "C"], row: Int[Tensor, "C K"]
-    ) -> tuple[Bool[Tensor, "C K"], Float[Tensor, "C K"]]:
+    def match(self, ids: Int[Tensor, "C"], row: Int[Tensor, "C K"]) -> tuple[Bool[Tensor, "C K"], Float[Tensor, "C K"]]:
         """Return whether the rows of some queries are relevant, and their values; a row of -1 is not, and has the value NaN."""
         value = self.at(ids.repeat_interleave(row.shape[1]), row.clamp_min(0).flatten()).view(row.shape)
         value = value.masked_fill(row < 0, torch.nan)
