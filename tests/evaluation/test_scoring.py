@@ -6,7 +6,7 @@ import torch
 
 from likewise.evaluation.scoring import nearest_wrong, summary
 from likewise.numerics.intervals import mean_interval
-from likewise.types import Embedded, Items, Retrieval, Scores
+from likewise.types import Embedded, Retrieval, Scores
 
 
 @pytest.mark.parametrize(("classes", "over"), [(6, "queries"), (12, "classes")])

@@ -50,7 +50,9 @@ def test_graded_average_precision_on_paper():
 def test_relevance_of_zero_and_one_gives_the_binary_metrics_bit_for_bit():
     g = torch.Generator().manual_seed(0)
     found = ranking((torch.rand(40, 30, generator=g) < 0.3).float().tolist())
-    plain = Retrieval(found.query, found.row, found.match, found.sim, found.relevant, found.depth, found.hit_rank, found.start)
+    plain = Retrieval(
+        found.query, found.row, found.match, found.sim, found.relevant, found.depth, found.hit_rank, found.start
+    )
     for k in (1, 7, 30):
         assert torch.equal(metric(f"NDCG@{k}")(found), metric(f"NDCG@{k}")(plain))
     assert torch.equal(metric("graded-mAP")(found), metric("mAP")(plain))
@@ -84,7 +86,9 @@ def test_ndcg_equals_scikit_learn(k):
 
 def test_agreement_is_what_the_ranking_brings():
     share = torch.tensor([0.5, math.nan, 1.0], dtype=torch.float64)
-    assert torch.equal(metric("triplet-agreement")(ranking(PAPER, agreement=share)).nan_to_num(-1), share.nan_to_num(-1))
+    assert torch.equal(
+        metric("triplet-agreement")(ranking(PAPER, agreement=share)).nan_to_num(-1), share.nan_to_num(-1)
+    )
     with pytest.raises(LikewiseError, match="triplet-agreement needs judged triplets"):
         metric("triplet-agreement")(ranking(PAPER))
 

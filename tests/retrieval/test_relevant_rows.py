@@ -88,7 +88,9 @@ def test_queries_and_gallery_with_several_labels_equal_plain_loops(budget, all_h
     own = torch.where(q >= 25, q - 25, -1)
     given = RowRelevance(SharedLabels(sets), y[q], y[gal], ANY_RELEVANCE, best=4, hit_values=True)
     found = rank(z[q], y[q], z[gal], y[gal], k=5, own=own, relevance=given, all_hits=all_hits, budget=budget)
-    values = [[len({*sets[a]} & {*sets[b]}) / len({*sets[a]} | {*sets[b]}) for b in y[gal].tolist()] for a in y[q].tolist()]
+    values = [
+        [len({*sets[a]} & {*sets[b]}) / len({*sets[a]} | {*sets[b]}) for b in y[gal].tolist()] for a in y[q].tolist()
+    ]
     hidden = [[int(own[i]) == j for j in range(len(gal))] for i in range(len(q))]
     assert_ranking(found, order_of(z[q], z[gal], hidden), values, ANY_RELEVANCE, 4)
 

@@ -96,7 +96,8 @@ def _first_hit(query, label, found: Retrieval, y: Int[np.ndarray, "N"], table: L
     for at in range(0, len(query), step := max(1, CHUNK_CELLS // row.shape[1])):
         some = slice(at, at + step)
         results = row[query[some]]
-        hit = table.has(y[results.clip(min=0)], label[some, None]) & (results >= 0)
+        hit = table.has(y[results.clip(min=0)], np.broadcast_to(label[some, None], results.shape))
+        hit &= results >= 0
         first[some] = np.where(hit.any(1), hit.argmax(1), none)
     return first
 
