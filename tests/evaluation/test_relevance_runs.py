@@ -94,7 +94,7 @@ def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsy
     (tmp_path / "several_labels_reader.py").write_text(READER)
     monkeypatch.syspath_prepend(tmp_path)
     how = {"data": "several_labels_reader.several()", "allow_imports": True, "steps": 20, "dim": 4, "quiet": True, "device": "cpu"}
-    how |= {"sampler": "SamplesPerClass(batch=24, per_class=2)", "protocol": "SeenClasses()"}
+    how |= {"sampler": "SamplesPerClass(batch=24, per_class=2)", "protocol": "SeenClasses(test=0.3, val=0.2)"}
     sides = [train(Train(out=str(tmp_path / str(seed)), seed=seed, **how)) for seed in (0, 1)]
     sys.modules.pop("several_labels_reader")
     scores = sides[0].scores
