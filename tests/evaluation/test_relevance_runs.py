@@ -14,7 +14,7 @@ from likewise.runs.per_query import read_per_query
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 
-READER = '''
+READER = """
 import numpy as np
 from likewise.types import Items
 
@@ -27,7 +27,7 @@ def several(root=None):
     names = tuple(f"l{c}" for c in range(10))
     return Items("several", y, tuple(f"l{a}|l{b}" for a, b in sets), x=x.astype(np.float32), split=split, label_name=names,
                  label_sets=sets)
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +46,20 @@ def runs(tree_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     how = {"data": tree_data, "steps": 20, "dim": 6, "sampler": "SamplesPerClass(batch=24, per_class=4)", "quiet": True}
     how |= {"device": "cpu", "protocol": "UnseenClasses(train=0.5, val=0.25)"}
-    return [train(Train(out=str(folder / name), relevance=r, **how)) for name, r in (("flat", None), ("tree", "TreeDepth()"))]
+    return [
+        train(Train(out=str(folder / name), relevance=r, **how))
+        for name, r in (("flat", None), ("tree", "TreeDepth()"))
+    ]
 
 
 def test_scores_say_what_was_relevant(runs):
     flat, tree = runs
     assert "relevance" not in flat.scores and list(flat.scores["metrics"]) == ["R@1", "R@10", "RP", "MAP@R"]
     assert list(tree.scores["metrics"]) == ["R@1", "R@10", "RP", "MAP@R", "NDCG@10"]
-    assert tree.scores["relevance"]["spec"].startswith("TreeDepth(") and tree.scores["relevance"]["relevant"] == "same class"
+    assert (
+        tree.scores["relevance"]["spec"].startswith("TreeDepth(")
+        and tree.scores["relevance"]["relevant"] == "same class"
+    )
     assert read_per_query(tree.path / "per_query.parquet", "compare").relevance == tree.scores["relevance"]
     assert read_per_query(flat.path / "per_query.parquet", "compare").relevance is None
 
@@ -73,11 +79,15 @@ def test_comparisons_do_not_mix_two_relevances(runs, tmp_path):
     assert set(compare(Compare(*files))["metrics"]) == {"R@1", "NDCG@10"}
     with pytest.raises(LikewiseError, match="NDCG@10 depends on it"):
         plain = str(tmp_path / "plain.parquet")
-        evaluate(Evaluate(flat, metrics=("R@1", "NDCG@10"), per_query=plain, **how | {"relevance": "TreeDepth(power=2)"}))
+        evaluate(
+            Evaluate(flat, metrics=("R@1", "NDCG@10"), per_query=plain, **how | {"relevance": "TreeDepth(power=2)"})
+        )
         compare(Compare(plain, files[1], metrics=("NDCG@10",)))
     low = str(tmp_path / "low.parquet")
     evaluate(Evaluate(flat, metrics=("R@1",), per_query=low, **how | {"relevance": "TreeDepth(threshold=0.5)"}))
-    with pytest.raises(LikewiseError, match="must be scored with the same relevance, but A has TreeDepth.* and B has none"):
+    with pytest.raises(
+        LikewiseError, match="must be scored with the same relevance, but A has TreeDepth.* and B has none"
+    ):
         compare(Compare(low, flat))
 
 
@@ -93,7 +103,14 @@ def test_metrics_of_another_relevance_are_not_kept(runs):
 def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsys):
     (tmp_path / "several_labels_reader.py").write_text(READER)
     monkeypatch.syspath_prepend(tmp_path)
-    how = {"data": "several_labels_reader.several()", "allow_imports": True, "steps": 20, "dim": 4, "quiet": True, "device": "cpu"}
+    how = {
+        "data": "several_labels_reader.several()",
+        "allow_imports": True,
+        "steps": 20,
+        "dim": 4,
+        "quiet": True,
+        "device": "cpu",
+    }
     how |= {"sampler": "SamplesPerClass(batch=24, per_class=2)", "protocol": "SeenClasses(test=0.3, val=0.2)"}
     sides = [train(Train(out=str(tmp_path / str(seed)), seed=seed, **how)) for seed in (0, 1)]
     sys.modules.pop("several_labels_reader")
@@ -101,7 +118,13 @@ def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsy
     assert scores["relevance"]["relevant"] == "any label shared" and scores["interval_over"] == "label sets"
     assert scores["labels"]["count"] == 10 and set(scores["labels"]["mean"]) == {"R@1", "R@10"}
     assert any("val MAP@R" in line for line in sides[0].read_log())
-    assert set(compare(Compare(*(str(run.path) for run in sides)))["metrics"]) == {"R@1", "R@10", "RP", "MAP@R", "NDCG@10"}
+    assert set(compare(Compare(*(str(run.path) for run in sides)))["metrics"]) == {
+        "R@1",
+        "R@10",
+        "RP",
+        "MAP@R",
+        "NDCG@10",
+    }
     cli.main(["evaluate", str(sides[0].path), "--allow-imports", "--quiet", "--device", "cpu"])
     printed = capsys.readouterr().out
     assert "relevant: any label shared" in printed and "mean over labels" in printed

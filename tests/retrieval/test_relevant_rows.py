@@ -100,9 +100,10 @@ def test_queries_and_gallery_with_several_labels_equal_plain_loops(budget, all_h
 def test_a_gpu_gives_the_same_bits():
     z, y, g = data(400)
     sets = [tuple(torch.randperm(6, generator=g)[: 1 + c % 3].tolist()) for c in range(12)]
-    for device in ("cpu", "cuda"):
-        given = RowRelevance(SharedLabels(sets).to(device), y, y, ANY_RELEVANCE, best=4, hit_values=True)
-        found = rank(z, y, k=5, relevance=given, all_hits=True, device=device)
-        expected = found if device == "cpu" else expected
+    given = [
+        RowRelevance(SharedLabels(sets).to(d), y, y, ANY_RELEVANCE, best=4, hit_values=True) for d in ("cpu", "cuda")
+    ]
+    expected = rank(z, y, k=5, relevance=given[0], all_hits=True, device="cpu")
+    found = rank(z, y, k=5, relevance=given[1], all_hits=True, device="cuda")
     for name in (*FIELDS, "value", "best", "hit_value"):
         assert torch.equal(getattr(found, name).cpu(), getattr(expected, name)), name

@@ -34,7 +34,7 @@ class Evaluate(Checkpoint):
     """Metrics to compute; `likewise list metrics` shows all. With a class tree also of its levels: R@1:level1. With a relevance,
     the default also has NDCG@10."""
     relevance: Spec | None = None
-    """What is relevant to a query, if equal labels do not say it: SharedLabels() for several labels per sample, TreeDepth() for a
+    """What is relevant to a query, if not the rows of its class: SharedLabels() for several labels per sample, TreeDepth() for a
     class tree; `likewise list relevance` shows all. By default that of the run, or shared labels if samples have several."""
     taxonomy: str | None = None
     """Class tree for metrics of levels, severity and tree-NDCG@k: cub200, cars196-type, a .json or .csv file, or wordnet:ROOT. By

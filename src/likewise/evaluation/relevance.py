@@ -1,4 +1,4 @@
-"""What is relevant to a query where equal labels do not say it: a relevance with its threshold, for some evaluated rows."""
+"""What is relevant to a query, if not the rows of its class: a relevance with its threshold, for some evaluated rows."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def relevance_of_run(
 def with_facts(
     source: Relevance, threshold: float, items: Items, rows: Int[np.ndarray, "n"], spec: str
 ) -> RelevanceOfRows:
-    """Return a relevance for some rows, with what scores.json says about it; raises if it has fewer ids than the rows need."""
+    """Return a relevance for some rows, with the facts of scores.json; raises if it has fewer ids than the rows need."""
     ids = torch.arange(len(rows)) if source.by == "sample" else torch.as_tensor(items.y[rows])
     if source.ids <= int(ids.max()):
         raise LikewiseError(

@@ -78,12 +78,7 @@ def rank(
     y, gallery_y = y.to(device).long(), gallery_y.to(device).long()
     rest = own, group, gallery_group, exclude
     own, group, gallery_group, exclude = (None if t is None else t.to(device).long() for t in rest)
-    z = _to_device(z, device)
-    gallery_z = z if same else _to_device(gallery_z, device)
-    if similarity == "euclidean" and scale is None:
-        scale = integer_scores.euclidean_scale(*([z] if same else [z, gallery_z]))
-    queries = integer_scores.prepare(z, device, scale, "query", room=budget // 4)
-    gallery = queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
+    queries, gallery = _prepared(z, None if same else gallery_z, device, similarity, scale, budget // 4)
     pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
     exclusions = integer_scores.Exclusions(len(z), own, pairs, pair_groups(group, gallery_group))
     source, relevant, best = _relevance(relevance, y, gallery_y, exclusions, budget)
@@ -110,10 +105,28 @@ def rank(
     query = torch.arange(len(z), device=device)
     at = None if levels is None else _relevant_at(levels[0].to(device), levels[1].to(device), exclusions)
     found = Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hit_rank, start, hit_row, at)
-    if not isinstance(source, GradedRows):
-        return found
-    values = source.at(query.repeat_interleave(start.diff()), hit_row) if with_values and hit_row is not None else None
-    return replace(found, value=buffer.value, best=best, hit_value=values)
+    return _with_values(found, source, buffer.value, best) if isinstance(source, GradedRows) else found
+
+
+def _prepared(
+    z: Tensor, gallery_z: Tensor | None, device: torch.device, similarity: str, scale: float | None, room: int
+):
+    """Return queries and gallery prepared for exact scores; without a gallery, the queries are the gallery."""
+    z = _to_device(z, device)
+    gallery_z = z if gallery_z is None else _to_device(gallery_z, device)
+    same = gallery_z is z
+    if similarity == "euclidean" and scale is None:
+        scale = integer_scores.euclidean_scale(*([z] if same else [z, gallery_z]))
+    queries = integer_scores.prepare(z, device, scale, "query", room=room)
+    return queries, queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=room)
+
+
+def _with_values(found: Retrieval, source: GradedRows, value: Tensor | None, best: Tensor | None) -> Retrieval:
+    """Return the ranking with its graded relevances; those of the hits if they have their gallery rows."""
+    if found.hit_row is None or not source.given.hit_values:
+        return replace(found, value=value, best=best)
+    query = found.query.repeat_interleave(found.start.diff())
+    return replace(found, value=value, best=best, hit_value=source.at(query, found.hit_row))
 
 
 def _relevance(given: RowRelevance | None, y, gallery_y, exclusions: integer_scores.Exclusions, budget: int):
