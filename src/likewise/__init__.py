@@ -128,7 +128,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
         labels: for an array, its N labels, N lists of labels, or a matrix (N, L) of 0 and 1; for a file without labels, a file.
         settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
             without the samples that the run trained on. `data`, `root`, `checkpoint`, `workers` and `allow_imports` are for runs;
-            `per_query` is for files, arrays and other data; `split` is also for files with it. `relevance` may be a matrix (N, N).
+            `per_query` is for files, arrays and other data; `split` also for files with it. `relevance` may be a matrix (N, N).
     """
     from likewise.config import Evaluate
     from likewise.errors import LikewiseError

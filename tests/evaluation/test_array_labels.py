@@ -11,7 +11,7 @@ from likewise.types import LikewiseError
 def test_lists_and_matrices_are_sets_of_labels():
     lists, hot = (
         items_of_arrays(np.eye(3), [["a", "b"], ["b"], ["a", "b"]]),
-        items_of_arrays(np.eye(3), [[1, 1], [0, 1], [1, 1]]),
+        items_of_arrays(np.eye(3), np.array([[1, 1], [0, 1], [1, 1]])),
     )
     for items, names in ((lists, ("a", "b")), (hot, ("0", "1"))):
         assert items.label_name == names and items.label_sets == ((0, 1), (1,)) and items.y.tolist() == [0, 1, 0]
@@ -20,6 +20,8 @@ def test_lists_and_matrices_are_sets_of_labels():
 
 
 def test_what_is_refused():
+    with pytest.raises(LikewiseError, match="may be labels or a matrix; pass the matrix as an array"):
+        items_of_arrays(np.eye(2), [[1, 1], [0, 1]])
     with pytest.raises(LikewiseError, match="every vector must have at least one label, but row 1 has none"):
         items_of_arrays(np.eye(2), [["a"], []])
     with pytest.raises(LikewiseError, match="matrix of labels must hold 0 and 1"):

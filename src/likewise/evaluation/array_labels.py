@@ -48,6 +48,10 @@ def items_of_arrays(z: Any, y: Any, name: str = "the arrays") -> Items:
 def label_lists(y: Any) -> list[set[str]] | None:
     """Return the set of labels of every row, as text; None if there is one label per row."""
     if isinstance(y, list | tuple) and len(y) and all(isinstance(row, list | tuple | set | frozenset) for row in y):
+        if len({len(row) for row in y}) == 1 and len(y[0]) > 1 and {label for row in y for label in row} <= {0, 1}:
+            raise LikewiseError(
+                "evaluate: lists of 0 and 1 of one length may be labels or a matrix; pass the matrix as an array, np.array(labels)"
+            )
         return [{str(label) for label in row} for row in y]
     given = as_array(y)
     if given.ndim != 2:
