@@ -50,7 +50,7 @@ def label_lists(y: Any) -> list[set[str]] | None:
     if isinstance(y, list | tuple) and len(y) and all(isinstance(row, list | tuple | set | frozenset) for row in y):
         if len({len(row) for row in y}) == 1 and len(y[0]) > 1 and {label for row in y for label in row} <= {0, 1}:
             raise LikewiseError(
-                "evaluate: lists of 0 and 1 of one length may be labels or a matrix; pass the matrix as an array, np.array(labels)"
+                "evaluate: lists of 0 and 1 of one length may be labels or a matrix; pass the matrix as an array: np.array(y)"
             )
         return [{str(label) for label in row} for row in y]
     given = as_array(y)
