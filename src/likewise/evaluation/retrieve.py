@@ -74,11 +74,9 @@ def retrieve(
         return rank(e.z, y, group=group, exclude=pairs, levels=labels, **how)
     q, g = is_query.nonzero()[:, 0], in_gallery.nonzero()[:, 0]
     z, gallery_z = (e.z if side.all() else e.z[side] for side in (is_query, in_gallery))
-    how["scale"] = (
-        euclidean_scale(z, gallery_z) if similarity == "euclidean" else None
-    )  # the same scale in all processes and parts
-    if part is not None:
-        q, z = q[part], z[part]
+    # The same scale in all processes and parts.
+    how["scale"] = euclidean_scale(z, gallery_z) if similarity == "euclidean" else None
+    q, z = (q, z) if part is None else (q[part], z[part])
     in_q, in_g = (torch.full((len(e.row),), -1).index_put_((at,), torch.arange(len(at))) for at in (q, g))
     if pairs is not None:
         pairs = torch.cat([pairs, pairs.flip(1)])
