@@ -125,11 +125,10 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
 
     Args:
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
-        labels: for an array, its N labels (integers or strings); for a file without labels, a file with them; None for a run.
-        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score the
-            run on, such as corrected labels, without the samples that the run trained on. `data`, `root`, `checkpoint`,
-            `workers` and `allow_imports` are for runs; `per_query` is for files, arrays and other data; `split`
-            is for runs and for files with a column `split`.
+        labels: for an array, its N labels, N lists of labels, or a matrix (N, L) of 0 and 1; for a file without labels, a file.
+        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
+            without the samples that the run trained on. `data`, `root`, `checkpoint`, `workers` and `allow_imports` are for runs;
+            `per_query` is for files, arrays and other data; `split` also for files with it. `relevance` may be a matrix (N, N).
     """
     from likewise.config import Evaluate
     from likewise.errors import LikewiseError
@@ -148,7 +147,8 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
             "pass evaluate(z, y), or labels='labels.npy'"
         )
     if is_array:
-        return evaluate_arrays(_config(Evaluate, target="arrays", **settings), target, labels)
+        relevance = None if isinstance(settings.get("relevance"), str | None) else settings.pop("relevance")
+        return evaluate_arrays(_config(Evaluate, target="arrays", **settings), target, labels, relevance)
     return stage(_config(Evaluate, target=target, labels=labels, **settings), _say(settings))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.config import SPECS, Train, duration_fields, texts_of
+from likewise.config import SPECS, Train, default_metrics, duration_fields, texts_of
 from likewise.config.overrides import with_argument
 from likewise.config.spec import build, canonical, check_names, describe, spec
 from likewise.contracts import Loss, Protocol, Relevance
@@ -63,6 +63,7 @@ def resolve(config: Train, items: Items) -> Train:
         sampler = with_argument(
             dataclasses.replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train"
         ).sampler
+    relevance = config.relevance or default_relevance(items)
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
@@ -86,7 +87,8 @@ def resolve(config: Train, items: Items) -> Train:
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
         sampler=canonical(sampler or ""),
-        relevance=canonical(relevance) if (relevance := config.relevance or default_relevance(items)) else None,
+        relevance=canonical(relevance) if relevance else None,
+        metrics=default_metrics(config.metrics, relevance),
         batch_size=None,  # now the `batch` argument of the sampler
         epochs=float(config.epochs),
         head=head,
