@@ -127,6 +127,22 @@ class Duplicate(NamedTuple):
         return spans_two_splits(self.parts)
 
 
+class LabelQuestion(NamedTuple):
+    """One line of labels.csv: a label that a sample may lack ("missing") or have wrongly ("superfluous")."""
+
+    row: int
+    label: str
+    kind: str
+    chance: float | None  # None: unknown
+    state: str
+    reason: str = ""
+
+    @property
+    def item(self) -> str:
+        """Return the name of the question: decisions are kept for each row and label."""
+        return f"{self.row}:{self.label}"
+
+
 class Group(NamedTuple):
     """A test class with many errors: the number of its `size` queries that fail, and the classes that it is confused with."""
 
@@ -157,6 +173,7 @@ class Findings:
     classes: list[ClassLine]
     duplicates: list[Duplicate]
     near: dict[int, list[int]]  # row -> nearest rows of the same split
+    questions: dict[str, LabelQuestion] | None = None  # item -> question, the worst first; None: one label per sample
 
     @property
     def across(self) -> dict[str, int]:
@@ -228,6 +245,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         if (folder / f"{name}.csv").exists() else []
         for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
     )  # fmt: skip
+    asked = read_lines(folder / "labels.csv", LabelQuestion, sample) if "labels" in about else ()
     for cause in sorted(listed, key=lambda c: c.place):  # stable: errors keep the order of the file, the worst first
         causes[cause.kind, cause.error][cause.direction].append(cause)
     return Findings(
@@ -244,6 +262,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         classes=[one._replace(split=one.split or UNSPLIT_NAME) for one in classes],
         duplicates=duplicates,
         near=read_near(folder / "neighbours.npz", sample),
+        questions={(one := LabelQuestion(**v)).item: one for _, v, _ in asked} if "labels" in about else None,
     )
 
 
