@@ -15,7 +15,9 @@ from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits
 from likewise.audit.label_set_quality import (
+    QUESTION_COLUMNS,
     check_label_set_settings,
+    expected_wrong,
     label_facts,
     nothing_explained,
     question_lines,
@@ -79,11 +81,12 @@ def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
     found = score_label_set_splits(subject, config)
     subject = replace(subject, items=found.items)
     explained, copies = nothing_explained(), find_copies(subject, config.quiet)
-    about = build_summary(subject, found.quality, explained, copies, config) | {"errors": {}, "labels": label_facts(found)}
+    about = build_summary(subject, found.quality, explained, copies, config) | {
+        "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
+    }  # fmt: skip
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     write_tables(folder, subject, found.quality, explained, copies, about)
-    head = ("row", "path", "label", "kind", "chance", "state", "reason")
-    write_csv(folder / "labels.csv", head, question_lines(found))
+    write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
     finish(folder, subject, about, config)
     return Audited(folder, about)
 

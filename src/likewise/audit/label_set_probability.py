@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.errors import LikewiseError
-from likewise.numerics.label_set_evidence import LabelSetEvidence, weigh_labels
-from likewise.numerics.label_set_noise import fit_label_noise, selection_gain
+from likewise.numerics.label_set_evidence import LabelSetEvidence
+from likewise.numerics.label_set_noise import judge_labels
 from likewise.similarity import at_least_float32, full_precision_matmul
 
 MIN_LABEL_SAMPLES = 6
@@ -80,9 +80,7 @@ def score_label_sets(
         raise LikewiseError("score_label_sets: features must be finite, got NaN or infinite values; leave out these rows")
     x, given = at_least_float32(x).float(), has.float()
     with full_precision_matmul(x):
-        folds = min(10, len(x))
-        each, _ = weigh_labels(x, given, lambda one: selection_gain(one, seed), folds=folds, seed=seed, group=group)
-        noise = fit_label_noise(each, seed=seed)
+        each, noise = judge_labels(x, given, folds=min(10, len(x)), seed=seed, group=group)
         wrong = torch.cat([noise.wrong(each.scores(rows).double(), given[rows]).float() for rows in each.blocks()])
     with_it, without = cluster_counts(each)
     ceiling = 1 - 1 / (torch.minimum(with_it, without) + 2)

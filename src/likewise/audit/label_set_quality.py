@@ -29,6 +29,7 @@ from likewise.audit.states import LABEL_SEPARATOR
 from likewise.config import Audit
 from likewise.errors import LikewiseError
 from likewise.io.progress import bar
+from likewise.numerics.copy_clusters import SIMILARITY_BLOCK_SIZE
 from likewise.numerics.label_set_evidence import weigh_labels
 from likewise.numerics.label_set_noise import selection_gain
 from likewise.similarity import at_least_float32, full_precision_matmul
@@ -36,6 +37,14 @@ from likewise.types import Items
 
 MIN_LISTED_PROBABILITY = 0.1
 """Smallest probability of an error with which a label of a sample is listed in labels.csv."""
+
+STORED_EXAMPLES = 4
+"""Number of nearest samples with a label, and without it, that are listed for each question."""
+
+QUESTION_COLUMNS = (
+    "row", "path", "label", "kind", "chance", "state", "reason", "nearest_with", "nearest_without",
+)  # fmt: skip
+"""Columns of labels.csv."""
 
 
 class SetFindings(NamedTuple):
@@ -175,25 +184,45 @@ def nothing_explained() -> ExplainedErrors:
     return ExplainedErrors(RetrievalErrors(empty, empty), Errors(none.new_zeros(0, 2), distance, none, []))
 
 
-def question_lines(found: SetFindings) -> Iterator[list]:
-    """Yield the lines of labels.csv: row, path, label, kind, probability, state and reason, the most suspect first.
+def question_lines(subject: Subject, found: SetFindings) -> Iterator[list]:
+    """Yield the lines of labels.csv (`QUESTION_COLUMNS`), the most suspect first.
 
     Given labels of which nothing can be told come last, with the state unknown.
     """
-    items, names = found.items, found.items.label_name
+    items, names, lines = found.items, found.items.label_name, []
     assert names is not None
-    lines = []
+    z = torch.cat([split.e.z for split in subject.splits.values()])
+    at = torch.cat([split.e.row for split in subject.splits.values()]).argsort()
     for rows, scored in found.parts:
         listed = (scored.wrong >= MIN_LISTED_PROBABILITY) | (scored.wrong.isnan() & scored.has)
-        for place, label in listed.nonzero().tolist():
-            row, chance = int(rows[place]), float(scored.wrong[place, label])
-            state = "unknown" if math.isnan(chance) else "flagged" if chance > 0.5 else "ok"
-            kind = "superfluous" if bool(scored.has[place, label]) else "missing"
-            path = "" if items.path is None else items.path[row]
-            cell = "" if math.isnan(chance) else f"{chance:.6g}"
-            lines.append((math.isnan(chance), -chance, row, label, path, kind, cell, state, scored.reason[label]))
-    for _, _, row, label, path, kind, cell, state, reason in sorted(lines, key=lambda one: (one[0], 0 if one[0] else one[1], *one[2:4])):
-        yield [row, path, names[label], kind, cell, state, reason]
+        place, label = listed.nonzero(as_tuple=True)
+        own = z[at[torch.searchsorted(torch.cat([s.e.row for s in subject.splits.values()])[at], rows)]]
+        beside = zip(*(near_rows(own, scored, place, label, rows, has=has) for has in (True, False)), strict=True)
+        for one, n, near in zip(place.tolist(), label.tolist(), beside, strict=True):
+            row, chance = int(rows[one]), float(scored.wrong[one, n])
+            unknown = math.isnan(chance)
+            state = "unknown" if unknown else "flagged" if chance > 0.5 else "ok"
+            kind = "superfluous" if bool(scored.has[one, n]) else "missing"
+            cells = [row, "" if items.path is None else items.path[row], names[n], kind, "" if unknown else f"{chance:.6g}"]
+            lines.append(((unknown, 0 if unknown else -chance, row, n), [*cells, state, scored.reason[n], *near]))
+    yield from (line for _, line in sorted(lines))
+
+
+def near_rows(
+    z: Float[Tensor, "n D"], scored: LabelSetQuality, place: Int[Tensor, "q"], label: Int[Tensor, "q"], rows: Int[Tensor, "n"],
+    has: bool,
+) -> list[str]:  # fmt: skip
+    """Return for each question the rows of the nearest samples that surely have the label, or surely have it not."""
+    sure = (scored.has == has) & ~scored.flagged
+    found = []
+    for some in torch.arange(len(place)).split(max(1, SIMILARITY_BLOCK_SIZE // max(1, len(z)))):
+        similarity = z[place[some]] @ z.T
+        similarity[torch.arange(len(some)), place[some]] = -torch.inf
+        similarity.masked_fill_(~sure.T[label[some]], -torch.inf)
+        top = similarity.topk(min(STORED_EXAMPLES, len(z)), 1)
+        for values, near in zip(top.values, top.indices, strict=True):
+            found.append(" ".join(str(int(rows[n])) for n in near[values > -torch.inf]))
+    return found
 
 
 def label_facts(found: SetFindings) -> list[dict]:
@@ -210,3 +239,8 @@ def label_facts(found: SetFindings) -> list[dict]:
                 "superfluous": superfluous[n], "unknown": scored.reason[n],
             })  # fmt: skip
     return facts
+
+
+def expected_wrong(found: SetFindings) -> float:
+    """Return the estimated number of missing and superfluous labels together."""
+    return float(sum(scored.wrong.nansum() for _, scored in found.parts))

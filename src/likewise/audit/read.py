@@ -21,6 +21,7 @@ from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
+from likewise.audit.label_question import LabelQuestion
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 from likewise.errors import LikewiseError
 from likewise.io.files import load_arrays
@@ -125,22 +126,6 @@ class Duplicate(NamedTuple):
     def across(self) -> bool:
         """Whether the two samples are in different splits."""
         return spans_two_splits(self.parts)
-
-
-class LabelQuestion(NamedTuple):
-    """One line of labels.csv: a label that a sample may lack ("missing") or have wrongly ("superfluous")."""
-
-    row: int
-    label: str
-    kind: str
-    chance: float | None  # None: unknown
-    state: str
-    reason: str = ""
-
-    @property
-    def item(self) -> str:
-        """Return the name of the question: decisions are kept for each row and label."""
-        return f"{self.row}:{self.label}"
 
 
 class Group(NamedTuple):

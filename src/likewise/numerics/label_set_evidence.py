@@ -6,7 +6,7 @@ All labels are treated at once, each as a problem of two classes. No score of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -47,23 +47,21 @@ class LinearOdds(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over some samples: their number, features, products of features, labels, features by label, and pairs of labels."""
+    """Sums over some samples: their number, features, products of features, labels, and features by label."""
 
     n: Float[Tensor, ""]
     x: Float[Tensor, "F"]
     square: Float[Tensor, "F F"]
     count: Float[Tensor, "L"]
     total: Float[Tensor, "L F"]
-    both: Float[Tensor, "L L"] | None  # None: too many labels
 
     def minus(self, other: Sums) -> Sums:
-        return Sums(*(None if a is None or b is None else a - b for a, b in zip(self, other, strict=True)))
+        return Sums(*(a - b for a, b in zip(self, other, strict=True)))
 
 
 def sums_of(x: Float[Tensor, "n F"], has: Float[Tensor, "n L"]) -> Sums:
     """Return the sums over these samples."""
-    both = has.T @ has if has.shape[1] <= MAX_RELATED_LABELS else None
-    return Sums(x.new_tensor(float(len(x))), x.sum(0), x.T @ x, has.sum(0), has.T @ x, both)
+    return Sums(x.new_tensor(float(len(x))), x.sum(0), x.T @ x, has.sum(0), has.T @ x)
 
 
 def density_odds(sums: Sums, shrink: float) -> LinearOdds:
@@ -92,36 +90,38 @@ def density_odds(sums: Sums, shrink: float) -> LinearOdds:
     return LinearOdds(weight, -0.5 * ((high + low).T * weight).sum(0))
 
 
-def related_odds(sums: Sums) -> LinearOdds | None:
-    """Return the log odds of every label, given the other labels of the sample; None: there are too many labels, or one.
+def related_odds(n: float, count: Float[Tensor, "L"], both: Float[Tensor, "L L"]) -> LinearOdds:
+    """Return the log odds of every label, given the other labels of the sample.
 
     Formula: P = inverse of the shrunk covariance of the labels; log odds = -sum over j != l of P_lj (t_j - share_j): the odds of
         two Gaussians of equal covariance for the vector of the other labels, up to a constant per label.
+
+    Args:
+        n, count, both: number of samples, and sums of their labels and of products of two labels.
     """
-    if sums.both is None or len(sums.count) < 2:
-        return None
-    share = (sums.count / sums.n).double()
-    covariance = sums.both.double() / sums.n.double() - torch.outer(share, share)
-    own = covariance.diagonal().clamp_min(1 / float(sums.n) ** 2)
+    share = (count / n).double()
+    covariance = both.double() / n - torch.outer(share, share)
     shrunk = (1 - RELATED_SHRINK) * covariance
-    shrunk.diagonal().copy_(own)
+    shrunk.diagonal().copy_(covariance.diagonal().clamp_min(1 / n**2))
     weight = -torch.linalg.inv(shrunk).fill_diagonal_(0)
-    return LinearOdds(weight.to(sums.x), -(share @ weight).to(sums.x))
+    return LinearOdds(weight.to(both), -(share @ weight).to(both))
 
 
 @dataclass(frozen=True, eq=False)
 class LabelSetEvidence:
     """Two or three tables of log odds of every label: by densities, by votes of neighbours, and by the other labels.
 
-    `models` has the densities and the relations of labels that were fitted without each fold.
+    Every sample is scored by models that were fitted without its fold.
     """
 
     x: Float[Tensor, "N F"]
     has: Float[Tensor, "N L"]  # 1: the sample was given the label
     fold: Int[Tensor, "N"]
-    models: list[tuple[LinearOdds, LinearOdds | None]]
+    density: list[LinearOdds]
     votes: Votes
     cluster: Int[Tensor, "N"]  # number of the cluster of near copies
+    cleaned: Float[Tensor, "N L"] | None = None  # P(the sample has the label) by densities, votes and its own given state
+    related: list[LinearOdds] | None = None  # of `cleaned`; None: two tables
 
     @property
     def labels(self) -> int:
@@ -131,15 +131,29 @@ class LabelSetEvidence:
         return row_blocks(len(self.x), 3 * self.labels, self.x.device)
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b L"]:
-        tables = 2 if self.models[0][1] is None else 3
-        found = self.x.new_empty(tables, len(rows), self.labels)
-        for k, (density, related) in enumerate(self.models):
+        found = self.x.new_empty(2 if self.related is None else 3, len(rows), self.labels)
+        for k, density in enumerate(self.density):
             mine = self.fold[rows] == k
             found[0, mine] = density.scores(self.x[rows[mine]])
-            if related is not None:
-                found[2, mine] = related.scores(self.has[rows[mine]])
+            if self.related is not None and self.cleaned is not None:
+                found[2, mine] = self.related[k].scores(self.cleaned[rows[mine]])
         found[1] = vote_odds(self.votes, self.has, rows)
         return found
+
+    def with_related(self, cleaned: Float[Tensor, "N L"]) -> LabelSetEvidence:
+        """Return the evidence with a third table, of the other labels of each sample; as it is if there are too many, or one.
+
+        A label that is probably wrong must not imply others, so the labels are given as probabilities.
+
+        Args:
+            cleaned: P(the sample has the label), each without the other labels of the sample.
+        """
+        if not 2 <= self.labels <= MAX_RELATED_LABELS:
+            return self
+        parts = [cleaned[self.fold == k] for k in range(len(self.density))]
+        count, both = cleaned.sum(0), cleaned.T @ cleaned
+        related = [related_odds(len(cleaned) - len(one), count - one.sum(0), both - one.T @ one) for one in parts]
+        return replace(self, cleaned=cleaned, related=related)
 
 
 def vote_odds(votes: Votes, has: Float[Tensor, "N L"], rows: Int[Tensor, "b"]) -> Float[Tensor, "b L"]:
@@ -176,10 +190,9 @@ def weigh_labels(
     parts = {way: [sums_of(values[fold == k], has[fold == k]) for k in range(folds)] for way, values in scaled.items()}
 
     def fitted(way: bool, shrink: float) -> LabelSetEvidence:
-        whole = Sums(*(None if one[0] is None else sum(one) for one in zip(*parts[way], strict=True)))
+        whole = Sums(*(torch.stack(one).sum(0) for one in zip(*parts[way], strict=True)))
         others = [whole.minus(part) for part in parts[way]]
-        models = [(density_odds(one, shrink), related_odds(one)) for one in others]
-        return LabelSetEvidence(scaled[way], has, fold, models, votes, cluster)
+        return LabelSetEvidence(scaled[way], has, fold, [density_odds(one, shrink) for one in others], votes, cluster)
 
     if setting is not None:
         return fitted(*setting), setting

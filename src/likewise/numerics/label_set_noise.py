@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from likewise.numerics.label_set_evidence import LabelSetEvidence
+from likewise.numerics.label_set_evidence import LabelSetEvidence, weigh_labels
 
 MAX_FITTED_ENTRIES = 2**20
 """Maximum number of entries (rows x labels) that the noise is fitted on; of more rows, some are drawn at random."""
@@ -29,7 +29,7 @@ MAX_NOISE_SHARE = 0.5
 START_SHARES = (0.05, 0.005)
 """Missing and superfluous share that the fit starts from, and the centres of their priors: people rather forget a label."""
 
-PRIOR_WIDTHS = {"scale": 0.5, "bias": 3.0, "missing": 0.5, "superfluous": 0.5, "shares": 1.5}
+PRIOR_WIDTHS = {"scale": 0.25, "bias": 3.0, "missing": 0.25, "superfluous": 0.25, "shares": 0.5}
 """Standard deviation of a label's values around those of all labels, in logarithms and log odds; of few samples, a label has
 nearly the values of all labels."""
 
@@ -73,6 +73,26 @@ class LabelSetNoise(NamedTuple):
         error = torch.where(given, absent * s, p * m)
         right = torch.where(given, p * (1 - m), absent * (1 - s))
         return error / (error + right).clamp_min(1e-30)
+
+
+def judge_labels(
+    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"], *, folds: int = 10, setting: tuple[bool, float] | None = None,
+    seed: int = 0, group: Int[Tensor, "N"] | None = None,
+) -> tuple[LabelSetEvidence, LabelSetNoise]:  # fmt: skip
+    """Return the evidence about all labels of all samples, and the noise that was fitted to it.
+
+    A first fit by densities and votes tells which labels are probably right; these serve as evidence about the other labels.
+
+    Args:
+        has: 1 where a sample was given a label, otherwise 0.
+        folds, setting, seed, group: as in `weigh_labels`.
+    """
+    each, _ = weigh_labels(x, has, lambda one: selection_gain(one, seed), folds=folds, setting=setting, seed=seed, group=group)
+    first = fit_label_noise(each, seed=seed)
+    wrong = torch.cat([first.wrong(each.scores(rows), has[rows]) for rows in each.blocks()])
+    wrong = wrong * first.informative.to(wrong)
+    both = each.with_related((has - wrong).abs())
+    return (both, fit_label_noise(both, seed=seed)) if both.related is not None else (each, first)
 
 
 def selection_gain(each: LabelSetEvidence, seed: int = 0) -> float:
