@@ -44,15 +44,29 @@ def items_of(has, **columns):
     return Items("clothes", y, names, label_name=NAMES, label_sets=tuple(distinct), **columns)
 
 
-def draw(row):
-    """Return an image of a garment with these labels."""
+def draw(row, seed=0):
+    """Return an image of a garment with these labels; no two of different seeds are equal."""
+    rng = np.random.default_rng(seed)
     labels = {NAMES[n] for n in np.flatnonzero(row)}
     colour = next((COLOURS[name] for name in COLOURS if name in labels), (150, 150, 150))
-    image = Image.new("RGB", (120, 120), (236, 232, 225))
+    colour = tuple(np.clip(np.array(colour) + rng.integers(-25, 26, 3), 0, 255).tolist())
+    image = Image.new("RGB", (120, 120), tuple((np.array([228, 224, 218]) + rng.integers(-15, 16, 3)).tolist()))
     pen = ImageDraw.Draw(image)
     shape = [(60, 12), (108, 108), (12, 108)] if "dress" in labels else [(22, 25), (98, 25), (98, 100), (22, 100)]
-    pen.polygon(shape, fill=colour)
+    dx, dy = rng.integers(-9, 10, 2).tolist()
+    pen.polygon([(x + dx, y + dy) for x, y in shape], fill=colour)
     if "striped" in labels:
-        for y in range(20, 110, 14):
+        for y in range(20 + dy, 110 + dy, int(rng.integers(10, 17))):
             pen.line([(10, y), (110, y)], fill=(250, 250, 250), width=4)
     return image
+
+
+def clothes(root, count=240, images=False, drop=0.1, add=0.03):
+    """A reader of data, for `--allow-imports`: samples with several labels as images below `root`, or as features."""
+    has = label_matrix(count)
+    noisy = noisy_matrix(has, drop, add)
+    if not images:
+        return items_of(noisy, x=features_of(has), split=np.where(np.arange(count) % 3, "train", "test"))
+    for row in range(count):
+        draw(has[row], row).save(f"{root}/{row}.png")
+    return items_of(noisy, path=tuple(f"{row}.png" for row in range(count)), root=str(root))

@@ -82,17 +82,17 @@ function chips(tile) {
 function viewLabel(tile, shown) {
   const panel = shown ? shown.panels[0] : { row: tile.rows[0], label: tile.labels[0], name: tile.name };
   const missing = tile.question === "missing", name = make("b", "asked", quoted(tile.label));
-  const words = missing ? ["Is ", name, " missing?"] : ["Is ", name, " right?"];
-  const chance = tile.probability === null ? "it cannot be told" : `${percent(tile.probability)} ${missing ? "missing" : "wrong"}`;
-  const side = (kind, head, found, none) => make("section", kind, make("h2", "", head[0], bold(tile.label), head[1] ? make("span", "", head[1]) : null),
+  const chance = tile.probability === null ? "unknown" : `${percent(tile.probability)} ${missing ? "missing" : "wrong"}`;
+  const words = ["Is ", name, missing ? " missing? " : " right? ", make("span", "badge", chance)];
+  const side = (kind, head, found, none) => make("section", kind, make("h2", "", head, bold(tile.label)),
     found === undefined ? make("div", "row wait") : found.length ? thumbs(found, "row") : make("p", "quiet", none));
   const line = (text, value) => value ? [make("dt", "", text), make("dd", "", String(value))] : [];
   const details = shown && make("details", "more", make("summary", "", "Details"), make("dl", "", ...line("row", String(panel.row)), ...line("split", panel.split === "all" ? "" : panel.split),
     ...line("chance", panel.chance === null ? "unknown" : panel.chance.toFixed(3)), ...line("reason", panel.reason), ...line("path", panel.path)));
   return [make("div", "panel", make("h2", "question", ...words), stage([panel], 0), chips(tile), fileLine(panel)),
     make("div", "side", shown && others(shown), make("div", "classes",
-      side("instead", ["Most similar with ", chance], shown && panel.with, "No other image surely has this label."),
-      side("claimed", ["Most similar without "], shown && panel.without, "Every other image has this label.")),
+      side("instead", "Most similar with ", shown && panel.with, "No other image surely has this label."),
+      side("claimed", "Most similar without ", shown && panel.without, "Every other image has this label.")),
     shown && panel.near.length ? make("section", "near", make("h2", "", "Most similar images"), thumbs(panel.near, "row small", panel.near.map((n) => n.label.split("|").join(", ")))) : null, details)];
 }
 
