@@ -314,7 +314,13 @@ def audit_labels(
 
 
 def audit_labels(
-    z: Any, y: Any = None, features: Any = None, *, seed: int = 0, device: str | None = None, label_sets: Sequence | None = None
+    z: Any,
+    y: Any = None,
+    features: Any = None,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    label_sets: Sequence | None = None,
 ) -> LabelAudit | LabelSetAudit:
     """Compute the probability that each label is right, and a suggested label, from embeddings in memory.
 

@@ -65,7 +65,9 @@ def test_copies_count_once():
 
 def test_errors_say_what_is_wrong():
     x = np.zeros((4, 2), np.float32)
-    with pytest.raises(LikewiseError, match="three samples or more .* needed, got 2 feature vectors and labels of shape"):
+    with pytest.raises(
+        LikewiseError, match="three samples or more .* needed, got 2 feature vectors and labels of shape"
+    ):
         scored(np.ones((2, 2), bool), x[:2])
     x[0, 0] = np.nan
     with pytest.raises(LikewiseError, match="features must be finite"):

@@ -8,7 +8,14 @@ import torch
 from several_labels import features_of, label_matrix, noisy_matrix
 
 from likewise.numerics.label_evidence import ADDED_VOTES_SHARE, Votes
-from likewise.numerics.label_set_evidence import RELATED_SHRINK, density_odds, related_odds, sums_of, vote_odds, weigh_labels
+from likewise.numerics.label_set_evidence import (
+    RELATED_SHRINK,
+    density_odds,
+    related_odds,
+    sums_of,
+    vote_odds,
+    weigh_labels,
+)
 
 
 def data(count=120):

@@ -121,7 +121,12 @@ def audit_label_sets(
     number = None if group is None else group_numbers(group, len(has)).to(chosen)
     found = score_label_sets(x.to(chosen), torch.as_tensor(has).to(chosen), seed, number)
     return LabelSetAudit(
-        names, has, found.wrong.cpu().numpy(), found.missing.cpu().numpy(), found.superfluous.cpu().numpy(), found.reason
+        names,
+        has,
+        found.wrong.cpu().numpy(),
+        found.missing.cpu().numpy(),
+        found.superfluous.cpu().numpy(),
+        found.reason,
     )
 
 

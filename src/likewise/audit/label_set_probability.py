@@ -77,7 +77,9 @@ def score_label_sets(
             f"labels of shape {tuple(has.shape)}; add data"
         )
     if not bool(torch.isfinite(x).all()):
-        raise LikewiseError("score_label_sets: features must be finite, got NaN or infinite values; leave out these rows")
+        raise LikewiseError(
+            "score_label_sets: features must be finite, got NaN or infinite values; leave out these rows"
+        )
     x, given = at_least_float32(x).float(), has.float()
     with full_precision_matmul(x):
         each, noise = judge_labels(x, given, folds=min(10, len(x)), seed=seed, group=group)
@@ -92,7 +94,9 @@ def score_label_sets(
     )
     unknown = torch.tensor([bool(one) for one in reason], device=x.device)
     wrong = torch.minimum(wrong, ceiling.to(wrong)).masked_fill(unknown, torch.nan)
-    missing, superfluous = (share.float().masked_fill(unknown, torch.nan) for share in (noise.missing, noise.superfluous))
+    missing, superfluous = (
+        share.float().masked_fill(unknown, torch.nan) for share in (noise.missing, noise.superfluous)
+    )
     return LabelSetQuality(has, wrong, missing.to(x), superfluous.to(x), reason)
 
 

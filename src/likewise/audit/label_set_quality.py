@@ -1,4 +1,4 @@
-"""Missing and superfluous labels of all splits of an audit, as label scores of every sample and as questions about single labels."""
+"""Missing and superfluous labels of all splits of an audit: label scores of samples, and questions about single labels."""
 
 from __future__ import annotations
 
@@ -203,7 +203,13 @@ def question_lines(subject: Subject, found: SetFindings) -> Iterator[list]:
             unknown = math.isnan(chance)
             state = "unknown" if unknown else "flagged" if chance > 0.5 else "ok"
             kind = "superfluous" if bool(scored.has[one, n]) else "missing"
-            cells = [row, "" if items.path is None else items.path[row], names[n], kind, "" if unknown else f"{chance:.6g}"]
+            cells = [
+                row,
+                "" if items.path is None else items.path[row],
+                names[n],
+                kind,
+                "" if unknown else f"{chance:.6g}",
+            ]
             lines.append(((unknown, 0 if unknown else -chance, row, n), [*cells, state, scored.reason[n], *near]))
     yield from (line for _, line in sorted(lines))
 

@@ -172,7 +172,9 @@ def show_labels(console: Console, found: Findings) -> None:
     show_columns(console, title, (">probability", ">row", "label", "kind", "file"), lines)
     unknown = [one["label"] for one in found.about["labels"] if one.get("unknown")]
     if unknown:
-        console.print(f"Unknown: {len(unknown):,} of {len(found.about['labels']):,} labels, such as {one_line(unknown[0])}")
+        console.print(
+            f"Unknown: {len(unknown):,} of {len(found.about['labels']):,} labels, such as {one_line(unknown[0])}"
+        )
 
 
 def show_merges(console: Console, found: Findings) -> None:

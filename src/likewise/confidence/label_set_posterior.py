@@ -99,11 +99,13 @@ class LabelSetPosterior(Confidence):
         top = nearest_sets(has ^ self.changed, self.sets, y)
         shares = [float(share[known.to(share.device)].mean()) for share in (noise.missing, noise.superfluous)]
         facts = dict(zip(("missing labels", "superfluous labels"), shares, strict=True))
-        return Relabelling(y=top, w=torch.ones_like(wrong[:, 0]), suspicion=wrong.max(1).values, threshold=0.5, facts=facts)
+        return Relabelling(
+            y=top, w=torch.ones_like(wrong[:, 0]), suspicion=wrong.max(1).values, threshold=0.5, facts=facts
+        )
 
 
 def nearest_sets(wanted: Bool[Tensor, "N L"], sets: Bool[Tensor, "S L"], y: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
-    """Return the class whose label set differs least from the wanted set, the lowest of ties; `y` if none differs less than it."""
+    """Return the class whose label set differs least from the wanted set, the first of ties; `y` if no other differs less."""
     table, size, found = sets.float(), sets.sum(1).float(), y.clone()
     for rows in (wanted != sets[y]).any(1).nonzero()[:, 0].split(max(1, SCORE_BLOCK_SIZE // len(sets))):
         apart = wanted[rows].sum(1, keepdim=True) + size - 2 * wanted[rows].float() @ table.T

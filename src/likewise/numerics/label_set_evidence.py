@@ -128,7 +128,9 @@ class LabelSetEvidence:
     density: list[LinearOdds]
     votes: Votes
     cluster: Int[Tensor, "N"]  # number of the cluster of near copies
-    cleaned: Float[Tensor, "N L"] | None = None  # P(the sample has the label) by densities, votes and its own given state
+    cleaned: Float[Tensor, "N L"] | None = (
+        None  # P(the sample has the label) by densities, votes and its own given state
+    )
     related: list[LinearOdds] | None = None  # of `cleaned`; None: two tables
 
     @property
@@ -161,9 +163,7 @@ class LabelSetEvidence:
             return self
         parts = [cleaned[self.fold == k] for k in range(len(self.density))]
         count, both = [one.sum(0) for one in parts], [one.T @ one for one in parts]
-        related = [
-            related_odds(len(cleaned) - len(one), but(count, k), but(both, k)) for k, one in enumerate(parts)
-        ]
+        related = [related_odds(len(cleaned) - len(one), but(count, k), but(both, k)) for k, one in enumerate(parts)]
         return replace(self, cleaned=cleaned, related=related)
 
 

@@ -1,6 +1,6 @@
 """Noise of label sets: every label is missing in some samples that have it, and superfluous in some that do not.
 
-The shares of missing and of superfluous labels, and the weights of the evidence, are fitted by the likelihood of the given labels.
+The shares of missing and of superfluous labels and the weights of the evidence are fitted by the likelihood of given labels.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class LabelSetNoise(NamedTuple):
     bias: Float[Tensor, "L"]
     missing: Float[Tensor, "L"]  # P(not given | the sample has the label)
     superfluous: Float[Tensor, "L"]  # P(given | the sample has it not)
-    gain: Float[Tensor, "L"]  # log likelihood of the given labels minus that by the frequency of the label, sum over samples
+    gain: Float[
+        Tensor, "L"
+    ]  # log likelihood of the given labels minus that by the frequency of the label, sum over samples
     fitted: int  # number of samples that it was fitted on
 
     @property
@@ -87,7 +89,9 @@ def judge_labels(
         has: 1 where a sample was given a label, otherwise 0.
         folds, setting, seed, group: as in `weigh_labels`.
     """
-    each, _ = weigh_labels(x, has, lambda one: selection_gain(one, seed), folds=folds, setting=setting, seed=seed, group=group)
+    each, _ = weigh_labels(
+        x, has, lambda one: selection_gain(one, seed), folds=folds, setting=setting, seed=seed, group=group
+    )
     first = fit_label_noise(each, seed=seed)
     wrong = torch.cat([first.wrong(each.scores(rows), has[rows]) for rows in each.blocks()])
     wrong = wrong * first.informative.to(wrong)
@@ -122,7 +126,7 @@ def fit_label_noise(
 
 
 class _Likelihood:
-    """Log posterior of the parameters of `LabelSetNoise`, in float64, with its gradient by hand: autograd takes thrice as long."""
+    """Log posterior of the parameters of `LabelSetNoise`, in float64, with its gradient by hand: autograd takes longer."""
 
     def __init__(self, scores: Float[Tensor, "M n L"], has: Float[Tensor, "n L"], share: Float[Tensor, "L"]):
         device = "cpu" if scores.device.type == "mps" else scores.device  # MPS has no float64
@@ -144,7 +148,14 @@ class _Likelihood:
         ).to(device)  # fmt: skip
         zero = torch.zeros_like(self.centre)
         self.start = torch.cat(
-            [zero.new_full((self.tables,), math.log(1.5 / self.tables)), zero.new_zeros(2), zero, self.centre, zero, zero]
+            [
+                zero.new_full((self.tables,), math.log(1.5 / self.tables)),
+                zero.new_zeros(2),
+                zero,
+                self.centre,
+                zero,
+                zero,
+            ]
         )
 
     def maximum(self, tolerance: float) -> LabelSetNoise:

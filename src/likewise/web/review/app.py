@@ -137,7 +137,9 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
             "pair": list(dict.fromkeys(findings.pair[item].type for item in questions.pairs)),
         },
         "moves": [{"given": given, "suggested": other, "count": count} for (given, other), count in moves],
-        "states": list(kinds if several else dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))),
+        "states": list(
+            kinds if several else dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))
+        ),
         "several_labels": several,
         "flagged": len(questions.flagged),
         "others": len(questions.others),
@@ -202,7 +204,9 @@ def asked_items(questions: Questioned | LabelQuestioned, item: str) -> list[str]
     return [item] if whole else [str(row) for row in questions.rows(item)]
 
 
-def select_items(store: Store, questions: Questioned | LabelQuestioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
+def select_items(
+    store: Store, questions: Questioned | LabelQuestioned, wanted: ItemFilter, decided: dict[str, Decision]
+) -> list[str]:
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
     findings = store.findings
     if wanted.show == "disputed":
@@ -255,7 +259,9 @@ def add_result_routes(app: FastAPI, store: Store, questions: Questioned | LabelQ
     def result(reviewer: str = "") -> dict:
         """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
         table = shlex.quote(str(served.table))
-        commands = [] if served.load_image is None else [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
+        commands = (
+            [] if served.load_image is None else [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
+        )
         if several:
             commands = commands[:1]  # a folder per class cannot hold several labels
         found = outcome(store.findings, store.current_decisions())._asdict()

@@ -125,7 +125,9 @@ def corrected_sets(findings: Findings, decisions: Iterable[Decision], root: str 
     for s in findings.sample.values():
         made = change.get(s.row, {})
         kept = [label for label in s.label.split(LABEL_SEPARATOR) if made.get(label) != "remove"]
-        labels[s.row] = LABEL_SEPARATOR.join(sorted({*kept, *(label for label, choice in made.items() if choice == "add")}))
+        labels[s.row] = LABEL_SEPARATOR.join(
+            sorted({*kept, *(label for label, choice in made.items() if choice == "add")})
+        )
     if any(s.path for s in findings.sample.values()):
         lines = (
             (os.path.join(root, s.path), labels[s.row], *(s.carried[n] for n in names), s.row)

@@ -249,7 +249,9 @@ def check(findings: Findings, given: Choice, known: Collection[str], new_class: 
     item, choice, label = given
     kind = kind_of(findings, item)
     if kind == "sample" and findings.questions is not None:
-        raise LikewiseError(f"review: samples with several labels are decided label by label, got the row {item}; reload the page")
+        raise LikewiseError(
+            f"review: samples with several labels are decided label by label, got the row {item}; reload the page"
+        )
     of = findings.questions[item].kind if kind == "label" and findings.questions else kind
     if choice not in CHOICES_BY_KIND[of]:
         names, what = ", ".join(CHOICES_BY_KIND[of]), f"{of} label" if kind == "label" else kind
