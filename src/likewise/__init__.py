@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from likewise._version import __version__ as __version__
 
@@ -299,18 +299,6 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
     from likewise.stages.audit import audit as stage
 
     return stage(_config(Audit, targets=targets, **settings), _say(settings))
-
-
-@overload
-def audit_labels(
-    z: Any, y: Any, features: Any = None, *, seed: int = 0, device: str | None = None, label_sets: None = None
-) -> LabelAudit: ...
-
-
-@overload
-def audit_labels(
-    z: Any, y: None = None, features: Any = None, *, seed: int = 0, device: str | None = None, label_sets: Sequence
-) -> LabelSetAudit: ...
 
 
 def audit_labels(

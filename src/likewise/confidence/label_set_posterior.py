@@ -98,7 +98,7 @@ class LabelSetPosterior(Confidence):
         self.changed.copy_(wrong >= self.least)
         top = nearest_sets(has ^ self.changed, self.sets, y)
         shares = [float(share[known.to(share.device)].mean()) for share in (noise.missing, noise.superfluous)]
-        facts = dict(zip(("missing labels", "superfluous labels"), shares, strict=True))
+        facts: dict[str, float] = {"missing labels": shares[0], "superfluous labels": shares[1]}
         return Relabelling(
             y=top, w=torch.ones_like(wrong[:, 0]), suspicion=wrong.max(1).values, threshold=0.5, facts=facts
         )
