@@ -301,42 +301,20 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
     return stage(_config(Audit, targets=targets, **settings), _say(settings))
 
 
-def audit_labels(
-    z: Any,
-    y: Any = None,
-    features: Any = None,
-    *,
-    seed: int = 0,
-    device: str | None = None,
-    label_sets: Sequence | None = None,
-) -> LabelAudit | LabelSetAudit:
-    """Compute the probability that each label is right, and a suggested label, from embeddings in memory.
-
-    The results are the same as those of `likewise audit` for a file with these embeddings.
+def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAudit | LabelSetAudit:
+    """Compute the probability that each label is right, and a suggested label, as `likewise audit`, from embeddings in memory.
 
         found = likewise.audit_labels(z, y)
         found.score, found.issues, found.suggested, found.noise_rate
 
-        found = likewise.audit_labels(z, label_sets=["dress|red", "shirt|blue|striped", ...])
-        found.missing, found.superfluous, found.issues, found.suggested
-
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
-        label_sets: in place of y, the labels of every sample, if it has several: lists of names, or texts such as "dress|red".
+        more: `seed`, `device`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
     """
-    if (y is None) == (label_sets is None):
-        from likewise.errors import LikewiseError
+    from likewise.audit.label_set_audit import audit_any
 
-        got = "both" if y is not None else "neither"
-        raise LikewiseError(f"audit_labels: labels must be given as y or as label_sets, got {got}; pass one of them")
-    if label_sets is not None:
-        from likewise.audit.label_set_audit import audit_label_sets
-
-        return audit_label_sets(z, label_sets, features, seed=seed, device=device)
-    from likewise.audit.label_audit import audit_labels as stage
-
-    return stage(z, y, features, seed=seed, device=device)
+    return audit_any(z, y, features, **more)
 
 
 def review(audit: Place, **settings) -> Reviewed:

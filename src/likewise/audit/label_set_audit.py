@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch.nn import functional as F
 
 from likewise._notebook import table, view
-from likewise.audit.label_audit import MAX_SHOWN_ROWS, group_numbers
+from likewise.audit.label_audit import MAX_SHOWN_ROWS, LabelAudit, audit_labels, group_numbers
 from likewise.audit.label_set_probability import score_label_sets
 from likewise.data.features import as_array, check_x
 from likewise.errors import LikewiseError
@@ -83,6 +83,24 @@ class LabelSetAudit:
         ]
         more = [f"and {len(issues) - MAX_SHOWN_ROWS} more"] if len(issues) > MAX_SHOWN_ROWS else []
         return table(self.summary(), ("index", "label", "kind", "probability"), lines, more)
+
+
+def audit_any(
+    z: Any,
+    y: Any = None,
+    features: Any = None,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    label_sets: Sequence | None = None,
+) -> LabelAudit | LabelSetAudit:
+    """Return the audit of single labels `y`, or of `label_sets`, whichever is given."""
+    if (y is None) == (label_sets is None):
+        got = "both" if y is not None else "neither"
+        raise LikewiseError(f"audit_labels: labels must be given as y or as label_sets, got {got}; pass one of them")
+    if label_sets is None:
+        return audit_labels(z, y, features, seed=seed, device=device)
+    return audit_label_sets(z, label_sets, features, seed=seed, device=device)
 
 
 def audit_label_sets(
