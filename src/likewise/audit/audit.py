@@ -13,7 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits
 from likewise.audit.label_set_quality import (
     QUESTION_COLUMNS,
     check_label_set_settings,
@@ -24,7 +24,7 @@ from likewise.audit.label_set_quality import (
     score_label_set_splits,
 )
 from likewise.audit.page import write_page
-from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
+from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject, has_own_split
 from likewise.audit.retrain import retrain
 from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision

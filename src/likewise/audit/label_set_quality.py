@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.audit.blank_images import blank_rows
-from likewise.audit.label_quality import has_own_split, neighbours
+from likewise.audit.label_scores import neighbours
 from likewise.audit.label_set_probability import LabelSetQuality, as_matrix, score_label_sets
 from likewise.audit.records import (
     ClassFindings,
@@ -24,6 +24,7 @@ from likewise.audit.records import (
     SplitQuality,
     Subject,
     WrongPairs,
+    has_own_split,
 )
 from likewise.audit.states import LABEL_SEPARATOR
 from likewise.config import Audit
