@@ -23,7 +23,7 @@ from likewise.runs.devices import choose_device
 class LabelSetAudit:
     """Result of an audit of label sets: for every sample and label the probability that the given state is wrong.
 
-    A given label may be superfluous, an absent one missing. `wrong` is NaN for labels of which nothing can be told.
+    A given label may be superfluous, an absent one missing. `wrong` is NaN for labels that cannot be scored.
     """
 
     label: tuple[str, ...]  # names of the columns

@@ -15,12 +15,12 @@ from likewise.numerics.label_set_noise import judge_labels
 from likewise.similarity import at_least_float32, full_precision_matmul
 
 MIN_LABEL_SAMPLES = 6
-"""Minimum number of samples with a label, and without it, apart from copies; about a label of fewer nothing can be told."""
+"""Minimum number of samples with a label, and without it, apart from copies; a label of fewer cannot be scored."""
 
 FEW_REASON = f"fewer than {MIN_LABEL_SAMPLES} samples have it"
 COMMON_REASON = f"fewer than {MIN_LABEL_SAMPLES} samples do not have it"
 UNINFORMATIVE_REASON = "the features and the other labels explain it no better than its frequency does"
-"""Reasons why nothing can be told about a label."""
+"""Reasons why a label cannot be scored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class LabelSetQuality:
 
     @property
     def score(self) -> Float[Tensor, "N"]:
-        """P(right) of the most doubtful state of every sample; NaN if all are unknown."""
+        """P(right) of the most suspect state of every sample; NaN if all are unknown."""
         worst = self.wrong.nan_to_num(-1.0).max(1).values
         return torch.where(worst < 0, torch.nan, 1 - worst)
 

@@ -162,7 +162,7 @@ def describe(
     subject: Subject, name: str, rows: Int[Tensor, "n"], own: Int[Tensor, "n"], scored: LabelSetQuality,
     suggested: Int[Tensor, "R"], blank: dict[int, str],
 ) -> SplitQuality:  # fmt: skip
-    """Return the label scores of one split: that of a sample is the score of its most doubtful label."""
+    """Return the label scores of one split: that of a sample is the score of its most suspect label."""
     wrong, e = scored.wrong[own].double(), subject.splits[name].e
     score = scored.score[own].double()
     flagged = scored.flagged[own]
@@ -188,7 +188,7 @@ def nothing_explained() -> ExplainedErrors:
 def question_lines(subject: Subject, found: SetFindings) -> Iterator[list]:
     """Yield the lines of labels.csv (`QUESTION_COLUMNS`), the most suspect first.
 
-    Given labels of which nothing can be told come last, with the state unknown.
+    Given labels that cannot be scored come last, with the state unknown.
     """
     items, names, lines = found.items, found.items.label_name, []
     assert names is not None
