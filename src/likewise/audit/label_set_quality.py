@@ -39,7 +39,7 @@ from likewise.types import Items
 MIN_LISTED_PROBABILITY = 0.1
 """Smallest probability of an error with which a label of a sample is listed in labels.csv."""
 
-STORED_EXAMPLES = 4
+STORED_EXAMPLES_COUNT = 4
 """Number of nearest samples with a label, and without it, that are listed for each question."""
 
 QUESTION_COLUMNS = (
@@ -226,7 +226,7 @@ def near_rows(
         similarity = z[place[some]] @ z.T
         similarity[torch.arange(len(some)), place[some]] = -torch.inf
         similarity.masked_fill_(~sure.T[label[some]], -torch.inf)
-        top = similarity.topk(min(STORED_EXAMPLES, len(z)), 1)
+        top = similarity.topk(min(STORED_EXAMPLES_COUNT, len(z)), 1)
         for values, near in zip(top.values, top.indices, strict=True):
             found.append(" ".join(str(int(rows[n])) for n in near[values > -torch.inf]))
     return found

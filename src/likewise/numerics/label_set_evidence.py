@@ -33,8 +33,8 @@ MAX_RELATED_LABELS = 2048
 RELATED_SHRINK = 0.5
 """Weight of the variances alone in the covariance of labels: one label that implies another is weak evidence, as it may be wrong.
 
-Chosen with `MAX_RELATED_ODDS` on planted errors in CUB200 with its tree: at 0.1 without a limit, the features lost all weight, and
-17 % of the superfluous labels were found in place of 84 %."""
+Chosen with `MAX_RELATED_ODDS` on planted errors in CUB200 with its tree: at 0.1 without a limit, the features lost all weight,
+and 17 % of the superfluous labels were found in place of 84 %."""
 
 MAX_RELATED_ODDS = 2.0
 """Largest log odds by the other labels, in units of the logarithm of the number of samples: n samples do not make surer."""

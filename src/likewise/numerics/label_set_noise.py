@@ -83,7 +83,7 @@ def judge_labels(
 ) -> tuple[LabelSetEvidence, LabelSetNoise]:  # fmt: skip
     """Return the evidence about all labels of all samples, and the noise that was fitted to it.
 
-    A first fit by densities and votes tells which labels are probably right; these serve as evidence about the other labels.
+    A first fit by densities and votes finds the labels that are probably right; these serve as evidence about the other labels.
 
     Args:
         has: 1 where a sample was given a label, otherwise 0.
