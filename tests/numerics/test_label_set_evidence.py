@@ -9,7 +9,7 @@ from several_labels import features_of, label_matrix, noisy_matrix
 
 from likewise.numerics.label_evidence import ADDED_VOTES_SHARE, Votes
 from likewise.numerics.label_set_evidence import (
-    RELATED_SHRINK,
+    RELATED_SHRINK_SHARE,
     density_odds,
     related_odds,
     sums_of,
@@ -49,7 +49,7 @@ def test_relation_of_two_labels_by_hand():
     """With two labels, the odds of one are its covariance with the other over the determinant, times the other's deviation."""
     n, count, both = 10, torch.tensor([4.0, 5.0]).double(), torch.tensor([[4.0, 3.0], [3.0, 5.0]]).double()
     a, b = 0.4, 0.5
-    cov = (1 - RELATED_SHRINK) * (0.3 - a * b)
+    cov = (1 - RELATED_SHRINK_SHARE) * (0.3 - a * b)
     det = (a * (1 - a)) * (b * (1 - b)) - cov**2
     odds = related_odds(n, count, both)
     found = odds.scores(torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double())

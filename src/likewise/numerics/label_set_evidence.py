@@ -30,7 +30,7 @@ from likewise.numerics.label_noise import row_blocks
 MAX_RELATED_LABELS = 2048
 """Maximum number of labels whose dependence on each other is modelled; the matrix of more would not fit in memory."""
 
-RELATED_SHRINK = 0.5
+RELATED_SHRINK_SHARE = 0.5
 """Weight of the variances alone in the covariance of labels: one label that implies another is weak evidence, as it may be wrong.
 
 Chosen with `MAX_RELATED_ODDS` on planted errors in CUB200 with its tree: at 0.1 without a limit, the features lost all weight,
@@ -110,7 +110,7 @@ def related_odds(n: float, count: Float[Tensor, "L"], both: Float[Tensor, "L L"]
     """
     share = (count / n).double()
     covariance = both.double() / n - torch.outer(share, share)
-    shrunk = (1 - RELATED_SHRINK) * covariance
+    shrunk = (1 - RELATED_SHRINK_SHARE) * covariance
     shrunk.diagonal().copy_(covariance.diagonal().clamp_min(1 / n**2))
     weight = -torch.linalg.inv(shrunk).fill_diagonal_(0)
     return LinearOdds(weight.to(both), -(share @ weight).to(both))
