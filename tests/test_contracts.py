@@ -155,6 +155,7 @@ def test_every_confidence(text):
         "classes": CHECK_CLASSES,
         "dim": CHECK_DIM,
         "labels": CHECK_LABELS,
+        "label_sets": tuple((c, CHECK_CLASSES) if c % 2 else (c,) for c in range(CHECK_CLASSES)),
         "seed": 0,
         "per_pass": 2,
         "steps": 8,

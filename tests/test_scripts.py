@@ -708,3 +708,13 @@ def test_commands_in_the_docs_are_accepted_by_the_scripts(capsys):
                 assert not words
         except SystemExit:
             pytest.fail(f"{page}: {shlex.join([file, *words])}: {capsys.readouterr().err}")
+
+
+@starts("benchmarks/multi_label_noise.py")
+def test_multi_label_noise(tmp_path, capsys):
+    """The toy set has a line with precision and recall of both kinds, and the file has the bins."""
+    module, out = importlib.import_module("multi_label_noise"), tmp_path / "table.json"
+    module.main(["--quick", "--out", str(out)])
+    assert "| toy | 0.1, 0.03 | likewise | " in capsys.readouterr().out
+    (found,) = json.loads(out.read_text("utf-8"))
+    assert found["missing"]["wrong"] > 0 and found["missing"]["precision"] > 0.5 and found["superfluous"]["bins"]

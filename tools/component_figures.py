@@ -111,7 +111,14 @@ def draw_confidence(name: str) -> Drawing:
     y = torch.where(wrong, (true + torch.randint(1, 8, true.shape, generator=g)) % 8, true)
     centres = F.normalize(torch.stack([z[true == c].mean(0) for c in range(8)]), dim=1)
     loss = F.cross_entropy(4 * z @ centres.T, y, reduction="none")
-    given = {"classes": 8, "dim": 16, "labels": y.numpy(), "per_pass": 5, "seed": 0}
+    given = {
+        "classes": 8,
+        "dim": 16,
+        "labels": y.numpy(),
+        "per_pass": 5,
+        "seed": 0,
+        "label_sets": tuple((c,) for c in range(8)),
+    }
     share = "(share=0.25)" if name in ("PRISM", "CoTeaching", "CoTeachingPlus") else ""
     part, row = build(f"{name}{share}", **given), torch.arange(len(y))
     for step in range(1, 301):  # enough batches for components with a state

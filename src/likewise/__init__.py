@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from likewise.audit.apply import Applied
     from likewise.audit.audit import Audited
     from likewise.audit.label_audit import LabelAudit
+    from likewise.audit.label_set_audit import LabelSetAudit
     from likewise.calibration.result import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
@@ -300,10 +301,8 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
     return stage(_config(Audit, targets=targets, **settings), _say(settings))
 
 
-def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device: str | None = None) -> LabelAudit:
-    """Compute the probability that each label is right, and a suggested label, from embeddings in memory.
-
-    The results are the same as those of `likewise audit` for a file with these embeddings.
+def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAudit | LabelSetAudit:
+    """Compute the probability that each label is right, and a suggested label, as `likewise audit`, from embeddings in memory.
 
         found = likewise.audit_labels(z, y)
         found.score, found.issues, found.suggested, found.noise_rate
@@ -311,10 +310,11 @@ def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device:
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
+        more: `seed`, `device`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
     """
-    from likewise.audit.label_audit import audit_labels as stage
+    from likewise.audit.label_set_audit import audit_any
 
-    return stage(z, y, features, seed=seed, device=device)
+    return audit_any(z, y, features, **more)
 
 
 def review(audit: Place, **settings) -> Reviewed:

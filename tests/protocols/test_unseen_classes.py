@@ -102,7 +102,5 @@ def test_everything_trains_whatever_its_split():
 
 def test_it_has_no_galleries_by_name():
     assert UnseenClasses().galleries(items(), np.arange(20, 40)) == ()
-    with pytest.raises(
-        LikewiseError, match="UnseenClasses: it has no named galleries, got 'shop'; use QueryGallery"
-    ):
+    with pytest.raises(LikewiseError, match="UnseenClasses: it has no named galleries, got 'shop'; use QueryGallery"):
         UnseenClasses().only("shop")

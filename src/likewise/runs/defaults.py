@@ -94,7 +94,7 @@ def resolve(config: Train, items: Items) -> Train:
         head=head,
         dim=dim,
         noise=canonical(config.noise) if config.noise else None,
-        confidence=canonical(config.confidence) if config.confidence else None,
+        confidence=chosen_confidence(canonical(config.confidence), items) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),
     )
 
@@ -114,6 +114,18 @@ def default_sampler(config: Train, items: Items, labels: Int[np.ndarray, "n"]) -
     size = np.unique(labels, return_counts=True)[1]
     lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
     return f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+
+
+def chosen_confidence(confidence: str, items: Items) -> str:
+    """Return the confidence; --robust on samples with several labels is `LabelSetPosterior`, which works on single labels."""
+    if items.label_sets is None or not confidence.startswith("LabelPosterior("):
+        return confidence
+    if confidence != canonical("LabelPosterior()"):
+        raise LikewiseError(
+            f"train: {confidence} needs one label per sample, and '{items.name}' has several; use --confidence "
+            '"LabelSetPosterior(least=0.9)"'
+        )
+    return canonical("LabelSetPosterior()")
 
 
 def default_relevance(items: Items) -> str | None:
