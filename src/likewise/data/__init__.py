@@ -16,6 +16,7 @@ __all__ = ["HUB_FORMS", "NAMES", "is_named", "load"]
 
 NAMES: dict[str, str] = {
     "glyphs": "characters drawn from fonts when first used: glyphs(size=40, per_class=24, classes=None, seed=0)",
+    "glyph_labels": "the glyphs with several labels each: letter, script, kind, font, bold, italic; arguments as glyphs",
     "cub200": "CUB-200-2011: 11,788 images of 200 bird species; first 100 classes train, last 100 test",
     "cars196": "Stanford Cars: 16,185 images of 196 car models; first 98 classes train, last 98 test",
     "sop": "Stanford Online Products: 120,053 images of 22,634 products; the authors' lists",

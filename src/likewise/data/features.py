@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from likewise.data.joined_labels import with_label_sets
 from likewise.data.schema import (
     KNOWN_COLUMNS,
     check_names,
@@ -64,7 +65,8 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
             f"features: {name} must hold the labels as label or y, got: {has}; "
             "add them, or give a file with the labels (--labels)"
         )
-    return to_items(file, x, as_sheet(name, columns, len(x)), root)
+    items = to_items(file, x, as_sheet(name, columns, len(x)), root)
+    return with_label_sets(items) if "labels" in columns else items
 
 
 def from_arrays(x: Any, y: Any, name: str = "the arrays") -> Items:

@@ -197,4 +197,5 @@ def drop(items: Items, rows: Iterable[int]) -> Items:
     tree = items.taxonomy
     if tree is not None:
         tree = {name: tree[name] for name in names if name in tree}
+    columns["label_sets"] = None if items.label_sets is None else tuple(items.label_sets[label] for label in left)
     return dataclasses.replace(items, class_name=names, path=path, taxonomy=tree, **columns)
