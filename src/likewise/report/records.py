@@ -33,6 +33,8 @@ class Pool:
     groupings: tuple[Grouping, ...] = ()
     caption: tuple[str, ...] | None = None  # file name of each sample
     images: dict[int, Image.Image] = field(default_factory=dict)  # place -> thumbnail, for some of the samples
+    label_name: tuple[str, ...] | None = None  # of the single labels, if samples have several labels each
+    label_sets: tuple[tuple[int, ...], ...] | None = None  # label numbers of every class
 
 
 class Score(NamedTuple):
@@ -47,11 +49,12 @@ class Score(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a query; `right`: it has the label of the query."""
+    """A neighbour of a query; `right`: it has the label of the query. `relevance`: 0 to 1, if there is more than right and wrong."""
 
     place: int
     similarity: float
     right: bool
+    relevance: float | None = None
 
 
 class RankedQuery(NamedTuple):
