@@ -9,7 +9,10 @@ from likewise.data.glyphs import characters, draw, face_of, font_files, glyphs
 
 
 def test_labels_follow_from_character_and_font(tmp_path):
-    items, plain = glyph_labels(tmp_path, size=16, per_class=3, classes=40), glyphs(tmp_path, size=16, per_class=3, classes=40)
+    items, plain = (
+        glyph_labels(tmp_path, size=16, per_class=3, classes=40),
+        glyphs(tmp_path, size=16, per_class=3, classes=40),
+    )
     assert items.path == plain.path and items.split.tolist() == plain.split.tolist() and items.taxonomy is None
     table = characters()[:40]
     for row in range(0, len(items), 7):
@@ -17,7 +20,10 @@ def test_labels_follow_from_character_and_font(tmp_path):
         names = {items.label_name[label] for label in items.label_sets[items.y[row]]}
         assert {script, kind} <= names and (chr(code) in names or chr(code).lower() in names)
         assert len(names & {"sans", "serif", "monospaced"}) == 1
-        assert "|".join(items.label_name[label] for label in items.label_sets[items.y[row]]) == items.class_name[items.y[row]]
+        assert (
+            "|".join(items.label_name[label] for label in items.label_sets[items.y[row]])
+            == items.class_name[items.y[row]]
+        )
     assert not set(items.y[items.split == "train"]) & set(items.y[items.split == "test"])
 
 

@@ -11,8 +11,8 @@ from likewise.config import Receive, Send
 from likewise.data import load
 from likewise.data.features import read_embeddings
 from likewise.exchange.arrow_kinds import arrow_kind
-from likewise.exchange.label_studio import decision, labelling_config
 from likewise.exchange.cvat import joined_tags
+from likewise.exchange.label_studio import decision, labelling_config
 from likewise.exchange.records import from_cells, write_labels
 from likewise.exchange.transfer import receive, send
 
@@ -28,7 +28,14 @@ def vectors(tmp_path):
         paths.append(tmp_path / f"{row}.png")
         paths[-1].write_bytes(PNG)
     file = tmp_path / "z.npz"
-    np.savez(file, x=x, label=np.asarray(SETS), labels=np.asarray(SETS), row=np.arange(4), path=np.asarray(list(map(str, paths))))
+    np.savez(
+        file,
+        x=x,
+        label=np.asarray(SETS),
+        labels=np.asarray(SETS),
+        row=np.arange(4),
+        path=np.asarray(list(map(str, paths))),
+    )
     assert read_embeddings(str(file)).label_sets is not None
     return file
 
@@ -73,7 +80,10 @@ def test_label_studio_lets_several_be_chosen(vectors, tmp_path):
     tasks = json.loads((tmp_path / "studio" / "tasks.json").read_text("utf-8"))
     assert tasks[0]["data"]["labels"] == ["dress", "red"]
     assert 'choice="single"' in labelling_config(["a"])
-    assert decision("relabel", {"choices": ["red", "hat"]}, "dress|red", 1) == {"choice": "relabel", "new_label": "hat|red"}
+    assert decision("relabel", {"choices": ["red", "hat"]}, "dress|red", 1) == {
+        "choice": "relabel",
+        "new_label": "hat|red",
+    }
     assert decision("", {"choices": ["red", "dress"]}, "dress|red", 1)["choice"] == "keep"
 
 
@@ -81,12 +91,17 @@ def test_cvat_has_a_tag_per_label(vectors, tmp_path):
     send(Send(str(vectors), to="cvat", out=str(tmp_path / "cvat")))
     top = ElementTree.parse(tmp_path / "cvat" / "annotations.xml").getroot()
     assert [sorted(tag.get("label") for tag in image.findall("tag")) for image in top.findall("image")] == LISTS
-    assert (joined_tags(["red", "dress"], "dress|red"), joined_tags(["red", "hat"], "dress|red")) == ("dress|red", "hat|red")
+    assert (joined_tags(["red", "dress"], "dress|red"), joined_tags(["red", "hat"], "dress|red")) == (
+        "dress|red",
+        "hat|red",
+    )
     assert (joined_tags([], "a"), joined_tags(["b"], "a")) == ("", "b")
 
 
 def test_cells_of_any_form_become_lists(tmp_path):
-    found = from_cells({"labels": [["a", "b"], "b|c", None], "choice": ["", "relabel", "remove"], "new_label": ["", "d|e", ""]}, "x")
+    found = from_cells(
+        {"labels": [["a", "b"], "b|c", None], "choice": ["", "relabel", "remove"], "new_label": ["", "d|e", ""]}, "x"
+    )
     assert found.columns["labels"] == [["a", "b"], ["b", "c"], []] and found.columns["label"] == ["a|b", "b|c", ""]
     assert found.classes == ["a", "b", "c"]
     assert write_labels(found, tmp_path / "t.csv", "x") == 2

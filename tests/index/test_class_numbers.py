@@ -28,7 +28,10 @@ def test_labels_are_saved_read_and_added(tmp_path):
     index.save(tmp_path / "shop")
     row = index.add(vectors(2, seed=5), ["dress|red", "hat|red"], ["a.png", "b.png"])
     again = Index.open(tmp_path / "shop")
-    assert [again.rows.labels_of(int(place)) for place in again.rows.places(row.tolist())] == [("dress", "red"), ("hat", "red")]
+    assert [again.rows.labels_of(int(place)) for place in again.rows.places(row.tolist())] == [
+        ("dress", "red"),
+        ("hat", "red"),
+    ]
     assert again.rows.labels == (*SETS, ("hat", "red")) and again.about["format"] == storage.LABELS_FORMAT
     again.remove(row.tolist())
     assert Index.open(tmp_path / "shop").rows.labels == again.rows.labels

@@ -25,7 +25,7 @@ def glyph_labels(
 
     Labels of an image: the letter without its case ("a" for A and a; another character is its own label), the script ("Common"
     for digits and signs), the kind ("uppercase", "digit"), the family of its font, and "bold" and "italic" if they apply. Splits
-    are those of `glyphs`, so a letter can be in training as uppercase and in testing as lowercase, but no set of labels is in both.
+    are those of `glyphs`: a letter can be in training as uppercase and in testing as lowercase, but no set of labels is in both.
 
     Args:
         root: as for `glyphs`.

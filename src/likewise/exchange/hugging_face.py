@@ -82,5 +82,7 @@ def receive(config: Receive) -> Records:
             )
         cells = {name: [*cells.get(name, []), *column] for name, column in own.items()}
     if "label" not in cells and "labels" not in cells:
-        raise LikewiseError(f"{OWNER_NAME}: the metadata must have a column label or labels, got: {', '.join(cells)}; add it")
+        raise LikewiseError(
+            f"{OWNER_NAME}: the metadata must have a column label or labels, got: {', '.join(cells)}; add it"
+        )
     return from_cells(cells, OWNER_NAME)

@@ -46,7 +46,9 @@ def send(records: Records, config: Send) -> list[str]:
     check_names([name, *records.columns], x.shape[1])
     table, kinds = sql.Identifier(name), {}
     for column in records.columns:
-        kinds[column] = "double precision" if column in NUMBER_COLUMNS else "text[]" if column in LIST_COLUMNS else "text"
+        kinds[column] = (
+            "double precision" if column in NUMBER_COLUMNS else "text[]" if column in LIST_COLUMNS else "text"
+        )
     parts = [sql.SQL('"row" bigint PRIMARY KEY')]
     parts += [sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind)) for column, kind in kinds.items()]
     parts.append(sql.SQL("{} vector({})").format(sql.Identifier(VECTOR_COLUMN), sql.Literal(x.shape[1])))

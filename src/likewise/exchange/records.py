@@ -91,9 +91,7 @@ def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similar
         (twice, _), _ = keys.most_common(1)[0]
         raise LikewiseError(f"{owner}: every row must occur once, but row {twice} occurs twice; remove one of them")
     columns = {
-        name: [read_cell(cell, name, owner) for cell in column]
-        for name, column in cells.items()
-        if name != "row"
+        name: [read_cell(cell, name, owner) for cell in column] for name, column in cells.items() if name != "row"
     }
     if "labels" in columns and "label" not in columns:
         columns["label"] = [join_labels(labels) for labels in columns["labels"]]

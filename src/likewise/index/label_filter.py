@@ -1,7 +1,7 @@
 """A filter of rows by their labels: labels that must be present, and labels that must not.
 
-    red & !striped            rows with the label red and without the label striped
-    "R & B" & !"a ""b"" c"    a label in double quotes may hold any sign; a quote inside it is written twice
+red & !striped            rows with the label red and without the label striped
+"R & B" & !"a ""b"" c"    a label in double quotes may hold any sign; a quote inside it is written twice
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def parse_filter(text: str) -> LabelFilter:
         terms[is_wanted].append(label)
     both = LabelFilter(tuple(dict.fromkeys(terms[True])), tuple(dict.fromkeys(terms[False])))
     if twice := sorted(set(both.must) & set(both.must_not)):
-        raise LikewiseError(f"search: a filter must not hold a label with and without !, got {twice[0]!r}; drop one of them")
+        raise LikewiseError(
+            f"search: a filter must not hold a label with and without !, got {twice[0]!r}; drop one of them"
+        )
     return both
 
 
@@ -73,8 +75,8 @@ def allowed_rows(rows: Rows, wanted: LabelFilter) -> Bool[np.ndarray, "N"]:
     for name in (*wanted.must, *wanted.must_not):
         if name not in number:
             raise LikewiseError(
-                f"search: a filter must name labels of the index, got {name!r}{nearest_name(name, number)} Labels that hold & or ! "
-                "are written in double quotes"
+                f"search: a filter must name labels of the index, got {name!r}{nearest_name(name, number)} A label that holds & "
+                "or begins with ! is written in double quotes"
             )
     must, must_not = ({number[name] for name in names} for names in wanted)
     passes = [must <= labels and not must_not & labels for labels in map(set, rows.label_numbers)]

@@ -117,7 +117,8 @@ def answer(
     rows = index.rows
     found = [
         {"row": int(rows.table["row"][hit.place]), "similarity": hit.similarity, "class": rows.label(hit.place),
-         "path": path_of(index, hit.place), "same": not by_row and is_same(z, rows.vectors[hit.place]), **describe_labels(rows, hit.place, place)}
+         "path": path_of(index, hit.place), "same": not by_row and is_same(z, rows.vectors[hit.place]),
+         **describe_labels(rows, hit.place, place)}
         for hit in hits
     ]  # fmt: skip
     return Neighbours(found, config.query, decision, calibrated.hint or warning_of(calibrated.current()))

@@ -37,12 +37,11 @@ def count_label_confusions(
     order = order[excess[order] > 0]
     if not len(order):
         return None
-    a, b, many = counts.row, counts.col, counts.data
-    pairs = [
-        (int(a[i]), int(b[i]), int(many[i]), float(many[i] / size[a[i]]), example(lost, gained, a[i], b[i], query, first))
-        for i in order[:most_pairs]
-    ]
-    named = np.stack([a[order], b[order]], 1).ravel()
+    pairs = []
+    for i in order[:most_pairs]:
+        a, b, many = int(counts.row[i]), int(counts.col[i]), int(counts.data[i])
+        pairs.append((a, b, many, float(many / size[a]), example(lost, gained, a, b, query, first)))
+    named = np.stack([counts.row[order], counts.col[order]], 1).ravel()
     shown = np.sort(named[np.sort(np.unique(named, return_index=True)[1])][:most_labels]).astype(np.int64)
     matrix = counts.tocsr()[shown][:, shown].toarray() + np.diag(np.asarray(both.sum(0)).ravel()[shown])
     return pairs, shown, matrix / np.maximum(size[shown], 1)[:, None]

@@ -49,7 +49,7 @@ class Score(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a query; `right`: it has the label of the query. `relevance`: 0 to 1, if there is more than right and wrong."""
+    """A neighbour of a query; `right`: it has the label of the query. `relevance`: 0 to 1; None: right or wrong is all."""
 
     place: int
     similarity: float

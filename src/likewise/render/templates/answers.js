@@ -2,7 +2,8 @@
 
 function neighbourTiles(run, neighbours, query) {
   const tiles = neighbours.map(([place, similarity, right, relevance]) => {
-    const near = nearness(run, similarity), line = isNumber(relevance) && near && !near.startsWith("d") ? `similarity ${near}` : near;
+    const near = nearness(run, similarity), isCosine = facts.runs[run].similarity !== "euclidean";
+    const line = isNumber(relevance) && near && isCosine ? `similarity ${near}` : near;
     return tile(facts.runs[run].pool, place, { kind: right ? "right" : "wrong", line, relevance, beside: query });
   });
   return h("div", { class: "answers", style: `--many: ${clamp(neighbours.length, 4, 10)}` }, tiles);

@@ -20,10 +20,12 @@ function drawConfusion(holder) {
     const names = classes.map(one => all[one]), right = ofLabels ? "whose neighbour has it too" : "with the right class";
     const result = (i, j) => i === j ? right : `${ofLabels ? "lost for" : "confused with"} ${names[j]}`;
     const read = (i, j) => [h("b", {}, percent(matrix[i][j])), ` of the queries of ${names[i]} ${result(i, j)}`];
-    const caption = ofLabels ? `The ${classes.length} labels with the most confusions. Row: a label of the query; column: a label `
-      + "that its nearest neighbour has in its place; the diagonal: the neighbour has the label too." : `The ${classes.length} classes with the most confusions, similar classes side by side. `
+    const caption = ofLabels ? `The ${classes.length} labels with the most confusions. Row: a label of the query; `
+      + "column: a label that its nearest neighbour has in its place; the diagonal: the neighbour has the label too."
+      : `The ${classes.length} classes with the most confusions, similar classes side by side. `
       + "Row: class of the query; column: class of its nearest neighbour; the diagonal is right.";
-    const how = { rowName: "query", columnName: "nearest neighbour", label: `Confusion matrix of ${ofLabels ? "labels" : "classes"}`, read };
+    const label = `Confusion matrix of ${ofLabels ? "labels" : "classes"}`;
+    const how = { rowName: "query", columnName: "nearest neighbour", label, read };
     const map = matrix.length ? h("figure", { class: "panel" }, namedHeatMap(matrix, names, how),
       h("figcaption", { class: "soft" }, caption)) : null;
     const list = unfolding(pairs, pair => confusedPair(run, pair), h("ol", { class: "pairs" }), 5);

@@ -2,7 +2,8 @@
 
 /** A share as a bar, with a mark at the share that is expected by chance. */
 function shareBar(share, chance) {
-  const bar = h("span", { class: "share", role: "img", "aria-label": `${percent(share)}, by chance ${percent(chance)}` }, h("i"), h("u"));
+  const words = `${percent(share)}, by chance ${percent(chance)}`;
+  const bar = h("span", { class: "share", role: "img", "aria-label": words }, h("i"), h("u"));
   bar.style.setProperty("--share", isNumber(share) ? share : 0);
   bar.style.setProperty("--chance", chance);
   return bar;

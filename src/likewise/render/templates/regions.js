@@ -76,7 +76,8 @@ function typicalLabels(pool, members) {
   };
   const here = tally(members.map(i => label[i])), whole = tally(label);
   const gain = name => here[name] / members.length - whole[name] / label.length;
-  return [...here.keys()].filter(name => here[name]).sort((a, b) => gain(b) - gain(a)).slice(0, 2).map(name => [name, here[name]]);
+  const order = [...here.keys()].filter(name => here[name]).sort((a, b) => gain(b) - gain(a));
+  return order.slice(0, 2).map(name => [name, here[name]]);
 }
 
 /** A magnified region. */

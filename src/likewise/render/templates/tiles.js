@@ -75,7 +75,9 @@ function relevanceBar(value) {
 }
 
 /** The name of a sample in a heading or below an image: its class, or its labels as chips. */
-const nameOf = (pool, place, beside) => labelsOf(pool, place) ? chips(pool, place, beside) : h("b", {}, breakable(className(pool, place)));
+function nameOf(pool, place, beside) {
+  return labelsOf(pool, place) ? chips(pool, place, beside) : h("b", {}, breakable(className(pool, place)));
+}
 
 /**
  * A sample: image, class name or labels, and a line of text. `kind`: right, wrong or query; `relevance`: a bar in place of the

@@ -93,7 +93,9 @@ def of_run(study: Study) -> Confusion | None:
     place, value = study.queries
     scored = place[~np.isnan(value)]  # NaN: no relevant rows
     if study.pool.label_sets is not None:
-        counted = count_label_confusions(scored, study.near[scored, 0], study.pool, MAX_CONFUSED_PAIRS, MAX_CONFUSION_CLASSES)
+        counted = count_label_confusions(
+            scored, study.near[scored, 0], study.pool, MAX_CONFUSED_PAIRS, MAX_CONFUSION_CLASSES
+        )
         return counted and Confusion(tuple(map(Confused._make, counted[0])), *counted[1:])
     label, classes = study.pool.label, len(study.pool.class_name)
     mean = None if study.z is None else class_means(study.z, label, classes)

@@ -104,7 +104,9 @@ def words(facts: Facts) -> tuple[str, str] | None:
     if not any(near.relevance is not None for one in some for near in one.neighbours):
         return None
     intro = "A query and its nearest gallery samples. The bar shows how relevant a neighbour is, from 0 to 1"
-    shared = "; labels that it shares with the query are coloured" if any(pool.label_sets for pool in facts.pools) else ""
+    shared = (
+        "; labels that it shares with the query are coloured" if any(pool.label_sets for pool in facts.pools) else ""
+    )
     return "Queries and their nearest neighbours", f"{intro}{shared}."
 
 
