@@ -10,10 +10,9 @@ from exchange_rows import PNG, arrays
 from likewise.config import Receive, Send
 from likewise.data import load
 from likewise.data.features import read_embeddings
-from likewise.exchange.arrow_kinds import arrow_kind
 from likewise.exchange.cvat import joined_tags
 from likewise.exchange.label_studio import decision, labelling_config
-from likewise.exchange.records import from_cells, write_labels
+from likewise.exchange.records import arrow_kind, from_cells, write_labels
 from likewise.exchange.transfer import receive, send
 
 SETS = ("dress|red", '<b>|"quoted"', "red|shirt|鳥", "dress|red")

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
-from likewise.exchange.arrow_kinds import arrow_kind
-from likewise.exchange.records import Records, from_cells
+from likewise.exchange.records import Records, arrow_kind, from_cells
 
 OWNER_NAME = "hugging-face"
 FOLDER_OF_SPLIT = {"train": "train", "val": "validation", "test": "test"}

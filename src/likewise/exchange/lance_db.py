@@ -10,9 +10,8 @@ import numpy as np
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
-from likewise.exchange.arrow_kinds import arrow_kind
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, Records, from_cells
+from likewise.exchange.records import DEFAULT_NAME, Records, arrow_kind, from_cells
 from likewise.io.files import first_line
 
 VECTOR_COLUMN = "vector"

@@ -146,6 +146,15 @@ def read_cell(cell: Any, name: str, owner: str) -> Any:
     return list(split_labels(text)) if (text := as_text(cell)) else []
 
 
+def arrow_kind(column: str):
+    """Return the type of a column: numbers, lists of texts, or texts."""
+    import pyarrow as pa
+
+    return (
+        pa.float64() if column in NUMBER_COLUMNS else pa.list_(pa.string()) if column in LIST_COLUMNS else pa.string()
+    )
+
+
 def plain(cell: Any) -> Any:
     """Return a cell for a tool without lists."""
     return "" if cell is None else join_labels(cell) if isinstance(cell, list) else cell

@@ -22,7 +22,7 @@ def number_classes(
     if rows.labels is None and labels is None:
         every = tuple(dict.fromkeys((*classes, *names)))
         return {name: number for number, name in enumerate(every)}, every, None
-    sets = [(name,) for name in classes] if rows.labels is None else list(rows.labels)
+    sets: list[tuple[str, ...]] = [(name,) for name in classes] if rows.labels is None else list(rows.labels)
     known = {frozenset(own): number for number, own in enumerate(sets)}
     found = {}
     for name in dict.fromkeys(names):

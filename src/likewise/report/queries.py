@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.report.records import Neighbour, RankedQuery
-from likewise.report.relevance import PairRelevance
+from likewise.report.records import Neighbour, PairRelevance, RankedQuery
 
 
 def ranked_query(

@@ -5,12 +5,16 @@ A place is the index of a sample in its `Pool`; a class is the index of its name
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image
+
+PairRelevance = Callable[[int, Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]
+"""A class and the classes of some results -> the relevance of each result, 0 to 1; NaN: not known."""
 
 
 class Grouping(NamedTuple):

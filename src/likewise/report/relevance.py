@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from likewise.contracts import Relevance
 from likewise.relevance import SharedLabels
+from likewise.report.records import PairRelevance
 from likewise.report.target import ReportTarget
 from likewise.runs.network import make_relevance
 from likewise.types import Items, LikewiseError
-
-PairRelevance = Callable[[int, Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]
-"""A class and the classes of some results -> the relevance of each result, 0 to 1; NaN: not known."""
 
 
 def relevance_of(one: ReportTarget) -> PairRelevance | None:
     """Return the relevance of the classes of a target; None if samples have one label and the run has no other relevance.
 
     A run that was trained with a relevance of classes, such as `TreeDepth`, is shown with it. A relevance of single samples
-    (judged pairs) says nothing about the samples of a test, so it is not shown.
+    (judged pairs) does not apply to the samples of a test, so it is not shown.
     """
     items = one.items
     if items is None:

@@ -16,8 +16,7 @@ from likewise.config import Report
 from likewise.report import sections
 from likewise.report.blocks import Block
 from likewise.report.queries import places_of
-from likewise.report.records import Facts, Pool, RunView
-from likewise.report.relevance import PairRelevance
+from likewise.report.records import Facts, PairRelevance, Pool, RunView
 from likewise.report.target import ReportTarget
 
 

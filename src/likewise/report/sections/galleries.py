@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.report.queries import query_as_list, ranked_query
-from likewise.report.records import Facts, RankedQuery
-from likewise.report.relevance import PairRelevance
+from likewise.report.records import Facts, PairRelevance, RankedQuery
 from likewise.report.section import Packing, Section, Study
 
 MAX_GALLERY_CLASSES = 400
