@@ -99,7 +99,7 @@ def of_data(config: Send) -> Records:
 
 def of_items(items: Items, row: np.ndarray) -> Records:
     """Return items as records: labels by name, paths absolute, all columns as text."""
-    columns = {name: [str(cell) for cell in cells] for name, cells in item_columns(items).items()}
+    columns: dict[str, list] = {name: [str(cell) for cell in cells] for name, cells in item_columns(items).items()}
     columns["label"] = columns.pop("class_name", None) or [items.class_name[c] for c in items.y]
     if (sets := labels_by_class(items)) is not None:
         columns["labels"] = [list(sets[c]) for c in items.y]
