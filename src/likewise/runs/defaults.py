@@ -14,7 +14,7 @@ from likewise.config import SPECS, Train, default_metrics, duration_fields, text
 from likewise.config.overrides import with_argument
 from likewise.config.spec import build, canonical, check_names, describe, spec
 from likewise.contracts import Loss, Protocol, Relevance
-from likewise.data import NAMES
+from likewise.data import DRAWN_DATA, NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
 from likewise.pretrained.foundation import FOUNDATION_BACKBONES
@@ -44,7 +44,7 @@ def check_durations(config: Train) -> None:
 
 def resolve(config: Train, items: Items) -> Train:
     """Return the settings with all defaults that depend on the data filled in, and all specs in canonical form."""
-    glyphs = items.name == "glyphs"
+    glyphs = items.name in DRAWN_DATA
     backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else DEFAULT_BACKBONE)
     if (backbone == "features") != (items.x is not None):
         kind = "features" if items.x is not None else "images"
