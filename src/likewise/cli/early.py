@@ -25,7 +25,6 @@ SPEC_KINDS = {
     "protocol": ("protocols", "protocol"),
     "confidence": ("confidence", "confidence"),
     "terms": ("terms", "term"),
-    "relevance": ("relevance", "relevance"),
     "noise": ("noise", "noise model"),
     "model": ("noise", "noise model"),
     "head": ("models.heads", "head"),

@@ -41,6 +41,8 @@ class LabelSetPosterior(Confidence):
     changed: Tensor
     sets: Tensor
 
+    uses_classes = False
+
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
