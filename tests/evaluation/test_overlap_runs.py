@@ -16,7 +16,10 @@ from likewise.types import LikewiseError
 SIZES = {"crow": 6, "finch": 4, "gull": 3, "owl": 2, "lark": 1}
 
 
-def make_run(folder, wrong, loss="ProxyAnchor(alpha=32.0, margin=0.1)", sizes=SIZES, metric="R@1", confidence=None, relevance=None):
+USUAL_LOSS = "ProxyAnchor(alpha=32.0, margin=0.1)"
+
+
+def make_run(folder, wrong, loss=USUAL_LOSS, sizes=SIZES, metric="R@1", confidence=None, relevance=None):
     """A run folder with so many wrong queries in each class; `lark` has nothing to find."""
     folder.mkdir()
     config = {"loss": loss, "seed": 0, "terms": [], "confidence": confidence}
@@ -131,5 +134,7 @@ def test_errors_of_samples_with_several_labels_are_counted_by_label(tmp_path):
         ("crow", "1", "6"), ("gull", "2", "2"), ("old", "3", "6"), ("young", "0", "2"),
     ]  # fmt: skip
     c = make_run(tmp_path / "c", {"crow|young": 1}, sizes=sizes)
-    with pytest.raises(LikewiseError, match='same rows must be right in all runs, but .*"same class".*"any label shared"'):
+    with pytest.raises(
+        LikewiseError, match='same rows must be right in all runs, but .*"same class".*"any label shared"'
+    ):
         look([a, c], tmp_path)

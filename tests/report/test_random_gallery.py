@@ -23,4 +23,6 @@ def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_p
 def test_a_shared_label_is_right():
     plain = Items("t", np.array([0, 1, 0]), ("a|b", "b|c"))
     assert [is_right(plain, 0, row) for row in (1, 2)] == [False, True]
-    assert is_right(Items("t", plain.y, plain.class_name, label_name=("a", "b", "c"), label_sets=((0, 1), (1, 2))), 0, 1)
+    assert is_right(
+        Items("t", plain.y, plain.class_name, label_name=("a", "b", "c"), label_sets=((0, 1), (1, 2))), 0, 1
+    )

@@ -110,12 +110,9 @@ def set_features(
     subject: Subject, names: list[str], rows: Int[Tensor, "N"], has: Bool[Tensor, "R L"], config: Audit
 ) -> Float[Tensor, "N F"]:
     """Return the network's features, or those from before its training if they explain untrained labels better."""
-    parts = [subject.splits[name].e for name in names]
-    x = torch.cat([e.z if e.f is None else e.f for e in parts])
-    if subject.start_features is None:
+    x, before, untrained = subject.features_of(names, rows)
+    if before is None:
         return x
-    before = subject.start_features[rows]
-    untrained = torch.cat([torch.full((len(e.y),), name != "train") for name, e in zip(names, parts)])
     among = untrained if int(untrained.sum()) > 2 else torch.ones_like(untrained)
     labels = has[rows][among]
     used = labels[:, labels.any(0)].float().to(subject.device)

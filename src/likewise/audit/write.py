@@ -155,7 +155,9 @@ def changed_labels(own: str, other: str) -> str:
     """Return the labels that a suggested set adds and takes away, in a few words."""
     given, suggested = split_labels(own), split_labels(other)
     missing, superfluous = (", ".join(x for x in a if x not in b) for a, b in ((suggested, given), (given, suggested)))
-    return "; ".join(f"{word}: {names}" for word, names in (("missing", missing), ("superfluous", superfluous)) if names)
+    return "; ".join(
+        f"{word}: {names}" for word, names in (("missing", missing), ("superfluous", superfluous)) if names
+    )
 
 
 def pair_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:

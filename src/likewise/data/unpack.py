@@ -70,8 +70,8 @@ def choose(kinds: dict[str, Kind], wish: dict[str, str]) -> tuple[str, str]:
     kind = each_label(kinds[label])
     if not isinstance(kind, list) and not re.match(r"u?int|(large_)?(string|utf8)", kind):
         raise LikewiseError(
-            f"{ERROR_OWNER}: label must be classes, whole numbers or words, or lists of these, got '{label}' with {kinds[label]}; name another column: "
-            "?label=COLUMN"
+            f"{ERROR_OWNER}: label must be classes, whole numbers or words, or lists of these, got '{label}' with {kinds[label]}; "
+            "name another column: ?label=COLUMN"
         )
     return image, label
 
@@ -136,8 +136,8 @@ def class_of(cell: Any, kind: Kind, at: str) -> tuple:
         names = [str(name or label) for label, name in pairs]
         if bad := [name for name in names if LABEL_SEPARATOR in name]:
             raise LikewiseError(
-                f"{ERROR_OWNER}: a label must not hold '{LABEL_SEPARATOR}', which separates the labels of a row, got {bad[0]!r} in "
-                f"{at}; rename it"
+                f"{ERROR_OWNER}: a label must not hold '{LABEL_SEPARATOR}', which separates the labels of a row, got {bad[0]!r} "
+                f"in {at}; rename it"
             )
         return (LABEL_SEPARATOR.join(names),)
     if cell is None or cell == "" or (isinstance(kind, list) and not (isinstance(cell, int) and 0 <= cell < len(kind))):

@@ -18,7 +18,7 @@ from likewise.data.features import read_embeddings
 from likewise.deploy.model_card import GALLERY_FILE
 from likewise.index import storage
 from likewise.index.build import Network, open_index, path_of, rows_of
-from likewise.index.decision import SEVERAL_LABELS_HINT, IndexCalibration, is_same_checkpoint, labelled_vectors
+from likewise.index.decision import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
 from likewise.index.index import Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
@@ -86,7 +86,7 @@ def open_gallery(folder: Path, place: str | os.PathLike | None) -> Gallery:
         return exported_gallery(folder)
     index = open_rows(folder, place)
     if index.rows.labels is not None:
-        raise LikewiseError(f"identify: {SEVERAL_LABELS_HINT}; use a gallery with one label per row")
+        raise LikewiseError(f"identify: {NO_CLASS}; use a gallery with one label per row")
     return Gallery(index, calibrate_gallery(folder, *labelled_vectors(index.rows)))
 
 

@@ -35,10 +35,10 @@ BLOCK_PAIRS = 1 << 22
 """Similarities held in memory at a time."""
 
 
-SEVERAL_LABELS_HINT = (
-    "known or unknown is not decided: rows have several labels each, so there is no one class of a query; results show their labels"
-)
+NO_CLASS = "rows have several labels each, so there is no one class of a query"
 """Why there is no decision about a query in an index whose rows have several labels each."""
+SEVERAL_LABELS_HINT = f"known or unknown is not decided: {NO_CLASS}; results show their labels"
+"""The same for the search page."""
 
 
 class IndexCalibration:
