@@ -70,8 +70,8 @@ def choose(kinds: dict[str, Kind], wish: dict[str, str]) -> tuple[str, str]:
     kind = each_label(kinds[label])
     if not isinstance(kind, list) and not re.match(r"u?int|(large_)?(string|utf8)", kind):
         raise LikewiseError(
-            f"{ERROR_OWNER}: label must be classes, whole numbers or words, or lists of these, got '{label}' with {kinds[label]}; "
-            "name another column: ?label=COLUMN"
+            f"{ERROR_OWNER}: label must be classes, whole numbers or words, or lists of these, got '{label}' with {kinds[label]}"
+            "; name another column: ?label=COLUMN"
         )
     return image, label
 

@@ -31,7 +31,8 @@ def ranked_query(
     values = [None if v is None or np.isnan(v) else v for v in values]
     right = [label[p] == label[place] for p in others]
     if label_sets is not None:
-        right = [not set(label_sets[label[place]]).isdisjoint(label_sets[label[p]]) for p in others]
+        own = set(label_sets[int(label[place])])
+        right = [not own.isdisjoint(label_sets[int(label[p])]) for p in others]
     each = zip(others, sims, right, values, strict=True)
     return RankedQuery(place, value, tuple(Neighbour(p, s, bool(r), v) for p, s, r, v in each))
 
