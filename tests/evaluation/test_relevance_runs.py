@@ -96,9 +96,9 @@ def test_runs_on_other_data_are_scored_with_one_relevance(monkeypatch):
     """--on scores each run by its own relevance, so two that mean other rows are refused as without --on."""
     from likewise.evaluation import compare_on
 
-    none = np.zeros(0)
+    no, none = np.zeros(0, int), np.zeros(0)
     tree = {"relevant": "relevance of 0.5 or more", "spec": "TreeDepth(threshold=0.5)"}
-    side = PerQuery(none, none, none, none, {"R@1": none}, none.reshape(0, 1), none.reshape(0, 1))
+    side = PerQuery(no, no, no.astype(str), no, {"R@1": none}, no.reshape(0, 1), none.reshape(0, 1))
     sides = [(side, {}), (dataclasses.replace(side, relevance=tree), {})]
     monkeypatch.setattr(compare_on, "score_sides", lambda config, say: (sides, {}))
     with pytest.raises(
