@@ -12,6 +12,7 @@ from torch.nn import functional as F
 import likewise.losses
 import likewise.miners
 from likewise.metrics import metric
+from likewise.relevance import GivenValues, SharedLabels
 from likewise.retrieval.ranking import rank
 from likewise.samplers import SamplesPerClass
 from likewise.similarity import compare
@@ -137,3 +138,22 @@ def test_metrics():
     )
     for name, ours in names:
         assert float(metric(ours)(found).nanmean()) == pytest.approx(theirs[name], abs=1e-6), ours
+
+
+@pytest.mark.parametrize("kind", ["labels", "matrix"])
+def test_a_hand_made_mask_of_shared_labels_is_a_relevance(kind):
+    """Value and gradient are those of PML with pairs made by hand; in float64 only the order of the sums differs."""
+    sets = [(0, 2), (0, 3), (1, 2), (1, 3), (0, 2, 3), (1,)]
+    has = torch.zeros(6, 4)
+    for row, labels in enumerate(sets):
+        has[row, list(labels)] = 1
+    pos = (has @ has.T > 0)[Y][:, Y]
+    pairs = (pos & ~torch.eye(24, dtype=torch.bool)).nonzero(as_tuple=True) + (~pos).nonzero(as_tuple=True)
+    relevance = GivenValues(pos.float()) if kind == "matrix" else SharedLabels(sets, measure="any")
+    ids = torch.arange(24) if kind == "matrix" else Y
+    a, b = embeddings().requires_grad_(), embeddings().requires_grad_()
+    loss = likewise.losses.MultiSimilarity(beta=50, miner=None).with_relevance(relevance)
+    mine, other = loss(F.normalize(a, dim=1), ids).mean(), losses.MultiSimilarityLoss()(b, indices_tuple=pairs)
+    assert mine.item() == pytest.approx(other.item(), rel=1e-6) and mine > 0.01
+    grads = torch.autograd.grad(mine, a) + torch.autograd.grad(other, b)
+    assert torch.allclose(*grads, rtol=1e-5, atol=1e-8)

@@ -17,7 +17,7 @@ from likewise.config import Train
 from likewise.training.fit import train
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("benchmarks", "examples", "examples/tasks", "tools")
+FOLDERS = ("benchmarks", "examples", "examples/tasks", "examples/relevance", "tools")
 STARTED: set[str] = set()
 DRAWING = (
     "docs",
@@ -33,6 +33,9 @@ TASKS = (
     "task_data", "clean_folder", "train_folder", "match_products", "reidentify", "find_duplicates", "from_pml", "own_network",
     "audit_embeddings", "reproduce_table", "serve_search",
 )  # fmt: skip
+KINDS = (
+    "relevance_data", "several_labels", "class_tree", "listed_pairs", "judged_pairs", "judged_triplets", "own_loop",
+)  # fmt: skip
 ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
     "test_house.py": ["tools/import_graph.py"],
@@ -40,6 +43,7 @@ ELSEWHERE = {
     "published/test_coverage.py": ["tools/coverage_page.py"],
     "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
     "test_gallery.py": [f"examples/tasks/{name}.py" for name in TASKS],
+    "test_examples_relevance.py": [f"examples/relevance/{name}.py" for name in KINDS],
     "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],
 }
 """Tests beside this file, and the scripts that they start."""

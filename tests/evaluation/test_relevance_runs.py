@@ -145,3 +145,19 @@ def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsy
     printed = capsys.readouterr().out
     assert "relevant: any label shared" in printed and "mean over labels" in printed
     assert "they hold for other sets of the same labels" in printed
+
+
+def test_a_file_of_pairs_may_name_samples_of_all_splits(tmp_path, monkeypatch):
+    """Training uses the lines between its samples, evaluation those between test samples, also from another folder."""
+    rng = np.random.default_rng(0)
+    split = np.repeat(["train", "test"], 20)
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(40, 4)).astype(np.float32), label=np.zeros(40, int), split=split)
+    lines = [f"{a},{b},{int((a - b) % 2 == 0)}" for a in range(40) for b in range(a + 1, min(a + 6, 40))]
+    (tmp_path / "pairs.csv").write_text("\n".join(["a,b,same", *lines]))
+    monkeypatch.chdir(tmp_path)
+    how = {"steps": 2, "dim": 4, "device": "cpu", "quiet": True, "out": "run", "loss": "Contrastive()"}
+    run = train(Train(data="x.npz", relevance="JudgedPairs(file='pairs.csv')", **how))
+    assert run.scores["queries"] == 20
+    monkeypatch.chdir("/")
+    again = evaluate(Evaluate(target=str(tmp_path / "run"), quiet=True, device="cpu"))
+    assert again["metrics"]["R@1"] == run.scores["metrics"]["R@1"]

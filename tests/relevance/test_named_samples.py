@@ -36,7 +36,7 @@ def test_row_numbers_are_names_of_features(tmp_path):
             "a,b\na.png,b.png\nb.png,b.png\n",
             r"a, b must be different samples, got 'b\.png' twice or more in p\.csv line 3",
         ),
-        ("a,b\na.png,test.png\n", r"no line of p\.csv names training samples only"),
+        ("a,b\na.png,test.png\n", r"no line of p\.csv names samples of the training, or"),
         ("a,c\na.png,b.png\n", r"the column 'b' is missing from p\.csv"),
     ],
 )

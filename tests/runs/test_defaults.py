@@ -91,3 +91,12 @@ def test_a_loss_that_cannot_be_built_for_the_classes_is_refused():
     check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.7)"), items())
     with pytest.raises(LikewiseError, match="share must be 0 or more and below 0.8 for 5 classes"):
         check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.85)"), items())
+
+
+def test_files_of_a_relevance_are_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "pairs.csv").write_text("a,b,same\n0,1,1\n")
+    monkeypatch.chdir(tmp_path)
+    of = items(x=np.zeros((30, 4), np.float32))
+    chosen = resolve(Train(data="x", relevance="JudgedPairs(file='pairs.csv')"), of).relevance
+    assert chosen == f"JudgedPairs(file={str(tmp_path / 'pairs.csv')!r}, threshold=0.5)"
+    assert resolve(Train(data="x", relevance="TreeDepth(tree='cub200')"), of).relevance.endswith("tree='cub200')")

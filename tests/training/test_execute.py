@@ -67,3 +67,14 @@ def test_classes_with_one_sample_are_said_to_be_left_out(settings, tmp_path):
     assert said == ["training skips 1 of 3 classes, because they have one sample only: '2'"]
     with pytest.raises(LikewiseError, match="lonely"):
         train(Train(**settings | {"sampler": "SamplesPerClass(batch=8, per_class=4)", "out": str(tmp_path / "other")}))
+
+
+def test_sets_of_labels_with_one_sample_train(settings, tmp_path):
+    """Their labels are shared by others, so the default sampler of several labels draws them, and nothing is said."""
+    rng = np.random.default_rng(0)
+    labels = ["a|b", "a|c", "b|c", "a|b|c"] * 5 + ["a|b|d", "c|d"]
+    split = ["train"] * 16 + ["test"] * 4 + ["train"] * 2
+    np.savez(tmp_path / "sets.npz", x=rng.normal(size=(22, 4)).astype(np.float32), labels=labels, split=split)
+    settings |= {"data": str(tmp_path / "sets.npz"), "steps": 2, "metrics": ("R@1",), "sampler": None}
+    said = []
+    assert train(Train(**settings), said.append).done and not [line for line in said if "skips" in line]

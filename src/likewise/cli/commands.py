@@ -223,6 +223,10 @@ def run_clean(config) -> None:
         print("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))
 
 
+APPLY_ADVICE = "add --to FOLDER for a corrected copy of links, or --in-place to move the files"
+"""What follows a plan of `likewise apply`."""
+
+
 @command(
     "apply TABLE [--to FOLDER]", "write a folder with the corrected labels of a review, or move the files; with undo"
 )
@@ -232,7 +236,8 @@ def run_apply(config) -> None:
     applied = apply(config)
     print("\n".join(applied.lines()))
     if applied.done == "planned" and not config.dry_run:
-        print("nothing was changed; add --to FOLDER for a corrected copy of links, or --in-place to move the files")
+        several = applied.folder.is_file()  # several labels per image: the table itself is the result
+        print(f"next: likewise train {applied.folder}" if several else f"nothing was changed; {APPLY_ADVICE}")
     elif applied.journal:
         print(f"undo: likewise apply {config.table} --undo")
 

@@ -75,6 +75,7 @@ def relevance_of(
 
     facts = {"classes": items.classes, "labels": items.y[rows], "class_names": items.class_name}
     facts |= {"taxonomy": items.taxonomy, "sample_names": sample_names(items, rows), "label_sets": items.label_sets}
+    facts["other_names"] = sample_names(items, np.setdiff1d(np.arange(len(items)), rows))  # of other splits
     source = build(spec, Relevance, allow_imports=allow_imports, **facts)
     shared = type(source).__name__ == LABELS_RELEVANCE
     threshold = ANY_RELEVANCE if shared and (trained or not _names_threshold(spec)) else source.threshold

@@ -59,8 +59,8 @@ def positions(
             )
     if not len(rows):
         raise LikewiseError(
-            f"{sheet.owner}: no line of {sheet.file} names training samples only, so there is nothing to learn from; check the "
-            "names and the splits"
+            f"{sheet.owner}: no line of {sheet.file} names samples of the training, or of the evaluation, only; check the names "
+            "and the splits, or evaluate without this relevance"
         )
     ignored = len(sheet) - len(rows)
     note = f"{sheet.owner}: {ignored:,} of {len(sheet):,} lines of {sheet.file} name samples that do not train; they are ignored"

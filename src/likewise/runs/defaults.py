@@ -87,7 +87,7 @@ def resolve(config: Train, items: Items) -> Train:
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
         sampler=canonical(sampler or ""),
-        relevance=canonical(relevance) if relevance else None,
+        relevance=with_whole_paths(canonical(relevance)) if relevance else None,
         metrics=default_metrics(config.metrics, relevance),
         batch_size=None,  # now the `batch` argument of the sampler
         epochs=float(config.epochs),
@@ -131,6 +131,16 @@ def chosen_confidence(confidence: str, items: Items) -> str:
 def default_relevance(items: Items) -> str | None:
     """Return the relevance of a training that names none: shared labels if samples have several, otherwise None."""
     return None if items.label_sets is None else "SharedLabels()"
+
+
+def with_whole_paths(relevance: str) -> str:
+    """Return a canonical spec with existing files as absolute paths, so that a run can be opened from any folder."""
+    call = ast.parse(relevance, mode="eval").body
+    for word in call.keywords if isinstance(call, ast.Call) else ():
+        value = word.value.value if isinstance(word.value, ast.Constant) else None
+        if isinstance(value, str) and Path(value).suffix:
+            word.value = ast.Constant(absolute_path(value))
+    return ast.unparse(call)
 
 
 def freezes(config: Train, backbone: str) -> bool:

@@ -46,7 +46,8 @@ def execute(
     check_plan(config, items, samples.protocol)
     state = build_state(config, samples, device, *world())  # before the folder: bad settings must not leave one behind
     hooks.built(state)
-    if default_sampler and (sentence := samples.describe_single_classes()):
+    skips_single = default_sampler and (config.sampler or "").startswith("SamplesPerClass(")
+    if skips_single and (sentence := samples.describe_single_classes()):
         say(sentence)
     if (relevance := state.components.loss.relevance) is not None and relevance.note:
         say(relevance.note)
