@@ -735,9 +735,9 @@ def test_graded(start, tmp_path):
     assert gain["difference"] == pytest.approx(gain["graded"] - gain["flat"], abs=1e-9) and 20 < gain["flat"] < 100
     text = page.read_text("utf-8")
     assert re.fullmatch(r"above\n<!-- graded begin -->\n\n\| set \|[\s\S]*\|\n\n<!-- graded end -->\nbelow\n", text)
-    assert "| toy | SupCon | `TreeDepth(power=8)` |" in text and "old" not in text and "toy | ArcFace | graded:" in said
+    assert "| toy | SupCon | `TreeDepth(power=1)` |" in text and "old" not in text and "toy | ArcFace | graded:" in said
     _, chosen = start("graded", "--quick", "--tune", "--losses", "ListwiseKL", "--seeds", "0", "--steps", "2")
-    assert chosen["ListwiseKL"] in importlib.import_module("graded").CANDIDATE_SPECS
+    assert chosen["toy"]["ListwiseKL"] in importlib.import_module("graded").CANDIDATE_POWERS
     y = np.arange(60) % 6
     names = ["Royal-Gala", "Zucchini", "Granny-Smith", "Kiwi", "Arla-Milk", "Oat-Milk"]
     above = ["Fruit/Apple/", "Vegetables/", "Fruit/Apple/", "Fruit/", "Packages/Milk/", "Packages/Milk/"]
