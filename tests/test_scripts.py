@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from likewise.config import Train
 from likewise.training.fit import train
@@ -722,3 +723,60 @@ def test_multi_label_noise(tmp_path, capsys):
     assert "| toy | 0.1, 0.03 | likewise | " in capsys.readouterr().out
     (found,) = json.loads(out.read_text("utf-8"))
     assert found["missing"]["wrong"] > 0 and found["missing"]["precision"] > 0.5 and found["superfluous"]["bins"]
+
+
+@starts("benchmarks/graded.py", "benchmarks/graded_sets.py")
+def test_graded(start, tmp_path):
+    """Flat and graded training of toy blobs, as a table in a page; the features of a set are divided by classes."""
+    page = tmp_path / "page.md"
+    page.write_text("above\n<!-- graded begin -->\nold\n<!-- graded end -->\nbelow\n", "utf-8")
+    said, found = start("graded", "--quick", "--losses", "SupCon", "ArcFace", "--write", str(page))
+    assert [(one["data"], one["loss"], one["flat"]) for one in found] == [
+        ("toy", "SupCon", "flat"),
+        ("toy", "ArcFace", "flat"),
+    ]
+    gain = found[0]["nDCG@10"]
+    assert gain["difference"] == pytest.approx(gain["graded"] - gain["flat"], abs=1e-9) and 20 < gain["flat"] < 100
+    text = page.read_text("utf-8")
+    assert re.fullmatch(r"above\n<!-- graded begin -->\n\n\| set \|[\s\S]*\|\n\n<!-- graded end -->\nbelow\n", text)
+    assert "| toy | SupCon | `TreeDepth(power=1)` |" in text and "old" not in text and "toy | ArcFace | graded:" in said
+    _, chosen = start("graded", "--quick", "--tune", "--losses", "ListwiseKL", "--seeds", "0", "--steps", "2")
+    assert chosen["toy"]["ListwiseKL"] in importlib.import_module("graded").CANDIDATE_POWERS
+    y = np.arange(60) % 6
+    names = ["Royal-Gala", "Zucchini", "Granny-Smith", "Kiwi", "Arla-Milk", "Oat-Milk"]
+    above = ["Fruit/Apple/", "Vegetables/", "Fruit/Apple/", "Fruit/", "Packages/Milk/", "Packages/Milk/"]
+    path = [f"/d/train/{above[c]}{names[c]}/{number}.jpg" for number, c in enumerate(y)]
+    np.savez(tmp_path / "grocery.npz", x=np.random.default_rng(0).normal(size=(60, 8)), label=y, names=names, path=path)
+    train, test = importlib.import_module("graded_sets").read_features(tmp_path / "grocery.npz")
+    assert set(train.names) | set(test.names) == set(names) and len(train.names) == 3 and len(train.y) == 30
+    assert train.tree["Royal-Gala"] == ("Fruit", "Apple") and train.tree["Kiwi"][0] == "Fruit"
+
+
+def test_graded_with_several_labels(start):
+    _, found = start("graded", "--quick", "--sets", "glyph_labels", "--losses", "SupCon", "ProxyAnchor", "--seeds", "0")
+    assert [(one["loss"], one["flat"]) for one in found] == [
+        ("SupCon", "flat"),
+        ("SupCon", "any"),
+        ("ProxyAnchor", "flat"),
+    ]
+    assert {one["graded"] for one in found} == {"SharedLabels()"}
+
+
+def test_graded_scores_agree_with_another_library():
+    """nDCG@10 is that of scikit-learn with linear gains; R@1 and MAP@R are counted one query at a time."""
+    from sklearn.metrics import ndcg_score
+
+    graded, sets = importlib.import_module("graded"), importlib.import_module("graded_sets")
+    _, data = sets.toy()
+    data = data.only(np.arange(5))
+    found, z = graded.Scores(data).of(lambda x: x), torch.nn.functional.normalize(data.x)
+    path = [(*data.tree[data.names[c]], data.names[c]) for c in data.y]
+    for i in range(0, len(z), 7):
+        others = [j for j in range(len(z)) if j != i]
+        sim = [float(z[i] @ z[j]) for j in others]
+        value = [sum(a == b for a, b in zip(path[i], path[j], strict=True)) / 2 for j in others]
+        assert found["nDCG@10"][i] == pytest.approx(ndcg_score([value], [sim], k=10), rel=1e-9)
+        near = [path[others[at]] == path[i] for at in np.argsort(sim)[::-1]]
+        hits = near[: sum(near)]
+        precise = [sum(hits[: at + 1]) / (at + 1) for at, hit in enumerate(hits) if hit]
+        assert found["R@1"][i] == near[0] and found["MAP@R"][i] == pytest.approx(sum(precise) / len(hits), rel=1e-9)

@@ -66,7 +66,7 @@ def test_bad_arguments():
 
 
 def test_several_labels_by_hand(golden, graded):
-    """A sample is pulled by the proxies of all its labels, and pushed by the others; a relevance r counts r and 1 - r."""
+    """A sample is pulled by the proxies from the threshold on, and pushed by the others; a relevance r counts r or 1 - r."""
     loss = ProxyAnchor(classes=5, dim=8).double().with_relevance(graded.shared)
     hot = [[float(c in labels) for c in range(5)] for labels in graded.labels]
     soft = torch.randint(0, 9, (12, 5), generator=torch.Generator().manual_seed(1)) / 8
@@ -76,8 +76,9 @@ def test_several_labels_by_hand(golden, graded):
         for c in range(5):
             p = loss.proxies[c] / loss.proxies[c].norm()
             s = [float(golden.z[i] @ p.detach()) for i in rows]
-            mine = [targets[i][c] * math.exp(-32 * (s[i] - 0.1)) for i in rows]
-            other = [(1 - targets[i][c]) * math.exp(32 * (s[i] + 0.1)) for i in rows]
+            own = [targets[i][c] >= relevance.threshold for i in rows]
+            mine = [own[i] * targets[i][c] * math.exp(-32 * (s[i] - 0.1)) for i in rows]
+            other = [(not own[i]) * (1 - targets[i][c]) * math.exp(32 * (s[i] + 0.1)) for i in rows]
             present += any(mine)
             pull += math.log(1 + sum(mine))
             push += math.log(1 + sum(other))

@@ -19,8 +19,8 @@ class ProxyAnchor(Loss):
         exponentials, as constants; mean and gradient over the batch are the paper's. A sample of weight 0 is still in the
         sums of the proxies, as a positive or negative of other samples is in a pair loss. `ref` is not used: samples are
         compared with proxies.
-    Graded: a proxy pulls a sample with its relevance r to that proxy as weight, and pushes it with 1 - r; with several labels,
-        a sample is pulled by the proxy of each of its labels.
+    Graded: a proxy pulls the samples whose relevance r to it is the threshold or more, with the weight r, and pushes the others
+        with 1 - r; with several labels, a sample is pulled by the proxy of each of its labels.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -55,7 +55,8 @@ class ProxyAnchor(Loss):
                 mask = torch.cat([own, ~own])
             else:  # the logarithm of a weight is added to the exponent of its pair
                 r = self.relevance.targets(y).T.to(z)
-                own, mask = r > 0, torch.cat([r > 0, r < 1])
+                own = r >= self.relevance.threshold
+                mask = torch.cat([own, ~own])
                 log_r, log_rest = log_weights(r)
                 pull, push = pull.add(log_r, alpha=1 / self.alpha), push.add(log_rest, alpha=1 / self.alpha)
             # Pull and push in one matrix: half as many kernels, which matters if they are small.
