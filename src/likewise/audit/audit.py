@@ -13,12 +13,13 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits, weigh_subject_votes
 from likewise.audit.page import write_page
 from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
 from likewise.audit.retrain import retrain
 from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
+from likewise.audit.weighed_votes import write_votes
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
 from likewise.io.files import write_json
@@ -48,14 +49,17 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     subject = open_subject(config, say)
     folder = folder_of(config)
     explained = explain(subject, config)
-    quality = score_splits(subject, explained, config)
+    weighed = weigh_subject_votes(subject, config)
+    quality = score_splits(subject, explained, config, weighed)
     copies = find_copies(subject, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
     quality = add_copies(subject, quality, copies)
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
+    about["votes"] = None if weighed is None else weighed.summary(subject.items)
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     write_tables(folder, subject, quality, explained, copies, about)
+    write_votes(folder, weighed, subject.items)
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)

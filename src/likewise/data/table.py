@@ -36,12 +36,13 @@ LABEL_ALIASES = (
 
 
 def read_table(file: str, root: str | None = None, columns: dict[str, str] | None = None) -> Items:
-    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,label_clean]
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,votes][,label_clean]
     [,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
     label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
-    coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored. An optional column that is empty in
+    coarsest first and separated by "/", and becomes the taxonomy. `votes` holds labels by several
+    workers, such as "anna:cat|ben:dog" (see `data.votes`). Other columns are ignored. An optional column that is empty in
     all rows counts as missing.
 
     Args:
@@ -214,6 +215,8 @@ def item_columns(items: Items) -> dict[str, list]:
         columns["box"] = [box_cell(box) for box in items.box.tolist()]
     if items.weight is not None:
         columns["weight"] = items.weight.tolist()
+    if items.votes is not None:
+        columns["votes"] = items.votes.tolist()
     if (coarse := coarse_cells(columns["class_name"], items.taxonomy)) is not None:
         columns["coarse"] = coarse
     if items.y_clean is not None:
