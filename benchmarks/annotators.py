@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +83,8 @@ def nearest_classes(x: np.ndarray, y: np.ndarray, classes: int, count: int = 3) 
 
 
 def ballots(row: np.ndarray, worker: np.ndarray, vote: np.ndarray, n: int, workers: int, classes: int) -> Ballots:
-    return cast_ballots(*(torch.as_tensor(np.ascontiguousarray(a), dtype=torch.int64) for a in (row, worker, vote)), n, workers, classes)
+    columns = (torch.as_tensor(np.ascontiguousarray(a), dtype=torch.int64) for a in (row, worker, vote))
+    return cast_ballots(*columns, n, workers, classes)
 
 
 def majority(case: Case, seed: int = 0) -> np.ndarray:
@@ -122,7 +124,7 @@ def crowd_kit(case: Case) -> np.ndarray:
     return found.loc[np.arange(case.votes.samples)].to_numpy()
 
 
-def cleanlab(case: Case, p: np.ndarray) -> np.ndarray:
+def crowdlab(case: Case, p: np.ndarray) -> np.ndarray:
     """Return the consensus of cleanlab; a worker is a column of its table."""
     import pandas as pd
     from cleanlab.multiannotator import get_label_quality_multiannotator
@@ -159,21 +161,13 @@ def rivals(case: Case, ours: VoteConsensus) -> dict[str, Callable[[], np.ndarray
     found: dict[str, Callable[[], np.ndarray]] = {
         "majority": lambda: majority(case), "Dawid-Skene": lambda: dawid_skene(case)
     }  # fmt: skip
-    try:
-        import crowdkit.aggregation  # noqa: F401
-
+    if find_spec("crowdkit"):
         found["crowd-kit"] = lambda: crowd_kit(case)
-    except ImportError:
-        pass
-    try:
-        import cleanlab.multiannotator  # noqa: F401
-
-        found["cleanlab"] = lambda: cleanlab(case, cross_validated(case, majority(case)))
+    if find_spec("cleanlab"):
+        found["cleanlab"] = lambda: crowdlab(case, cross_validated(case, majority(case)))
         if ours.features is not None:
             features = ours.features
-            found["cleanlab, our p"] = lambda: cleanlab(case, features.numpy())
-    except ImportError:
-        pass
+            found["cleanlab, our p"] = lambda: crowdlab(case, features.numpy())
     return found
 
 
@@ -263,7 +257,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> None:
     options, results = parse(words), []
-    files = sorted(options.features.glob("*.npz")) if options.sets is None else [options.features / f"{n}.npz" for n in options.sets]
+    files = sorted(options.features.glob("*.npz"))
+    if options.sets is not None:
+        files = [options.features / f"{name}.npz" for name in options.sets]
     with torch.no_grad():
         for file in options.people:
             results.append(measure_case(read_people(file), 0))

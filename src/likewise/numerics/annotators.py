@@ -160,7 +160,7 @@ def update(votes: Ballots, q: Float[Tensor, "N C"], before: WorkerModel | None, 
     right[votes.pair_worker[named], votes.pair_label[named]] = own[named]
     odds = torch.logit(pooled.diagonal().clamp(1e-6, 1 - 1e-6))
     skill, spread = fit_skill(right, total - right, odds, before)
-    mean = expected_columns(pooled.T[votes.pair_label], pooled.diagonal(), skill, votes.pair_worker, votes.pair_label)
+    mean = expected_columns(pooled.T[votes.pair_label], pooled.diagonal()[None], skill, votes.pair_worker, votes.pair_label)
     row_total = torch.cat([total, total.new_zeros(1, classes)])  # a worker of -1 is the last row
     if choose and votes.workers:
         strength = likeliest_strength(count[named], mean[named], total)

@@ -19,7 +19,7 @@ from likewise.web.review.store import Decision
 MIN_MODELLED_REVIEWERS = 3
 """Number of reviewers of an item from which the model decides; with one or two, they must agree."""
 
-REMOVED = "\\0remove"
+REMOVED = "\0remove"
 """Name of the class of samples that reviewers remove: no label of the data has it."""
 
 
