@@ -35,11 +35,16 @@ def voted(tmp_path_factory):
         csv.writer(file).writerows([("row", "worker", "label"), *lines])
     settings = {"device": "cpu", "workers": 0, "quiet": True, "out": str(folder / "audit")}
     target = (str(folder / "birds.npz"),)
-    return audit(Audit(targets=target, votes=str(folder / "votes.csv"), **settings), lambda text: None), true, given, settings
+    return (
+        audit(Audit(targets=target, votes=str(folder / "votes.csv"), **settings), lambda text: None),
+        true,
+        given,
+        settings,
+    )
 
 
 def test_scores_and_tables(voted):
-    found, true, given, _ = voted
+    found, true, _, _ = voted
     read, names = read_findings(found.folder), ("wren", "robin", "tit")
     consensus, workers = read_consensus(found.folder), read_workers(found.folder)
     assert len(consensus) == 140 and len(workers) == 4 and workers[0].name == "w3"

@@ -8,7 +8,9 @@ from likewise.types import Items, LikewiseError, Votes
 
 @pytest.fixture
 def items():
-    return Items("pets", np.array([0, 1, 1]), ("cat", "dog"), path=("a/0.png", "b/1.png", "b/2.png"), skipped=((3, "c/3.png"),))
+    return Items(
+        "pets", np.array([0, 1, 1]), ("cat", "dog"), path=("a/0.png", "b/1.png", "b/2.png"), skipped=((3, "c/3.png"),)
+    )
 
 
 def write(folder, text):

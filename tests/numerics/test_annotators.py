@@ -122,7 +122,7 @@ def test_classes_are_not_exchanged():
     assert swapped.tolist() == [False, True]
     assert float(table[1, 1]) == pytest.approx(0.5) and float(table[0, 0]) == pytest.approx(0.9, rel=1e-6)
     _, cast = simulated(accuracy=(0.7, 0.7, 0.7))
-    model, q, _ = fit_workers(cast)
+    model, _, _ = fit_workers(cast)
     assert not model.swapped.any() and (model.pooled.diagonal() > 0.5).all()
 
 
@@ -176,9 +176,7 @@ def test_a_decision_and_when_there_is_none():
 
 def test_shares_and_wrong_votes():
     cast = ballots([(0, 0, 1), (0, 1, 1), (0, 2, 0), (1, -1, 2)], 2, 3, 3)
-    torch.testing.assert_close(
-        shares_of_votes(cast), torch.tensor([[1 / 3, 2 / 3, 0], [0, 0, 1]], dtype=torch.float64)
-    )
+    torch.testing.assert_close(shares_of_votes(cast), torch.tensor([[1 / 3, 2 / 3, 0], [0, 0, 1]], dtype=torch.float64))
     with pytest.raises(LikewiseError, match="every sample must have a vote, but 1 of 3 have none .first: row 2."):
         ballots([(0, 0, 1), (1, 0, 1)], 3, 1, 2)
     with pytest.raises(LikewiseError, match="label must lie between 0 and 1, got 1 to 2"):

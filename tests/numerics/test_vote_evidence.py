@@ -51,7 +51,7 @@ def test_a_sample_does_not_confirm_its_own_votes():
 
 
 def test_weights_maximise_the_likelihood_of_the_votes():
-    x, y, votes = world()
+    _, y, _ = world()
     scores = torch.zeros(1, 400, 5, dtype=torch.float64).scatter_(2, y[None, :, None], 1.0)
     like = torch.zeros(400, 5, dtype=torch.float64).scatter_(1, y[:, None], 1.5)
     frequency = torch.full((5,), 0.2, dtype=torch.float64).log()

@@ -85,7 +85,11 @@ def has_own_split(items: Items) -> bool:
 
 
 def score_together(
-    subject: Subject, names: list[str], explained: ExplainedErrors, config: Audit, blank: dict[int, str],
+    subject: Subject,
+    names: list[str],
+    explained: ExplainedErrors,
+    config: Audit,
+    blank: dict[int, str],
     weighed: WeighedVotes | None = None,
 ) -> dict[str, SplitQuality]:
     """Return the label scores of splits whose labels are compared with the classes of all of them.

@@ -47,7 +47,9 @@ class ConsensusLine(NamedTuple):
 def read_workers(folder: str | os.PathLike) -> list[WorkerLine]:
     """Return the workers of an audit; empty without votes."""
     return [
-        WorkerLine(w[0], int(w[1]), float(w[2]), float(w[3]), float(w[4]), float(w[5]) if w[5] else None, *w[6:8], float(w[8]))
+        WorkerLine(
+            w[0], int(w[1]), float(w[2]), float(w[3]), float(w[4]), float(w[5]) if w[5] else None, *w[6:8], float(w[8])
+        )
         for w in read_cells(Path(folder) / "annotators.csv", len(WorkerLine._fields))
     ]
 

@@ -156,4 +156,11 @@ def worker_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
         if q.votes[w]:
             numbers = (f"{float(v[w]):.6g}" if not v[w].isnan() else "" for v in q[1:5])
             source, target = names[int(q.confused_from[w])], names[int(q.confused_to[w])]
-            yield [weighed.votes.worker_name[w], int(q.votes[w]), *numbers, source, target, f"{float(q.confused[w]):.4g}"]
+            yield [
+                weighed.votes.worker_name[w],
+                int(q.votes[w]),
+                *numbers,
+                source,
+                target,
+                f"{float(q.confused[w]):.4g}",
+            ]

@@ -169,7 +169,10 @@ class LabelPosterior(Confidence):
         weight = torch.where(top == decided.label.to(y.device), sure, own).where(used, 0).to(self.w)
         self.w.copy_(weight)
         self.label.copy_(top)
-        facts = {"consensus, expected wrong": float(decided.wrong.mean()), "undecided": float(decided.undecided.double().mean())}
+        facts = {
+            "consensus, expected wrong": float(decided.wrong.mean()),
+            "undecided": float(decided.undecided.double().mean()),
+        }
         return Relabelling(y=top, w=weight, suspicion=1 - own, threshold=0.5, facts=facts)
 
     def _discriminate(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"]) -> tuple[LabelEvidence, Noise]:

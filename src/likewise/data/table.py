@@ -36,8 +36,8 @@ LABEL_ALIASES = (
 
 
 def read_table(file: str, root: str | None = None, columns: dict[str, str] | None = None) -> Items:
-    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,votes][,label_clean]
-    [,class_name_clean]`.
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,votes]
+    [,label_clean][,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
     label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,

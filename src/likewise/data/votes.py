@@ -1,4 +1,4 @@
-"""Votes of several workers about the samples: from the column `votes` of a table, or from a long table (sample, worker, label)."""
+"""Votes of several workers about samples: from the column `votes` of a table, or from a long table (sample, worker, label)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def votes_of(items: Items, file: str | None = None) -> Votes | None:
     """Return the votes about the samples: those of a long table, or else those of the column `votes`; None if there are none."""
     if file is not None:
         return read_votes(file, items)
-    return None if items.votes is None else votes_of_cells(items.votes, items)
+    return None if items.votes is None else votes_of_cells(items.votes.tolist(), items)
 
 
 def read_votes(file: str, items: Items) -> Votes:
@@ -136,7 +136,9 @@ def check_workers(votes: Votes, items: Items, where) -> None:
         where: returns the place of a vote in the file, as text.
     """
     if not len(votes.row):
-        raise LikewiseError(f"votes: there must be votes about '{items.name}', got none; fill the table, or leave it out")
+        raise LikewiseError(
+            f"votes: there must be votes about '{items.name}', got none; fill the table, or leave it out"
+        )
     named = np.flatnonzero(votes.worker >= 0)
     key = votes.worker[named] * len(items) + votes.row[named]
     _, first, count = np.unique(key, return_index=True, return_counts=True)

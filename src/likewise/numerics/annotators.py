@@ -1,4 +1,4 @@
-"""Model of the votes of several workers: the confusions of each worker, shrunk to those of all, and the posterior of every sample.
+"""Model of the votes of several workers: confusions of each worker, shrunk to those of all, and the posterior of every sample.
 
 A worker has few votes. So a worker's confusions start from those of all workers, moved by one number (how much more often this
 worker is right), and single confusions of the worker are added as far as the votes support them.
@@ -74,7 +74,11 @@ def cast_ballots(
             f"votes: at most {MAX_VOTED_CLASSES:,} classes can be voted on, got {classes:,}; leave out the votes, or "
             "vote on fewer classes"
         )
-    for name, column, least, end in (("row", row, 0, samples), ("worker", worker, -1, workers), ("label", label, 0, classes)):
+    for name, column, least, end in (
+        ("row", row, 0, samples),
+        ("worker", worker, -1, workers),
+        ("label", label, 0, classes),
+    ):
         if len(column) and not least <= int(column.min()) <= int(column.max()) < end:
             raise LikewiseError(
                 f"votes: {name} must lie between {least} and {end - 1}, got {int(column.min())} to {int(column.max())}"
@@ -160,7 +164,9 @@ def update(votes: Ballots, q: Float[Tensor, "N C"], before: WorkerModel | None, 
     right[votes.pair_worker[named], votes.pair_label[named]] = own[named]
     odds = torch.logit(pooled.diagonal().clamp(1e-6, 1 - 1e-6))
     skill, spread = fit_skill(right, total - right, odds, before)
-    mean = expected_columns(pooled.T[votes.pair_label], pooled.diagonal()[None], skill, votes.pair_worker, votes.pair_label)
+    mean = expected_columns(
+        pooled.T[votes.pair_label], pooled.diagonal()[None], skill, votes.pair_worker, votes.pair_label
+    )
     row_total = torch.cat([total, total.new_zeros(1, classes)])  # a worker of -1 is the last row
     if choose and votes.workers:
         strength = likeliest_strength(count[named], mean[named], total)

@@ -40,7 +40,9 @@ class VoteConsensus(NamedTuple):
 
     q: Float[Tensor, "N C"]
     model: WorkerModel
-    features: Float[Tensor, "N C"] | None  # P(class | features), fitted without the sample's fold; None: not informative
+    features: (
+        Float[Tensor, "N C"] | None
+    )  # P(class | features), fitted without the sample's fold; None: not informative
     gain: float  # log likelihood of the votes with features minus that without, per sample
     cluster: Int[Tensor, "N"] | None  # number of the cluster of near copies
 
@@ -179,7 +181,11 @@ class _Folds:
         return SoftEvidence(CrossFitted(self.x, self.fold, models), self.near, self.distance, soft)
 
     def refit(
-        self, soft: Float[Tensor, "N C"], weight: Float[Tensor, "2"], frequency: Float[Tensor, "C"], like: Float[Tensor, "N C"]
+        self,
+        soft: Float[Tensor, "N C"],
+        weight: Float[Tensor, "2"],
+        frequency: Float[Tensor, "C"],
+        like: Float[Tensor, "N C"],
     ) -> SoftEvidence:
         """Return the evidence whose densities are fitted with posteriors by votes and features.
 

@@ -39,7 +39,8 @@ def worker_quality(votes: Ballots, q: Float[Tensor, "N C"], model: WorkerModel) 
     right = q[votes.row, votes.label]
     zero = right.new_zeros(votes.workers)
     count, total, vague = (
-        zero.index_add(0, votes.worker[known], value[known]) for value in (torch.ones_like(right), right, right * (1 - right))
+        zero.index_add(0, votes.worker[known], value[known])
+        for value in (torch.ones_like(right), right, right * (1 - right))
     )
     share = float(right.mean())
     strength = likeliest_beta_strength(total, count - total, share)

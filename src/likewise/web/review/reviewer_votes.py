@@ -80,7 +80,9 @@ def weigh_decisions(findings: Findings, decisions: Iterable[Decision]) -> Review
             by_item[d.item].append(d)
     for at, item in enumerate(items):
         if len(by_item[item]) >= MIN_MODELLED_REVIEWERS:
-            settled[item] = settle(findings, item, names[int(decided.label[at])], bool(decided.undecided[at]), by_item[item])
+            settled[item] = settle(
+                findings, item, names[int(decided.label[at])], bool(decided.undecided[at]), by_item[item]
+            )
             wrong[item] = float(decided.wrong[at])
     numbers = zip(*(column.tolist() for column in quality[:5]), strict=True)
     reviewers = [Reviewer(name, *values) for name, values in zip(votes.worker_name, numbers, strict=True)]
