@@ -137,7 +137,7 @@ def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
         cells = "|".join(f"{name} x {times}" for name, times in sorted(given.items(), key=lambda one: -one[1]))
         yield [
             row, "" if items.path is None else items.path[row], names[y[at]], names[label[at]], f"{wrong[at]:.6g}",
-            state_of(bool(undecided[at]), bool(several[at]), label[at] != y[at]), f"{own[at]:.6g}", int(count[at].sum()),
+            state_of(bool(undecided[at]), bool(several[at]), bool(label[at] != y[at])), f"{own[at]:.6g}", int(count[at].sum()),
             int(count[at, label[at]]), cells,
         ]  # fmt: skip
 
