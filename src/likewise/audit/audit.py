@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +13,25 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits, weigh_subject_votes
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
+from likewise.audit.label_set_quality import (
+    QUESTION_COLUMNS,
+    check_label_set_settings,
+    expected_wrong,
+    label_facts,
+    nothing_explained,
+    question_lines,
+    score_label_set_splits,
+)
 from likewise.audit.page import write_page
-from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
+from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject, has_own_split
 from likewise.audit.retrain import retrain
 from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
 from likewise.audit.weighed_votes import write_votes
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
-from likewise.io.files import write_json
+from likewise.io.files import write_csv, write_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +57,8 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     check(config)
     subject = open_subject(config, say)
     folder = folder_of(config)
+    if subject.items.label_sets is not None:
+        return audit_sets(subject, folder, config)
     explained = explain(subject, config)
     weighed = weigh_subject_votes(subject, config)
     quality = score_splits(subject, explained, config, weighed)
@@ -60,10 +71,27 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     write_tables(folder, subject, quality, explained, copies, about)
     write_votes(folder, weighed, subject.items)
+    (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
         finish(folder, subject, about, config)
+    return Audited(folder, about)
+
+
+def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
+    """Audit samples with several labels, and write the audit folder; labels.csv has the findings about single labels."""
+    check_label_set_settings(config)
+    found = score_label_set_splits(subject, config)
+    subject = replace(subject, items=found.items)
+    explained, copies = nothing_explained(), find_copies(subject, config.quiet)
+    about = build_summary(subject, found.quality, explained, copies, config) | {
+        "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
+    }  # fmt: skip
+    (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    write_tables(folder, subject, found.quality, explained, copies, about)
+    write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
+    finish(folder, subject, about, config)
     return Audited(folder, about)
 
 

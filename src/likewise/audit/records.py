@@ -255,3 +255,8 @@ class SplitQuality:
 def to_device(e: Embedded, device: torch.device) -> Embedded:
     """Return the embeddings with all tensors on a device."""
     return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))  # pyright: ignore[reportArgumentType]
+
+
+def has_own_split(items: Items) -> bool:
+    """Return whether the data states the split of its rows; otherwise a protocol splits them."""
+    return items.split is not None and bool((items.split != "").any())
