@@ -186,12 +186,12 @@ def difference(wrong: np.ndarray, other: np.ndarray, cluster: np.ndarray, seed: 
 
 
 def measure_case(case: Case, seed: int) -> dict:
-    """Return the shares of wrong labels of all methods, and how well ours are calibrated."""
+    """Return the shares of wrong labels of all methods, and the share that ours are estimated to be wrong."""
     started = time.perf_counter()
     ours = find_consensus(torch.as_tensor(case.x, dtype=torch.float32), case.votes, seed=seed)
     seconds = time.perf_counter() - started
     votes_only = find_consensus(None, case.votes)
-    decided, quality = decide(ours.q, case.votes.counts), worker_quality(case.votes, ours.q, ours.model)
+    decided, quality = decide(ours.q, case.votes.counts), worker_quality(case.votes, ours.q)
     wrong = {"ours": decided.label.numpy() != case.true}
     wrong["ours, votes only"] = decide(votes_only.q, case.votes.counts).label.numpy() != case.true
     for name, method in rivals(case, ours).items():

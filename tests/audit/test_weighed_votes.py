@@ -58,6 +58,11 @@ def test_scores_and_tables(voted):
         }
     differ = [one.state == "agreed" for one in consensus]
     assert differ == sorted(differ)  # disagreements first
+    lines = list(csv.DictReader((found.folder / "annotator_confusions.csv").open(newline="", encoding="utf-8")))
+    assert {line["worker"] for line in lines} == {"w0", "w1", "w2", "w3"}
+    assert all(line["label"] != line["voted"] and 0 < float(line["share"]) < 1 for line in lines)
+    wrong_votes = sum(float(line["votes"]) for line in lines if line["worker"] == "w3")
+    assert wrong_votes > max(sum(float(o["votes"]) for o in lines if o["worker"] == w) for w in ("w0", "w1", "w2"))
     about = json.loads((found.folder / "audit.json").read_text("utf-8"))["votes"]
     assert about["votes"] == 420 and about["workers"] == 4 and about["without_votes"] == 10 and about["features"]
 

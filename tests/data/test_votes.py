@@ -79,3 +79,10 @@ def test_some_rows_and_samples_without_votes():
     some = votes.among(np.array([4, 1, 2]))
     assert triples(some) == [(2, "ben", 0), (0, "anna", 1)]
     assert triples(some.completed(np.array([7, 8, 9]))) == [(2, "ben", 0), (0, "anna", 1), (1, None, 8)]
+
+
+def test_samples_with_several_labels_have_no_votes(tmp_path):
+    items = Items("shop", np.array([0]), ("dress|red",), label_name=("dress", "red"), label_sets=((0, 1),))
+    assert votes_of(items) is None
+    with pytest.raises(LikewiseError, match="'shop' has several labels per sample"):
+        votes_of(items, str(tmp_path / "votes.csv"))

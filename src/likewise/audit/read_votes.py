@@ -36,7 +36,7 @@ class ConsensusLine(NamedTuple):
     path: str
     label: str
     consensus: str
-    wrong: float  # probability that the consensus is wrong
+    wrong: float  # estimated chance that the consensus is wrong; too low in tests
     state: str  # "cannot tell", "other label", "votes differ" or "agreed"
     label_score: float  # probability that the given label is right
     votes: int

@@ -164,7 +164,7 @@ def show_votes(console: Console, found: Findings, workers: list[WorkerLine]) -> 
     console.print(
         f"\nVotes: {facts['votes']:,}{who} about {facts['samples']:,} samples; they differ in {facts['disputed']:,} of "
         f"{facts['several']:,}. By {by}, the consensus is another label in {facts['changed']:,}, cannot be told in "
-        f"{facts['undecided']:,}, and about {facts['expected_wrong']:,.0f} are expected to be wrong."
+        f"{facts['undecided']:,}, and by estimate wrong in {facts['expected_wrong']:,.0f} (such estimates were too low in tests)."
     )
     if facts["exchanged"]:
         console.print(f"Most votes seem to be for another class: {', '.join(map(one_line, facts['exchanged']))}")

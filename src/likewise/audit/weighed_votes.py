@@ -15,7 +15,7 @@ from likewise.audit.records import LabelQuality
 from likewise.io.files import write_csv
 from likewise.numerics.annotators import Ballots, Decided, cast_ballots, decide
 from likewise.numerics.vote_evidence import VoteConsensus, find_consensus
-from likewise.numerics.worker_quality import WorkerQuality, worker_quality
+from likewise.numerics.worker_quality import WorkerQuality, confusion_counts, worker_quality
 from likewise.similarity import at_least_float32, full_precision_matmul
 from likewise.types import Items, Votes
 
@@ -28,6 +28,12 @@ WORKER_COLUMNS = (
     "worker", "votes", "accuracy", "low", "high", "disagreement", "confused", "with", "confused_votes",
 )  # fmt: skip
 """Columns of annotators.csv."""
+
+CONFUSION_COLUMNS = ("worker", "label", "voted", "votes", "share")
+"""Columns of annotator_confusions.csv."""
+
+MIN_LISTED_VOTES = 0.5
+"""Smallest estimated number of wrong votes for which a confusion is listed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,17 +117,18 @@ def weigh_votes(
     x = at_least_float32(x.cpu())
     with torch.no_grad(), full_precision_matmul(x):
         found = find_consensus(x, ballots, seed=seed, group=group)
-        decided, quality = decide(found.q, ballots.counts), worker_quality(ballots, found.q, found.model)
+        decided, quality = decide(found.q, ballots.counts), worker_quality(ballots, found.q)
     return WeighedVotes(rows, mine, voted, ballots, found, decided, quality)
 
 
 def write_votes(folder: Path, weighed: WeighedVotes | None, items: Items) -> None:
-    """Write consensus.csv and annotators.csv; without votes, delete those of an earlier audit."""
-    for name in ("consensus.csv", "annotators.csv"):
+    """Write the tables of consensus, workers and their confusions; without votes, delete those of an earlier audit."""
+    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv"):
         (folder / name).unlink(missing_ok=True)
     if weighed is not None:
         write_csv(folder / "consensus.csv", CONSENSUS_COLUMNS, consensus_lines(weighed, items))
         write_csv(folder / "annotators.csv", WORKER_COLUMNS, worker_lines(weighed, items))
+        write_csv(folder / "annotator_confusions.csv", CONFUSION_COLUMNS, confusion_lines(weighed, items))
 
 
 def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
@@ -164,3 +171,16 @@ def worker_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
                 target,
                 f"{float(q.confused[w]):.4g}",
             ]
+
+
+def confusion_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
+    """Yield the lines of annotator_confusions.csv: estimated number of wrong votes, and their share of the votes on the class."""
+    votes, names = weighed.ballots, items.class_name
+    count = confusion_counts(votes, weighed.found.q)
+    wrong = count.scatter(1, votes.pair_label[:, None], 0).masked_fill(votes.pair_worker[:, None] < 0, 0)
+    pair, true = (wrong >= MIN_LISTED_VOTES).nonzero(as_tuple=True)
+    worker = votes.pair_worker[pair]
+    for at in np.lexsort((-wrong[pair, true].numpy(), worker.numpy())).tolist():
+        p, c = int(pair[at]), int(true[at])
+        voted = [weighed.votes.worker_name[int(worker[at])], names[c], names[int(votes.pair_label[p])]]
+        yield [*voted, f"{float(wrong[p, c]):.4g}", f"{float(weighed.found.model.column[p, c]):.4g}"]

@@ -23,6 +23,10 @@ SAMPLE_COLUMNS = ("sample", "path", "row")
 
 def votes_of(items: Items, file: str | None = None) -> Votes | None:
     """Return the votes about the samples: those of a long table, or else those of the column `votes`; None if there are none."""
+    if items.label_sets is not None and (file is not None or items.votes is not None):
+        raise LikewiseError(
+            f"votes: '{items.name}' has several labels per sample, and votes are for one; leave out --votes and the column votes"
+        )
     if file is not None:
         return read_votes(file, items)
     return None if items.votes is None else votes_of_cells(items.votes.tolist(), items)

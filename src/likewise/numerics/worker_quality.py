@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.stats import beta
 from torch import Tensor
 
-from likewise.numerics.annotators import STRENGTH_GRID, Ballots, WorkerModel
+from likewise.numerics.annotators import STRENGTH_GRID, Ballots
 
 ACCURACY_INTERVAL = (0.025, 0.975)
 """Quantiles of the interval of a worker's accuracy."""
@@ -29,7 +29,7 @@ class WorkerQuality(NamedTuple):
     confused: Float[Tensor, "W"]  # estimated number of these votes
 
 
-def worker_quality(votes: Ballots, q: Float[Tensor, "N C"], model: WorkerModel) -> WorkerQuality:
+def worker_quality(votes: Ballots, q: Float[Tensor, "N C"]) -> WorkerQuality:
     """Return the quality of every worker.
 
     Formula: accuracy = (sum of q of the votes + k r) / (n + k), r the accuracy of all workers and k the likeliest strength of
@@ -82,9 +82,9 @@ def most_confused(
     named = votes.pair_worker >= 0
     worker, most, true, label = (t[named] for t in (votes.pair_worker, most, true, votes.pair_label))
     best = most.new_zeros(votes.workers).scatter_reduce(0, worker, most, "amax")
-    chosen = ((most == best[worker]) & (most > 0)).nonzero()[:, 0].flip(0)  # of equal ones, the first is written last
+    chosen = ((most == best[worker]) & (most > 0)).nonzero()[:, 0]
     source, target = torch.full((2, votes.workers), -1, device=q.device)
-    for at in (chosen,):
+    for at in chosen.flip(0).tolist():  # of equal ones, the first is written last
         source[worker[at]], target[worker[at]] = true[at], label[at]
     return source, target, best
 
@@ -92,16 +92,3 @@ def most_confused(
 def confusion_counts(votes: Ballots, q: Float[Tensor, "N C"]) -> Float[Tensor, "P C"]:
     """Return the estimated number of votes of every pair of worker and label, by true class."""
     return q.new_zeros(len(votes.pair_label), votes.classes).index_add_(0, votes.pair, q[votes.row])
-
-
-def worker_confusion(votes: Ballots, model: WorkerModel, worker: int) -> Float[Tensor, "C C"]:
-    """Return P(vote | true class) of one worker; entries of labels that this worker never gave are shared out by all workers."""
-    mine = (votes.pair_worker == worker).nonzero()[:, 0]
-    table = model.pooled.clone()
-    table[:, votes.pair_label[mine]] = model.column[mine].T
-    other = torch.ones(votes.classes, dtype=torch.bool, device=table.device)
-    other[votes.pair_label[mine]] = False
-    left = (1 - table[:, ~other].sum(1, keepdim=True)).clamp_min(0)
-    rest = table[:, other]
-    table[:, other] = rest / rest.sum(1, keepdim=True).clamp_min(1e-12) * left
-    return table / table.sum(1, keepdim=True)

@@ -1,54 +1,65 @@
-"""Decisions of several reviewers as votes: the consensus of a model of the reviewers, and the quality of each of them."""
+"""Disputes among three reviewers or more: their decisions are votes, weighed by a model of the reviewers."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from likewise.audit.read import Findings
-from likewise.numerics.annotators import MAX_VOTED_CLASSES, cast_ballots, decide, fit_workers
-from likewise.numerics.worker_quality import worker_quality
 from likewise.types import Votes
-from likewise.web.review.consensus import Consensus, find_consensus
+from likewise.web.review.agreement import Consensus, find_consensus
 from likewise.web.review.store import Decision
 
 MIN_MODELLED_REVIEWERS = 3
-"""Number of reviewers of an item from which the model decides; with one or two, they must agree."""
+"""Number of reviewers of an item from which votes decide; with two, they must agree."""
 
 REMOVED = "\0remove"
 """Name of the class of samples that reviewers remove: no label of the data has it."""
 
 
-class Reviewer(NamedTuple):
-    """Quality of one reviewer: the share of decisions that agrees with the consensus of all, and its 95 % interval."""
+def settle_decisions(findings: Findings, decisions: Iterable[Decision]) -> dict[str, Consensus]:
+    """Return the consensus of every item; "disputed" where there is none.
 
-    name: str
-    decisions: int
-    accuracy: float
-    low: float
-    high: float
-    disagreement: float  # share of the other decisions about the same samples that differ; NaN: there are none
+    Reviewers who agree settle an item. If they differ about a sample and are three or more, the choice of more than half of them
+    counts, unless the model of the reviewers prefers another or cannot tell: it weighs reviewers by their agreement with the
+    others on all samples.
+    """
+    made = list(decisions)
+    settled = find_consensus(made)
+    open_items = {
+        item: chosen
+        for item, one in settled.items()
+        if one.choice == "disputed" and (chosen := majority(findings, one.by)) is not None
+    }
+    if open_items:
+        likely = likely_labels(findings, made, set(open_items))
+        for item, label in open_items.items():
+            if likely.get(item) == label:
+                settled[item] = as_decision(findings, item, label, settled[item].by)
+    return settled
 
 
-class ReviewedVotes(NamedTuple):
-    """The decision about every sample, the probability that it is wrong (None: reviewers agree or are too few), and reviewers."""
+def majority(findings: Findings, by: list[Decision]) -> str | None:
+    """Return the label that more than half of the reviewers of a sample choose; None for fewer than three, or for other items."""
+    if len(by) < MIN_MODELLED_REVIEWERS or by[0].kind != "sample":
+        return None
+    label, count = Counter(chosen_label(findings, d) for d in by).most_common(1)[0]
+    return label if 2 * count > len(by) else None
 
-    settled: dict[str, Consensus]
-    wrong: dict[str, float]
-    reviewers: list[Reviewer]
+
+def chosen_label(findings: Findings, decision: Decision) -> str:
+    """Return the label that a decision about a sample means: keeping is the given label, and removing is a class of its own."""
+    if decision.choice == "remove":
+        return REMOVED
+    return decision.label or findings.sample[int(decision.item)].label
 
 
 def votes_of_decisions(findings: Findings, decisions: Iterable[Decision]) -> tuple[Votes, list[str], list[str]]:
-    """Return the decisions about samples as votes, the reviewed items, and the names of the classes.
-
-    A vote for keeping is a vote for the given label. Removing is a class of its own. "unsure" is no vote.
-    """
+    """Return the decisions about samples as votes, the reviewed items, and the names of the classes; "unsure" is no vote."""
     made = [d for d in decisions if d.kind == "sample" and d.choice != "unsure"]
-    chosen = [d.label or (REMOVED if d.choice == "remove" else findings.sample[int(d.item)].label) for d in made]
+    chosen = [chosen_label(findings, d) for d in made]
     items, names = sorted({d.item for d in made}, key=int), sorted({*chosen})
     reviewers = sorted({d.reviewer for d in made})
     place, number, worker = ({name: at for at, name in enumerate(all_names)} for all_names in (items, names, reviewers))
@@ -57,42 +68,29 @@ def votes_of_decisions(findings: Findings, decisions: Iterable[Decision]) -> tup
     return Votes(row, who, label, tuple(reviewers)), items, names
 
 
-def weigh_decisions(findings: Findings, decisions: Iterable[Decision]) -> ReviewedVotes:
-    """Return the consensus of all reviewers, and their quality.
+def likely_labels(findings: Findings, decisions: Iterable[Decision], wanted: set[str]) -> dict[str, str]:
+    """Return item -> label by the model of the reviewers, fitted with all decisions; without items for which it cannot tell."""
+    import torch
 
-    Items with one or two reviewers are settled by `find_consensus`: these must agree. An item with three reviewers or more is
-    settled by the model, which weighs reviewers by their agreement with the others, unless it cannot tell: then the item is
-    disputed.
-    """
-    made = [d for d in decisions if d.kind == "sample"]
-    settled, wrong = find_consensus(made), {}
-    votes, items, names = votes_of_decisions(findings, made)
-    if not len(votes.row) or len(votes.worker_name) < 2 or not 2 <= len(names) <= MAX_VOTED_CLASSES:
-        return ReviewedVotes(settled, wrong, [])
+    from likewise.numerics.annotators import MAX_VOTED_CLASSES, cast_ballots, decide, fit_workers
+
+    votes, items, names = votes_of_decisions(findings, decisions)
+    if len(names) > MAX_VOTED_CLASSES:
+        return {}
     columns = (torch.as_tensor(column) for column in votes[:3])
     ballots = cast_ballots(*columns, len(items), len(votes.worker_name), len(names))
     with torch.no_grad():
-        model, q, _ = fit_workers(ballots)
-        quality, decided = worker_quality(ballots, q, model), decide(q, ballots.counts)
-    by_item = defaultdict(list)
-    for d in made:
-        if d.choice != "unsure":
-            by_item[d.item].append(d)
-    for at, item in enumerate(items):
-        if len(by_item[item]) >= MIN_MODELLED_REVIEWERS:
-            settled[item] = settle(
-                findings, item, names[int(decided.label[at])], bool(decided.undecided[at]), by_item[item]
-            )
-            wrong[item] = float(decided.wrong[at])
-    numbers = zip(*(column.tolist() for column in quality[:5]), strict=True)
-    reviewers = [Reviewer(name, *values) for name, values in zip(votes.worker_name, numbers, strict=True)]
-    return ReviewedVotes(settled, wrong, reviewers)
+        _, q, _ = fit_workers(ballots)
+        decided = decide(q, ballots.counts)
+    return {
+        item: names[int(decided.label[at])]
+        for at, item in enumerate(items)
+        if item in wanted and not bool(decided.undecided[at])
+    }
 
 
-def settle(findings: Findings, item: str, label: str, undecided: bool, by: list[Decision]) -> Consensus:
+def as_decision(findings: Findings, item: str, label: str, by: list[Decision]) -> Consensus:
     """Return the decision that a label means."""
-    if undecided:
-        return Consensus("disputed", "", by)
     if label == REMOVED:
         return Consensus("remove", "", by)
     keeps = label == findings.sample[int(item)].label
