@@ -27,9 +27,10 @@ import numpy as np
 import torch
 from measure import parse_with_quick
 
-from likewise.numerics.annotators import Ballots, cast_ballots, decide
+from likewise.numerics.annotators import Ballots, ballots_of, decide
 from likewise.numerics.vote_evidence import VoteConsensus, find_consensus
 from likewise.numerics.worker_quality import worker_quality
+from likewise.types import Votes
 
 RESAMPLES = 2000
 COMPONENTS = 256
@@ -83,8 +84,7 @@ def nearest_classes(x: np.ndarray, y: np.ndarray, classes: int, count: int = 3) 
 
 
 def ballots(row: np.ndarray, worker: np.ndarray, vote: np.ndarray, n: int, workers: int, classes: int) -> Ballots:
-    columns = (torch.as_tensor(np.ascontiguousarray(a), dtype=torch.int64) for a in (row, worker, vote))
-    return cast_ballots(*columns, n, workers, classes)
+    return ballots_of(Votes(row, worker, vote, tuple(map(str, range(workers)))), n, classes)
 
 
 def majority(case: Case, seed: int = 0) -> np.ndarray:
@@ -117,7 +117,7 @@ def dawid_skene(case: Case, steps: int = 100, added: float = 0.01) -> np.ndarray
 def crowd_kit(case: Case) -> np.ndarray:
     """Return the labels by `DawidSkene` of crowd-kit."""
     import pandas as pd
-    from crowdkit.aggregation import DawidSkene
+    from crowdkit.aggregation import DawidSkene  # pyright: ignore[reportMissingImports]
 
     row, worker, label = (t.numpy() for t in (case.votes.row, case.votes.worker, case.votes.label))
     found = DawidSkene(n_iter=100).fit_predict(pd.DataFrame({"task": row, "worker": worker, "label": label}))
@@ -127,7 +127,7 @@ def crowd_kit(case: Case) -> np.ndarray:
 def crowdlab(case: Case, p: np.ndarray) -> np.ndarray:
     """Return the consensus of cleanlab; a worker is a column of its table."""
     import pandas as pd
-    from cleanlab.multiannotator import get_label_quality_multiannotator
+    from cleanlab.multiannotator import get_label_quality_multiannotator  # pyright: ignore[reportMissingImports]
 
     row, worker, label = (t.numpy() for t in (case.votes.row, case.votes.worker, case.votes.label))
     table = np.full((case.votes.samples, case.votes.workers), np.nan)
@@ -232,7 +232,7 @@ def read_people(file: Path) -> Case:
 
 def print_table(results: list[dict]) -> None:
     names = list(dict.fromkeys(name for one in results for name in one["wrong"]))
-    print(f"| votes | seed | {' | '.join(names)} | ours - best rival | expected | cannot tell |")
+    print(f"| votes | seed | {' | '.join(names)} | ours - best rival | expected | undecided |")
     print("|---|---|" + "---|" * (len(names) + 3))
     for one in results:
         shares = " | ".join(f"{one['wrong'][name]:.2%}" if name in one["wrong"] else "-" for name in names)

@@ -90,5 +90,5 @@ def test_votes_about_other_rows_are_no_votes():
 
 
 def test_states():
-    assert state_of(True, True, True) == "cannot tell" and state_of(False, False, False) == "agreed"
+    assert state_of(True, True, True) == "undecided" and state_of(False, False, False) == "agreed"
     assert state_of(False, True, False) == "votes differ" and state_of(False, True, True) == "other label"

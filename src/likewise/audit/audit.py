@@ -28,10 +28,8 @@ from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Su
 from likewise.audit.retrain import retrain
 from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
-from likewise.audit.weighed_votes import write_votes
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
-from likewise.data.votes import votes_of
 from likewise.io.files import write_csv, write_json
 
 
@@ -70,8 +68,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
     about["votes"] = None if weighed is None else weighed.summary(subject.items)
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
-    write_tables(folder, subject, quality, explained, copies, about)
-    write_votes(folder, weighed, subject.items)
+    write_tables(folder, subject, quality, explained, copies, about, weighed)
     (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
     finish(folder, subject, about, config)
     if config.retrain:
@@ -83,7 +80,6 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
 def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
     """Audit samples with several labels, and write the audit folder; labels.csv has the findings about single labels."""
     check_label_set_settings(config)
-    votes_of(subject.items, config.votes)  # raises if there are any
     found = score_label_set_splits(subject, config)
     subject = replace(subject, items=found.items)
     explained, copies = nothing_explained(), find_copies(subject, config.quiet)
@@ -92,7 +88,6 @@ def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
     }  # fmt: skip
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     write_tables(folder, subject, found.quality, explained, copies, about)
-    write_votes(folder, None, subject.items)
     write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
     finish(folder, subject, about, config)
     return Audited(folder, about)

@@ -37,7 +37,7 @@ class ConsensusLine(NamedTuple):
     label: str
     consensus: str
     wrong: float  # estimated chance that the consensus is wrong; too low in tests
-    state: str  # "cannot tell", "other label", "votes differ" or "agreed"
+    state: str  # "undecided", "other label", "votes differ" or "agreed"
     label_score: float  # probability that the given label is right
     votes: int
     for_consensus: int
@@ -46,18 +46,18 @@ class ConsensusLine(NamedTuple):
 
 def read_workers(folder: str | os.PathLike) -> list[WorkerLine]:
     """Return the workers of an audit; empty without votes."""
-    return [
-        WorkerLine(
-            w[0], int(w[1]), float(w[2]), float(w[3]), float(w[4]), float(w[5]) if w[5] else None, *w[6:8], float(w[8])
-        )
-        for w in read_cells(Path(folder) / "annotators.csv", len(WorkerLine._fields))
-    ]
+    found = []
+    for w in read_cells(Path(folder) / "annotators.csv", len(WorkerLine._fields)):
+        accuracy, low, high = map(float, w[2:5])
+        disagreement = float(w[5]) if w[5] else None
+        found.append(WorkerLine(w[0], int(w[1]), accuracy, low, high, disagreement, w[6], w[7], float(w[8])))
+    return found
 
 
 def read_consensus(folder: str | os.PathLike) -> list[ConsensusLine]:
     """Return the consensus of an audit; empty without votes."""
     return [
-        ConsensusLine(int(w[0]), *w[1:4], float(w[4]), w[5], float(w[6]), int(w[7]), int(w[8]), w[9])
+        ConsensusLine(int(w[0]), w[1], w[2], w[3], float(w[4]), w[5], float(w[6]), int(w[7]), int(w[8]), w[9])
         for w in read_cells(Path(folder) / "consensus.csv", len(ConsensusLine._fields))
     ]
 

@@ -163,7 +163,7 @@ def show_votes(console: Console, found: Findings, workers: list[WorkerLine]) -> 
     who = f" of {facts['workers']:,} workers" if facts["workers"] else ""
     console.print(
         f"\nVotes: {facts['votes']:,}{who} about {facts['samples']:,} samples; they differ in {facts['disputed']:,} of "
-        f"{facts['several']:,}. By {by}, the consensus is another label in {facts['changed']:,}, cannot be told in "
+        f"{facts['several']:,}. By {by}, the consensus is another label in {facts['changed']:,}, undecided in "
         f"{facts['undecided']:,}, and by estimate wrong in {facts['expected_wrong']:,.0f} (such estimates were too low in tests)."
     )
     if facts["exchanged"]:

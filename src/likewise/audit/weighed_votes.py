@@ -13,7 +13,7 @@ from torch import Tensor
 
 from likewise.audit.records import LabelQuality
 from likewise.io.files import write_csv
-from likewise.numerics.annotators import Ballots, Decided, cast_ballots, decide
+from likewise.numerics.annotators import Ballots, Decided, ballots_of, decide
 from likewise.numerics.vote_evidence import VoteConsensus, find_consensus
 from likewise.numerics.worker_quality import WorkerQuality, confusion_counts, worker_quality
 from likewise.similarity import at_least_float32, full_precision_matmul
@@ -111,8 +111,7 @@ def weigh_votes(
     voted = np.zeros(len(rows), bool)
     voted[mine.row] = True
     mine = mine.completed(items.y[rows])
-    columns = (torch.as_tensor(column).long() for column in (mine.row, mine.worker, mine.label))
-    ballots = cast_ballots(*columns, len(rows), len(mine.worker_name), items.classes)
+    ballots = ballots_of(mine, len(rows), items.classes)
     group = None if items.group is None else torch.as_tensor(items.group[rows])
     x = at_least_float32(x.cpu())
     with torch.no_grad(), full_precision_matmul(x):
@@ -152,7 +151,7 @@ def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
 def state_of(undecided: bool, several: bool, changed: bool) -> str:
     """Return the state of a sample: whether votes and features decide, and whether they agree with the given label."""
     if undecided:
-        return "cannot tell"
+        return "undecided"
     return "other label" if changed else "votes differ" if several else "agreed"
 
 

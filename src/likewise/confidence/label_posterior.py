@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence
-from likewise.numerics.annotators import cast_ballots, decide
+from likewise.numerics.annotators import ballots_of, decide
 from likewise.numerics.copy_clusters import MAX_CONFLICT_SHARE
 from likewise.numerics.label_evidence import LabelEvidence, discriminate
 from likewise.numerics.label_noise import Noise
@@ -156,8 +156,7 @@ class LabelPosterior(Confidence):
     def _consensus(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"], votes: Votes) -> Relabelling:
         """Return the consensus of votes and features; a label is dropped if its posterior is below `least`."""
         votes = votes.completed(y.cpu().numpy())
-        columns = (torch.as_tensor(column).long() for column in (votes.row, votes.worker, votes.label))
-        ballots = cast_ballots(*columns, len(y), len(votes.worker_name), self.classes)
+        ballots = ballots_of(votes, len(y), self.classes)
         group = None if self.group is None else torch.as_tensor(self.group)
         with full_precision_matmul(x):
             found = find_consensus(x.cpu(), ballots, folds=min(self.folds, 5), seed=self.seed, group=group)

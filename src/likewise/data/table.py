@@ -21,7 +21,7 @@ from likewise.data.schema import (
     optional_columns,
     without_empty_columns,
 )
-from likewise.data.tabular import Sheet, read_csv, read_parquet
+from likewise.data.tabular import Sheet, read_sheet
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items, LikewiseError
@@ -69,16 +69,6 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
         **labels,
         **optional,
     )
-
-
-def read_sheet(file: str) -> Sheet:
-    """Return the raw cells of a .csv or .parquet file."""
-    suffix = Path(file).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise LikewiseError(
-            f"table: a table is a .csv or .parquet file, got {Path(file).name!r}; save it as one of these"
-        )
-    return read_csv(file) if suffix == ".csv" else read_parquet(file)
 
 
 def split_columns(data: str) -> tuple[str, dict[str, str]]:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from likewise.data.schema import text
-from likewise.data.table import read_sheet
-from likewise.data.tabular import Sheet
+from likewise.data.tabular import Sheet, read_sheet
 from likewise.errors import nearest_name
 from likewise.types import Items, LikewiseError, Votes
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.errors import LikewiseError
+from likewise.types import LikewiseError, Votes
 
 MAX_VOTED_CLASSES = 4096
 """Maximum number of classes: the table of confusions has the square of it."""
@@ -24,7 +24,7 @@ STRENGTH_GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000
 STRENGTH_STEPS = (0, 2, 6, 15)
 """Updates in which the strengths are chosen."""
 
-START_STRENGTH = 20.0
+START_STRENGTH_COUNT = 20.0
 """Number of votes that the expected confusions of a class count as in the first step."""
 
 SKILL_PRIOR_WORKERS, SKILL_PRIOR_VARIANCE = 2.0, 0.25
@@ -39,7 +39,7 @@ MAX_UPDATES, UPDATE_TOLERANCE = 60, 1e-3
 MIN_PROBABILITY = 1e-12
 """Smallest probability in a logarithm."""
 
-UNDECIDED_RATIO = 0.5
+MIN_UNDECIDED_RATIO = 0.5
 """If the second label is more than this times as likely as the first, the votes and features do not decide."""
 
 
@@ -92,6 +92,12 @@ def cast_ballots(
     key, pair = ((worker + 1) * classes + label).unique(return_inverse=True)
     of_worker = key.div(classes, rounding_mode="floor") - 1
     return Ballots(row, worker, label, samples, workers, classes, pair, of_worker, key % classes)
+
+
+def ballots_of(votes: Votes, samples: int, classes: int) -> Ballots:
+    """Return the votes about samples 0 to `samples` - 1, as tensors."""
+    row, worker, label = (torch.as_tensor(column).long() for column in (votes.row, votes.worker, votes.label))
+    return cast_ballots(row, worker, label, samples, len(votes.worker_name), classes)
 
 
 class WorkerModel(NamedTuple):
@@ -150,7 +156,9 @@ def update(votes: Ballots, q: Float[Tensor, "N C"], before: WorkerModel | None, 
         choose: choose the strengths of the expected confusions again.
     """
     classes, by_vote = votes.classes, q[votes.row]
-    strength, pooled_strength = (START_STRENGTH, None) if before is None else (before.strength, before.pooled_strength)
+    strength, pooled_strength = (
+        (START_STRENGTH_COUNT, None) if before is None else (before.strength, before.pooled_strength)
+    )
     pool = q.new_zeros(classes, classes).index_add_(0, votes.label, by_vote).T
     prior = prior_confusions(pool)
     if choose or pooled_strength is None:
@@ -286,4 +294,4 @@ def decide(q: Float[Tensor, "N C"], count: Float[Tensor, "N C"]) -> Decided:
     tied = q >= top * (1 - 1e-9)
     label = torch.where(tied, count + 1, 0).argmax(1)
     second = q.scatter(1, label[:, None], 0).amax(1)
-    return Decided(label, (1 - q.gather(1, label[:, None])[:, 0]).clamp(0, 1), second > UNDECIDED_RATIO * top[:, 0])
+    return Decided(label, (1 - q.gather(1, label[:, None])[:, 0]).clamp(0, 1), second > MIN_UNDECIDED_RATIO * top[:, 0])

@@ -3,7 +3,7 @@
 from likewise.audit.read import read_findings
 from likewise.web.review.agreement import find_consensus
 from likewise.web.review.consensus import corrected, outcome
-from likewise.web.review.reviewer_votes import REMOVED, settle_decisions, votes_of_decisions
+from likewise.web.review.reviewer_votes import REMOVED_CLASS, settle_decisions, votes_of_decisions
 from likewise.web.review.store import Decision
 
 ROWS = "row,path,label,score,suggested,confidence,margin,reason,split,vote\n" + "".join(
@@ -30,7 +30,7 @@ def test_decisions_are_votes(tmp_path):
     votes, items, names = votes_of_decisions(findings(tmp_path, ROWS), made)
     assert items == ["0", "1"] and votes.worker_name == ("ann", "bob")
     chosen = [(items[r], votes.worker_name[w], names[c]) for r, w, c in zip(*(v.tolist() for v in votes[:3]))]
-    assert chosen == [("0", "ann", "robin"), ("1", "ann", REMOVED), ("0", "bob", "wren")]
+    assert chosen == [("0", "ann", "robin"), ("1", "ann", REMOVED_CLASS), ("0", "bob", "wren")]
 
 
 def choices(found):

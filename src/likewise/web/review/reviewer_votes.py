@@ -15,7 +15,7 @@ from likewise.web.review.store import Decision
 MIN_MODELLED_REVIEWERS = 3
 """Number of reviewers of an item from which votes decide; with two, they must agree."""
 
-REMOVED = "\0remove"
+REMOVED_CLASS = "\0remove"
 """Name of the class of samples that reviewers remove: no label of the data has it."""
 
 
@@ -23,7 +23,7 @@ def settle_decisions(findings: Findings, decisions: Iterable[Decision]) -> dict[
     """Return the consensus of every item; "disputed" where there is none.
 
     Reviewers who agree settle an item. If they differ about a sample and are three or more, the choice of more than half of them
-    counts, unless the model of the reviewers prefers another or cannot tell: it weighs reviewers by their agreement with the
+    counts, unless the model of the reviewers prefers another or does not decide: it weighs reviewers by their agreement with the
     others on all samples.
     """
     made = list(decisions)
@@ -52,7 +52,7 @@ def majority(findings: Findings, by: list[Decision]) -> str | None:
 def chosen_label(findings: Findings, decision: Decision) -> str:
     """Return the label that a decision about a sample means: keeping is the given label, and removing is a class of its own."""
     if decision.choice == "remove":
-        return REMOVED
+        return REMOVED_CLASS
     return decision.label or findings.sample[int(decision.item)].label
 
 
@@ -69,16 +69,15 @@ def votes_of_decisions(findings: Findings, decisions: Iterable[Decision]) -> tup
 
 
 def likely_labels(findings: Findings, decisions: Iterable[Decision], wanted: set[str]) -> dict[str, str]:
-    """Return item -> label by the model of the reviewers, fitted with all decisions; without items for which it cannot tell."""
+    """Return item -> label by the model of the reviewers, fitted with all decisions; without undecided items."""
     import torch
 
-    from likewise.numerics.annotators import MAX_VOTED_CLASSES, cast_ballots, decide, fit_workers
+    from likewise.numerics.annotators import MAX_VOTED_CLASSES, ballots_of, decide, fit_workers
 
     votes, items, names = votes_of_decisions(findings, decisions)
     if len(names) > MAX_VOTED_CLASSES:
         return {}
-    columns = (torch.as_tensor(column) for column in votes[:3])
-    ballots = cast_ballots(*columns, len(items), len(votes.worker_name), len(names))
+    ballots = ballots_of(votes, len(items), len(names))
     with torch.no_grad():
         _, q, _ = fit_workers(ballots)
         decided = decide(q, ballots.counts)
@@ -91,7 +90,7 @@ def likely_labels(findings: Findings, decisions: Iterable[Decision], wanted: set
 
 def as_decision(findings: Findings, item: str, label: str, by: list[Decision]) -> Consensus:
     """Return the decision that a label means."""
-    if label == REMOVED:
+    if label == REMOVED_CLASS:
         return Consensus("remove", "", by)
     keeps = label == findings.sample[int(item)].label
     return Consensus("keep", "", by) if keeps else Consensus("relabel", label, by)
