@@ -588,6 +588,25 @@ def test_off_topic(start, tmp_path):
     assert "| noise | host | foreign | ours |" in said and "| | worst | |" in said
 
 
+@starts("benchmarks/annotators.py")
+def test_annotators(start, tmp_path):
+    rng, y = np.random.default_rng(0), np.arange(300) % 6
+    x = rng.normal(size=(6, 12))[y] + rng.normal(size=(300, 12))
+    np.savez(tmp_path / "blobs.npz", x=x, label=y)
+    vote = np.where(rng.random(600) < 0.7, y.repeat(2), rng.integers(0, 6, 600))
+    people = {"row": np.arange(300).repeat(2), "worker": np.tile([0, 1], 300), "vote": vote}
+    (tmp_path / "people").mkdir()
+    np.savez(tmp_path / "people" / "two.npz", x=x, label=y, **people)
+    words = ("--people", str(tmp_path / "people" / "two.npz"))
+    said, found = start("annotators", str(tmp_path), "--quick", *words)
+    assert [one["case"] for one in found] == ["two", "blobs mixed"]
+    for one in found:
+        assert one["wrong"]["ours"] < one["wrong"]["majority"] and {"Dawid-Skene"} < set(one["wrong"])
+        mean, low, high = one["difference"]["majority"]
+        assert low <= mean <= high
+    assert 0 <= found[1]["worker_covered"] <= 1 and "| votes | seed | ours |" in said
+
+
 @starts("benchmarks/parity.py")
 def test_parity(tmp_path, capsys):
     pytest.importorskip("pytorch_metric_learning")

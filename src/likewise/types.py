@@ -50,6 +50,7 @@ class Items:
     class_words: dict[str, str] | None = None  # class name -> words for a text encoder, if the names are numbers
     label_name: tuple[str, ...] | None = None  # names of the single labels, if samples have several labels each
     label_sets: tuple[tuple[int, ...], ...] | None = None  # label numbers of every class, ascending, at least one
+    votes: np.ndarray | None = None  # votes of workers as text, such as "anna:cat|ben:dog"; see `data.votes`
     skipped: tuple[tuple[int, str], ...] = ()  # (row, path) in the complete table of images that cannot be decoded
     notes: tuple[str, ...] = ()  # what the reader ignored, one sentence each
 
@@ -75,8 +76,33 @@ class Items:
 
 ROW_COLUMNS = (
     "path", "x", "split", "query", "gallery", "gallery_name", "group", "camera", "junk", "box", "weight", "y_clean",
+    "votes",
 )  # fmt: skip
 """Optional columns of `Items` with one entry per row."""
+
+
+class Votes(NamedTuple):
+    """Labels that several workers gave to samples: one entry per vote, in any order."""
+
+    row: Int[np.ndarray, "V"]  # row of the sample
+    worker: Int[np.ndarray, "V"]  # number of the worker; -1 = not known
+    label: Int[np.ndarray, "V"]  # class number
+    worker_name: tuple[str, ...]
+
+    def among(self, rows: Int[np.ndarray, "n"]) -> Votes:
+        """Return the votes about some rows, which are numbered from 0 in the order given."""
+        place = np.full(max(int(self.row.max(initial=-1)), int(rows.max(initial=-1))) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        kept = place[self.row] >= 0
+        return Votes(place[self.row[kept]], self.worker[kept], self.label[kept], self.worker_name)
+
+    def completed(self, y: Int[np.ndarray, "N"]) -> Votes:
+        """Return the votes with the given label as the vote of an unknown worker for every sample without votes."""
+        without = np.setdiff1d(np.arange(len(y)), self.row)
+        return Votes(
+            np.concatenate([self.row, without]), np.concatenate([self.worker, np.full(len(without), -1)]),
+            np.concatenate([self.label, y[without]]), self.worker_name,
+        )  # fmt: skip
 
 
 class Batch(NamedTuple):

@@ -322,6 +322,23 @@ def test_robust_training_and_its_recipe(toy, tmp_path, capsys):
         assert ("ProcSim" in capsys.readouterr().out) == (name == "confidence")
 
 
+def test_robust_training_with_votes(toy, tmp_path):
+    """The labels of class 0 are exchanged with those of class 1; three workers vote for the true ones."""
+    with np.load(toy) as data:
+        x, true = data["x"], data["label"]
+    given = np.where(true < 2, 1 - true, true)
+    given[[0, 1, 10, 11]] = true[[0, 1, 10, 11]]
+    np.savez(tmp_path / "noisy.npz", x=x, label=given)
+    lines = [f"{row},{who},{true[row]}" for row in range(120) for who in ("ann", "bob", "cid")]
+    (tmp_path / "votes.csv").write_text("\n".join(["row,worker,label", *lines]))
+    words = [str(tmp_path / "noisy.npz"), "--votes", str(tmp_path / "votes.csv"), "--protocol", "SeenClasses()", *FLAGS]
+    cli.main(["train", *words, "--robust", "--out", str(tmp_path / "run")])
+    said = (tmp_path / "run" / "log.jsonl").read_text()
+    assert "consensus, expected wrong" in said and '"relabelling"' in said
+    with pytest.raises(SystemExit):
+        cli.main(["train", *words, "--out", str(tmp_path / "other")])
+
+
 def test_the_front_door_takes_what_python_has(toy, tmp_path):
     """Paths, parts as objects, numbers of numpy, counts as integers: the same run as the command's."""
     from likewise import embed, evaluate, losses, noise, samplers, train

@@ -10,7 +10,7 @@ from likewise.confidence import LabelPosterior
 from likewise.confidence.label_posterior import MAX_CONFLICT_SHARE, MIN_CLASS_SAMPLES, keep_classes
 from likewise.numerics import label_evidence, label_noise
 from likewise.numerics.label_evidence import discriminate
-from likewise.types import Embedded, LikewiseError
+from likewise.types import Embedded, LikewiseError, Votes
 
 CLASSES, EACH, DIM = 20, 40, 16
 
@@ -383,3 +383,18 @@ def test_settings_out_of_range_are_named(change):
     (name, value), *_ = change.items()
     with pytest.raises(LikewiseError, match=rf"LabelPosterior: .*got .*{name}={value}"):
         LabelPosterior(**{"classes": 3, "labels": np.arange(3)} | change)
+
+
+def test_with_votes_the_label_is_the_consensus_and_the_weight_its_posterior():
+    rng = np.random.default_rng(0)
+    true = np.arange(120) % 3
+    given = np.where(np.arange(120) < 12, (true + 1) % 3, true)
+    x = torch.tensor(0.5 * rng.normal(size=(3, 8))[true] + rng.normal(size=(120, 8)), dtype=torch.float32)
+    row, worker = np.arange(120).repeat(3), np.tile(np.arange(3), 120)
+    label = np.where(rng.random(360) < 0.8, true[row], (true[row] + 1) % 3)
+    votes = Votes(row, worker, label, ("a", "b", "c"))
+    confidence = LabelPosterior(3, given, votes=votes)
+    y = torch.tensor(given)
+    found = confidence.relabel(Embedded(x, y, torch.arange(120), f=x))
+    assert float((found.y != torch.tensor(true)).double().mean()) < 0.1
+    assert float(found.w.min()) >= 0 and 0.5 < float(found.w.mean()) <= 1 and len(found.w.unique()) > 10

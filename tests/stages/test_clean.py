@@ -21,7 +21,27 @@ TOKEN = "a-token-of-24-characters"
 def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     messy = make_messy_folder(tmp_path / "photos", classes=4, per_class=6)
     monkeypatch.chdir(tmp_path)
-    words = ["clean", "photos", "--backbone", "efficientnet_lite0", "--to", "clean", "--port", "0", "--no-browser"]
+    votes = [
+        f'"{path}",{who},"{path.split("/")[0]}"'
+        for path in messy.good
+        if path != messy.copy[1]
+        for who in ("ann", "bob")
+    ]
+    votes += [f'"{messy.copy[1]}",{who},"{messy.copy[0].split("/")[0]}"' for who in ("ann", "bob")]
+    (tmp_path / "votes.csv").write_text("\n".join(["sample,worker,label", *votes]), "utf-8")
+    words = [
+        "clean",
+        "photos",
+        "--votes",
+        "votes.csv",
+        "--backbone",
+        "efficientnet_lite0",
+        "--to",
+        "clean",
+        "--port",
+        "0",
+        "--no-browser",
+    ]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "LIKEWISE_TOKEN": TOKEN}
     process = subprocess.Popen([sys.executable, "-m", "likewise", *words], stdout=subprocess.PIPE, text=True, env=here)
     assert process.stdout is not None
@@ -42,7 +62,11 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         assert page.post("/api/finish").json()["written"] is True
     rest, _ = process.communicate(timeout=600)
     assert process.returncode == 0 and "1 images relabelled, 1 removed" in rest and "next: likewise train" in rest
-    assert json.loads((tmp_path / "audit/photos/audit.json").read_text())["kind"] == "data"
+    about = json.loads((tmp_path / "audit/photos/audit.json").read_text())
+    assert about["kind"] == "data" and about["votes"]["samples"] == len(messy.good) and about["votes"]["workers"] == 2
+    with open("audit/photos/consensus.csv", newline="", encoding="utf-8") as file:
+        first = next(csv.DictReader(file))
+    assert first["path"] == messy.copy[1] and first["consensus"] == messy.copy[0].split("/")[0]
 
     with open("audit/photos/corrected.csv", newline="") as file:
         table = list(csv.DictReader(file))

@@ -13,7 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits
+from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
 from likewise.audit.label_set_quality import (
     QUESTION_COLUMNS,
     check_label_set_settings,
@@ -59,14 +59,16 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     if subject.items.label_sets is not None:
         return audit_sets(subject, folder, config)
     explained = explain(subject, config)
-    quality = score_splits(subject, explained, config)
+    weighed = weigh_subject_votes(subject, config)
+    quality = score_splits(subject, explained, config, weighed)
     copies = find_copies(subject, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
     quality = add_copies(subject, quality, copies)
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
+    about["votes"] = None if weighed is None else weighed.summary(subject.items)
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
-    write_tables(folder, subject, quality, explained, copies, about)
+    write_tables(folder, subject, quality, explained, copies, about, weighed)
     (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
     finish(folder, subject, about, config)
     if config.retrain:

@@ -32,7 +32,9 @@ from likewise.audit.records import (
     has_own_split,
     to_device,
 )
+from likewise.audit.weighed_votes import WeighedVotes, weigh_votes
 from likewise.config import Audit
+from likewise.data.votes import votes_of
 from likewise.io.progress import bar
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.numerics.class_overlap import ClassOverlap, class_overlap
@@ -51,8 +53,23 @@ SCORE_DESCRIPTIONS = {
 """Single score -> description. All scores are in [0, 1], and low means probably wrong."""
 
 
-def score_splits(subject: Subject, explained: ExplainedErrors, config: Audit) -> dict[str, SplitQuality]:
-    """Return the label scores of every split.
+def weigh_subject_votes(subject: Subject, config: Audit) -> WeighedVotes | None:
+    """Return the consensus of all audited samples from their votes and features; None without votes."""
+    votes = votes_of(subject.items, config.votes)
+    if votes is None:
+        return None
+    rows = torch.cat([one.e.row for one in subject.splits.values()])
+    x = label_features(dataclasses.replace(subject, notes=[]), list(subject.splits), rows, config)
+    found = weigh_votes(votes, rows.numpy(), subject.items, x, config.seed)
+    if found is None:
+        subject.notes.append("the votes are about samples that are not audited, and are not used")
+    return found
+
+
+def score_splits(
+    subject: Subject, explained: ExplainedErrors, config: Audit, weighed: WeighedVotes | None = None
+) -> dict[str, SplitQuality]:
+    """Return the label scores of every split; for samples with votes, the posterior of votes and features.
 
     Labels are scored against all classes of the data, because an error may cross the splits of a protocol. If the data has a
     split of its own, each of its parts is scored alone: its labels may follow other rules.
@@ -61,13 +78,18 @@ def score_splits(subject: Subject, explained: ExplainedErrors, config: Audit) ->
     found, blank = {}, blank_rows(subject.items, np.concatenate([one.e.row.numpy() for one in subject.splits.values()]))
     with bar("score labels", len(names), quiet=config.quiet) as progress:
         for some in [[name] for name in names] if has_own_split(subject.items) else [names]:
-            found |= score_together(subject, some, explained, config, blank)
+            found |= score_together(subject, some, explained, config, blank, weighed)
             progress.advance(len(some))
     return found
 
 
 def score_together(
-    subject: Subject, names: list[str], explained: ExplainedErrors, config: Audit, blank: dict[int, str]
+    subject: Subject,
+    names: list[str],
+    explained: ExplainedErrors,
+    config: Audit,
+    blank: dict[int, str],
+    weighed: WeighedVotes | None = None,
 ) -> dict[str, SplitQuality]:
     """Return the label scores of splits whose labels are compared with the classes of all of them.
 
@@ -87,6 +109,7 @@ def score_together(
         part = torch.cat([torch.full((len(subject.splits[name].e.row),), n) for n, name in enumerate(names)])
         scored = score_labels(x.to(device), y.to(device), config.seed, on_device, part.to(device))
         overlap = class_overlap(at_least_float32(x.to(device)), place.to(device), on_device, seed=config.seed)
+    scored = scored if weighed is None else weighed.rescore(scored.of(torch.arange(len(y))), rows, y)
     found, start = {}, 0
     for name in names:
         own = torch.arange(start, start + len(subject.splits[name].e.row))

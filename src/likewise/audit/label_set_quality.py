@@ -28,6 +28,7 @@ from likewise.audit.records import (
 )
 from likewise.config import Audit
 from likewise.data.label_sets import set_names
+from likewise.data.votes import votes_of
 from likewise.errors import LikewiseError
 from likewise.io.progress import bar
 from likewise.numerics.copy_clusters import SIMILARITY_BLOCK_SIZE
@@ -71,6 +72,7 @@ def check_label_set_settings(config: Audit) -> None:
 def score_label_set_splits(subject: Subject, config: Audit) -> SetFindings:
     """Return the findings about every label of every sample; the parts of data with a split of its own are scored alone."""
     items, names = subject.items, list(subject.splits)
+    votes_of(items, config.votes)  # raises if there are votes
     assert items.label_sets is not None and items.label_name is not None
     has = as_matrix(items.label_sets, items.y, len(items.label_name))
     together = [[name] for name in names] if has_own_split(items) else [names]

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from likewise._notebook import table
 from likewise.audit.read import Findings, Sample, read_findings
+from likewise.audit.read_votes import WorkerLine, read_workers
 from likewise.audit.states import rare_states
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
 
-MAX_SUSPECT_LINES, MAX_GROUP_LINES, MAX_MERGE_LINES = 10, 5, 10
+MAX_SUSPECT_LINES, MAX_GROUP_LINES, MAX_MERGE_LINES, MAX_WORKER_LINES = 10, 5, 10, 5
 """Maximum number of lines of each table."""
 
 WEAK_ERROR_SHARE = 0.5
@@ -37,6 +38,7 @@ def show_findings(audited) -> None:
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
     show_conflicts(console, found)
     show_splits(console, found)
+    show_votes(console, found, read_workers(audited.folder))
     (show_suspects if found.questions is None else show_labels)(console, found)
     show_merges(console, found)
     show_groups(console, found)
@@ -151,6 +153,25 @@ def show_suspects(console: Console, found: Findings) -> None:
     lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(flagged))} (nearest: with the suggested label)"
     show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest", "file"), lines)
+
+
+def show_votes(console: Console, found: Findings, workers: list[WorkerLine]) -> None:
+    """Print the consensus of votes: how many labels it changes and leaves open, and the least accurate workers."""
+    if not (facts := found.about.get("votes")):
+        return
+    by = "votes and features" if facts["features"] else "votes alone (the features do not explain them)"
+    who = f" of {facts['workers']:,} workers" if facts["workers"] else ""
+    console.print(
+        f"\nVotes: {facts['votes']:,}{who} about {facts['samples']:,} samples; they differ in {facts['disputed']:,} of "
+        f"{facts['several']:,}. By {by}, the consensus is another label in {facts['changed']:,}, undecided in "
+        f"{facts['undecided']:,}, and by estimate wrong in {facts['expected_wrong']:,.0f} (such estimates were too low in tests)."
+    )
+    if facts["exchanged"]:
+        console.print(f"Most votes seem to be for another class: {', '.join(map(one_line, facts['exchanged']))}")
+    some = workers[:MAX_WORKER_LINES]
+    title = f"The least accurate workers{counted(len(some), len(workers))}"
+    cells = [(w.name, f"{w.votes:,}", f"{w.accuracy:.0%}", f"{w.low:.0%} to {w.high:.0%}", w.confusion) for w in some]
+    show_columns(console, title, ("worker", ">votes", ">right", ">95 % interval", "most frequent confusion"), cells)
 
 
 def label_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:

@@ -12,6 +12,7 @@ import numpy as np
 from likewise.audit.find_copies import Copies
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
+from likewise.audit.weighed_votes import WeighedVotes, write_votes
 from likewise.data.label_sets import split_labels
 from likewise.data.schema import BOX_CORNERS
 from likewise.io.files import atomic_write, write_csv
@@ -40,8 +41,10 @@ def write_tables(
     explained: ExplainedErrors,
     copies: Copies,
     about: dict,
+    weighed: WeighedVotes | None = None,
 ) -> None:
-    """Write audit.csv and audit.parquet, pairs.csv, causes.csv, classes.csv, duplicates.csv and neighbours.npz."""
+    """Write audit.csv and audit.parquet, the other tables of an audit, and neighbours.npz."""
+    write_votes(folder, weighed, subject.items)
     scores = [name for name in about["scores"] if name != "score"]
     carried = carried_columns(subject.items)
     extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())

@@ -8,12 +8,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Confidence
+from likewise.numerics.annotators import ballots_of, decide
 from likewise.numerics.copy_clusters import MAX_CONFLICT_SHARE
 from likewise.numerics.label_evidence import LabelEvidence, discriminate
 from likewise.numerics.label_noise import Noise
 from likewise.numerics.off_topic import off_topic
+from likewise.numerics.vote_evidence import find_consensus
 from likewise.similarity import full_precision_matmul
-from likewise.types import Embedded, LikewiseError, Relabelling, SampleWeights
+from likewise.types import Embedded, LikewiseError, Relabelling, SampleWeights, Votes
 
 STORED_CANDIDATES_COUNT = 8
 """Number of likely labels per sample whose posteriors are stored between two relabelling rounds."""
@@ -53,6 +55,8 @@ class LabelPosterior(Confidence):
         seed: of the division into folds; the run fills it in.
         group: group of every training sample, -1: none; samples of a group are in one fold; the run fills it in.
         copies: returns a number for every training sample that exact copies share; the run fills it in.
+        votes: labels of the training samples by several workers; the run fills them in. The label of a sample is then the
+            consensus of votes and features, and its weight the posterior of that label.
     """
 
     w: Tensor
@@ -78,6 +82,7 @@ class LabelPosterior(Confidence):
         seed: int = 0,
         group: Int[np.ndarray, "N"] | None = None,
         copies: Callable[[], Int[np.ndarray, "N"]] | None = None,
+        votes: Votes | None = None,
     ):
         super().__init__()
         if classes < 2 or not 0 <= least <= 1 or rounds < 1 or folds < 2 or not (shrink is None or 0 < shrink <= 1):
@@ -96,6 +101,7 @@ class LabelPosterior(Confidence):
         self.seed = seed
         self.group = group
         self.copies = copies
+        self.votes = votes
         n, k = len(labels), min(STORED_CANDIDATES_COUNT, classes)
         self.register_buffer("w", torch.ones(n))
         self.register_buffer("label", torch.as_tensor(labels).clone())  # label that the sample was last trained with
@@ -121,6 +127,8 @@ class LabelPosterior(Confidence):
             raise LikewiseError(
                 "LabelPosterior: the features must be finite, got NaN or infinite values; lower lr or set clip_norm"
             )
+        if self.votes is not None:
+            return self._consensus(x, y, self.votes)
         with full_precision_matmul(x):
             each, noise = self._discriminate(x, y)
             conflicts = self._conflicts(y)
@@ -144,6 +152,27 @@ class LabelPosterior(Confidence):
         facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
         facts = facts if noise.informative else {name: float("nan") for name in facts}
         return Relabelling(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
+
+    def _consensus(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"], votes: Votes) -> Relabelling:
+        """Return the consensus of votes and features; a label is dropped if its posterior is below `least`."""
+        votes = votes.completed(y.cpu().numpy())
+        ballots = ballots_of(votes, len(y), self.classes)
+        group = None if self.group is None else torch.as_tensor(self.group)
+        with full_precision_matmul(x):
+            found = find_consensus(x.cpu(), ballots, folds=min(self.folds, 5), seed=self.seed, group=group)
+        decided = decide(found.q, ballots.counts)
+        top, sure = decided.label.to(y.device), (1 - decided.wrong).to(self.w)
+        own = found.q.to(self.w).gather(1, y[:, None])[:, 0]
+        used = sure >= self.least
+        top, used = keep_classes(top, used & ((top == y) | self.repair), own, y, self.classes)
+        weight = torch.where(top == decided.label.to(y.device), sure, own).where(used, 0).to(self.w)
+        self.w.copy_(weight)
+        self.label.copy_(top)
+        facts = {
+            "consensus, expected wrong": float(decided.wrong.mean()),
+            "undecided": float(decided.undecided.double().mean()),
+        }
+        return Relabelling(y=top, w=weight, suspicion=1 - own, threshold=0.5, facts=facts)
 
     def _discriminate(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"]) -> tuple[LabelEvidence, Noise]:
         """Return the evidence of this round; the first round finds near copies and chooses the setting for all rounds."""

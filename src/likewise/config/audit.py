@@ -25,6 +25,9 @@ class Audit(Checkpoint):
     """For data: the pretrained network that computes its features. By default the best one whose weights can be had."""
     weights: Location | None = None
     """For data: weight file of the backbone, in place of the published weights. By default none."""
+    votes: File | None = None
+    """Labels by several workers: a table (.csv, .parquet) with one line per vote and the columns sample (the path, or the row of
+    embeddings), worker and label. By default the column `votes` of the data, if it has one."""
     strict: bool = False
     """For data: stop at the first broken image. By default broken images are skipped and listed."""
     influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
@@ -89,6 +92,9 @@ class Clean(Computation):
     """The pretrained network that computes the features. By default the best one whose weights can be had."""
     weights: Location | None = None
     """Weight file of the backbone, in place of the published weights. By default none."""
+    votes: File | None = None
+    """Labels by several workers: a table with one line per vote and the columns sample, worker and label; see `likewise audit`.
+    By default the column `votes` of the data, if it has one."""
     root: Folder | None = None
     """Folder that the paths of a table start from. By default the folder of the table."""
     strict: bool = False

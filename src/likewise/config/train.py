@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from likewise.config.cli_types import (
     Device,
     Duration,
+    File,
     Folder,
     Location,
     Memory,
@@ -66,7 +67,7 @@ FLAG_GROUPS = {
         "loss", "recipe", "relevance", "loss_weight", "terms", "batch_size", "sampler", "loss_lr", "loss_eps",
         "loss_weight_decay",
     ),
-    "Noise": ("robust", "confidence", "noise", "record_losses"),
+    "Noise": ("robust", "confidence", "votes", "noise", "record_losses"),
     "Schedule": (
         "epochs", "steps", "optimizer", "lr", "backbone_lr", "weight_decay", "momentum", "eps", "warmup", "schedule",
         "schedule_every", "schedule_factor", "schedule_patience", "clip_value", "clip_norm", "select", "validate_every",
@@ -114,6 +115,10 @@ class Train:
     confidence: Spec | None = None
     """The confidence that computes sample weights and may relabel, as a spec such as "LabelPosterior()"; `likewise list
     confidence` shows all. By default none: every label is used as given. --robust chooses one."""
+    votes: File | None = None
+    """Labels by several workers: a table (.csv, .parquet) with one line per vote and the columns sample (the path, or the row of
+    features), worker and label. --robust then trains with the consensus of votes and features. By default the column `votes` of
+    the data, if it has one."""
     terms: tuple[Spec, ...] = ()
     """Terms added to the loss, as specs such as "LanguageGuidance(weight=10)"; `likewise list terms` shows all. By default
     none."""

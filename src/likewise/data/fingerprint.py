@@ -36,7 +36,7 @@ def fingerprint(items: Items) -> str:
         column = getattr(items, name)
         if column is not None:
             add(f"{name} {column.shape}", np.ascontiguousarray(column, dtype=kind).tobytes())
-    for name in ("split", "gallery_name", "camera"):
+    for name in ("split", "gallery_name", "camera", "votes"):
         if getattr(items, name) is not None:
             add_words(name, getattr(items, name))
     if items.label_name is not None and items.label_sets is not None:

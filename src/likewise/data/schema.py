@@ -20,9 +20,11 @@ FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are m
 BOX_CORNERS = ("left", "top", "right", "bottom")
 KNOWN_COLUMNS = (
     "path", "label", "label_clean", "labels", "labels_clean", "split", "query", "gallery", "class_name", "class_name_clean",
-    "group", "camera", "junk", "box", *BOX_CORNERS, "weight", "coarse",
+    "group", "camera", "junk", "box", *BOX_CORNERS, "weight", "coarse", "votes",
 )  # fmt: skip
 
+OTHER_COLUMNS = ("vote",)
+"""Columns that look like a misspelt known name and are not: audit.csv has them."""
 
 OTHER_FORM = {"label": "labels", "labels": "label", "label_clean": "labels_clean", "labels_clean": "label_clean"}
 """Columns of labels: a table has one label per row, or several."""
@@ -34,7 +36,7 @@ ANCESTOR_SEPARATOR = "/"
 def check_names(owner: str, file: str, names: Collection[str]) -> None:
     """Raise if a column name looks like a misspelt known name; other unknown columns are ignored."""
     for name in names:
-        if name in KNOWN_COLUMNS:
+        if name in KNOWN_COLUMNS or name in OTHER_COLUMNS:
             continue
         near = difflib.get_close_matches(name.casefold(), KNOWN_COLUMNS, n=1, cutoff=0.86)  # not 'height'
         if near and near[0] not in names and OTHER_FORM.get(near[0]) not in names:
@@ -62,6 +64,7 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
         "junk": flags(sheet, "junk"),
         "box": boxes(sheet),
         "weight": weights(sheet),
+        "votes": np.array([text(cell) for cell in sheet.column["votes"]]) if "votes" in sheet.column else None,
     }
 
 

@@ -21,7 +21,7 @@ from likewise.data.schema import (
     optional_columns,
     without_empty_columns,
 )
-from likewise.data.tabular import Sheet, read_csv, read_parquet
+from likewise.data.tabular import Sheet, read_sheet
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items, LikewiseError
@@ -38,13 +38,14 @@ LABEL_ALIASES = (
 
 
 def read_table(file: str, root: str | None = None, columns: dict[str, str] | None = None) -> Items:
-    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,label_clean]
-    [,class_name_clean]`.
+    """Read `path,label[,split][,query][,gallery][,class_name][,group][,camera][,junk][,box][,weight][,coarse][,votes]
+    [,label_clean][,class_name_clean]`.
 
     Labels are whole numbers or words; they become class numbers in sorted order. `label_clean` holds the true labels, known if
     label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
-    coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored. An optional column that is empty in
-    all rows counts as missing.
+    coarsest first and separated by "/", and becomes the taxonomy. `votes` holds labels by several workers, such as
+    "anna:cat|ben:dog" (see `data.votes`). Other columns are ignored. An optional column that is empty in all rows counts as
+    missing.
     If samples have several labels, `labels` and `labels_clean` take the places of `label` and `label_clean`: cells such as
     "dress|red", or lists in Parquet. See `label_column`.
 
@@ -68,16 +69,6 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
         **labels,
         **optional,
     )
-
-
-def read_sheet(file: str) -> Sheet:
-    """Return the raw cells of a .csv or .parquet file."""
-    suffix = Path(file).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise LikewiseError(
-            f"table: a table is a .csv or .parquet file, got {Path(file).name!r}; save it as one of these"
-        )
-    return read_csv(file) if suffix == ".csv" else read_parquet(file)
 
 
 def split_columns(data: str) -> tuple[str, dict[str, str]]:
@@ -230,6 +221,8 @@ def item_columns(items: Items) -> dict[str, list]:
         columns["box"] = [box_cell(box) for box in items.box.tolist()]
     if items.weight is not None:
         columns["weight"] = items.weight.tolist()
+    if items.votes is not None:
+        columns["votes"] = items.votes.tolist()
     if (coarse := coarse_cells([items.class_name[c] for c in items.y], items.taxonomy)) is not None:
         columns["coarse"] = coarse
     if items.y_clean is not None and items.label_sets is None:

@@ -47,6 +47,16 @@ class Sheet:
         return self.column[name]
 
 
+def read_sheet(file: str) -> Sheet:
+    """Return the raw cells of a .csv or .parquet file."""
+    suffix = Path(file).suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise LikewiseError(
+            f"table: a table is a .csv or .parquet file, got {Path(file).name!r}; save it as one of these"
+        )
+    return read_csv(file) if suffix == ".csv" else read_parquet(file)
+
+
 def read_csv(file: str, owner: str = "table") -> Sheet:
     """Return the cells of a CSV file (UTF-8, commas); blank lines are ignored. `owner` is named in errors."""
     name = Path(file).name

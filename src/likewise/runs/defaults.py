@@ -78,6 +78,7 @@ def resolve(config: Train, items: Items) -> Train:
         data=config.data if config.data in NAMES else absolute_path(config.data),
         root=config.root and str(Path(config.root).expanduser().absolute()),
         weights=config.weights and str(Path(config.weights).expanduser().absolute()),
+        votes=config.votes and str(Path(config.votes).expanduser().absolute()),
         backbone=backbone,
         pretrained=pretrained,
         pool=pool,

@@ -71,7 +71,7 @@ def find_run(config: Train, items: Items, data: str | None = None, choice: str =
     return Claim(run, about)
 
 
-NEUTRAL_VALUES = {"freeze_backbone": False, "lora": None, "relevance": None}
+NEUTRAL_VALUES = {"freeze_backbone": False, "lora": None, "relevance": None, "votes": None}
 """Settings that were added after the first records were published -> the value that trains as before. With this value they are
 no part of the identity, so `bench --adopt` still recognises these records."""
 
@@ -86,6 +86,7 @@ def identity_of(config: Train, data: str) -> str:
     """Return the identity of resolved settings with data of this fingerprint."""
     read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
     counts = learned_settings(config) | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
+    counts |= {"votes": hash_of(config.votes)} if config.votes else {}
     return identity(counts, data)
 
 

@@ -42,8 +42,8 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     audited = audit(
         Audit(
             targets=(config.data,), out=str(out), backbone=config.backbone, weights=config.weights, root=config.root,
-            strict=config.strict, device=config.device, workers=config.workers, allow_imports=config.allow_imports,
-            quiet=config.quiet,
+            votes=config.votes, strict=config.strict, device=config.device, workers=config.workers,
+            allow_imports=config.allow_imports, quiet=config.quiet,
         ),
         say,
     )  # fmt: skip

@@ -71,7 +71,11 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
 
     embedders, losses = [embedder], [make_loss(config, facts, relevance).to(device)]
     with torch.random.fork_rng(devices=[]):  # a confidence must not change the initial values of the terms
-        confidence = make(config.confidence, Confidence, **samples.facts()) if config.confidence else None
+        confidence = make(config.confidence, Confidence, **samples.facts(config.votes)) if config.confidence else None
+    if config.votes is not None and getattr(confidence, "votes", None) is None:
+        raise LikewiseError(
+            f"train: --votes needs a confidence that uses votes, got {config.confidence or 'none'}; add --robust"
+        )
     for number in range(1, confidence.peers if confidence else 1):
         other = replace(config, seed=config.seed + 1000 * number)  # same architecture, other initial weights
         embedders.append(to_device(make_embedder(other, samples.features, reseed=True), device))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from likewise.contracts import Protocol
 from likewise.data.copies import exact_copies
+from likewise.data.votes import votes_of
 from likewise.errors import shown_names
 from likewise.types import Items
 
@@ -60,10 +61,22 @@ class Samples:
         names = shown_names([self.class_names[label] for label in single])
         return f"training skips {len(single)} of {len(self.class_names)} classes, because they have one sample only: {names}"
 
-    def facts(self) -> dict[str, Any]:
-        """Return values for the arguments of a confidence that specs may omit, from the rows of the samples."""
+    def facts(self, votes: str | None = None) -> dict[str, Any]:
+        """Return values for the arguments of a confidence that specs may omit, from the rows of the samples.
+
+        Args:
+            votes: long table of votes; None: the column `votes` of the data.
+        """
         group = None if self.items.group is None else self.items.group[self.rows]
-        return {"group": group, "copies": lambda: exact_copies(self.items, self.rows)}
+        facts: dict[str, Any] = {"group": group, "copies": lambda: exact_copies(self.items, self.rows)}
+        found = votes_of(self.items, votes)
+        if found is None:
+            return facts
+        found, number = found.among(self.rows), np.full(self.items.classes, -1)
+        number[np.unique(self.items.y[self.rows])] = np.arange(len(self.class_names))
+        kept = number[found.label] >= 0  # a vote for a class that is not trained
+        label = number[found.label[kept]]
+        return facts | {"votes": found._replace(row=found.row[kept], worker=found.worker[kept], label=label)}
 
 
 def number_samples(loaded: Items, items: Items, protocol: Protocol, device: torch.device) -> Samples:

@@ -1,14 +1,11 @@
-"""What reviewers make of the labels together: kappa by hand, disputes, and tables that training reads."""
-
-import math
+"""What reviewers make of the labels together: tables that training reads."""
 
 import numpy as np
-import pytest
 
 from likewise.audit.read import read_findings
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
-from likewise.web.review.consensus import agreement, as_csv, changes, corrected, escape_formulas, find_consensus
+from likewise.web.review.consensus import as_csv, changes, corrected, escape_formulas
 from likewise.web.review.store import Decision
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split,vote,query,gallery,group,left,top,right,bottom,weight
@@ -107,43 +104,3 @@ def test_formulas_are_disarmed_for_people_and_labels_stay_for_training(tmp_path)
     (tmp_path / "corrected.csv").write_text(as_csv(corrected(made, SAID, str(tmp_path / "pictures"))))
     items = read_table(str(tmp_path / "corrected.csv"))
     assert [items.class_name[y] for y in items.y] == ["=cmd|x", "tit, blue", "-"]
-
-
-def test_settling_needs_all_who_are_sure():
-    said = decisions("sample", ann={1: "relabel:a", 2: "keep", 3: "unsure"}, bob={1: "relabel:b", 2: "unsure"})
-    said += decisions("pair", ann={"1-2": "agreeable"}, bob={"1-2": "disagreeable"})
-    found = {item: one[:2] for item, one in find_consensus(said).items()}
-    assert found == {"1": ("disputed", ""), "2": ("keep", ""), "1-2": ("disputed", "")}
-
-
-def by_hand(ann, bob):
-    both = [item for item in ann if item in bob]
-    views = {*ann.values(), *bob.values()}
-    p = sum(ann[i] == bob[i] for i in both) / len(both)
-    q = sum(
-        sum(ann[i] == v for i in both) / len(both) * (sum(bob[i] == v for i in both) / len(both)) for v in sorted(views)
-    )
-    return (p - q) / (1 - q)
-
-
-def test_kappa_by_hand():
-    ann = {1: "keep", 2: "keep", 3: "relabel:a", 4: "relabel:a", 5: "remove", 9: "keep"}
-    bob = {1: "keep", 2: "remove", 3: "relabel:a", 4: "relabel:b", 5: "remove", 8: "keep"}
-    [found] = agreement(decisions("sample", ann=ann, bob=bob))
-    assert found[:4] == ("sample", "ann", "bob", 5) and found[4] == pytest.approx(by_hand(ann, bob), abs=1e-12)
-    assert found[4] == pytest.approx((3 / 5 - 6 / 25) / (1 - 6 / 25))  # keep 2 * 1, remove 1 * 2, a 2 * 1, b 0 * 1
-    [undefined] = agreement(decisions("pair", ann={"1-2": "agreeable"}, bob={"1-2": "agreeable"}))
-    assert math.isnan(undefined[4])
-    assert agreement(decisions("sample", ann={1: "keep"}, bob={2: "keep"})) == []
-
-
-@pytest.mark.parity
-def test_kappa_as_scikit_learn():
-    from sklearn.metrics import cohen_kappa_score
-
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        mine, theirs = rng.choice(["keep", "remove", "relabel:a", "relabel:b"], (2, 30))
-        theirs = np.where(rng.random(30) < 0.5, mine, theirs)
-        said = decisions("sample", ann=dict(enumerate(mine.tolist())), bob=dict(enumerate(theirs.tolist())))
-        assert agreement(said)[0][4] == pytest.approx(cohen_kappa_score(mine, theirs), abs=1e-12)

@@ -20,13 +20,12 @@ from PIL import Image
 
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.web.http import new_app, send_image
+from likewise.web.review.agreement import agreement, find_consensus
 from likewise.web.review.consensus import (
-    agreement,
     as_csv,
     changes,
     corrected,
     escape_formulas,
-    find_consensus,
     outcome,
 )
 from likewise.web.review.items import (
@@ -44,6 +43,7 @@ from likewise.web.review.label_items import (
     label_tile,
     matches_label_filter,
 )
+from likewise.web.review.reviewer_votes import settle_decisions
 from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
 
 from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
@@ -210,7 +210,7 @@ def select_items(
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
     findings = store.findings
     if wanted.show == "disputed":
-        settled = find_consensus(store.current_decisions()).items()
+        settled = settle_decisions(findings, store.current_decisions()).items()
         items = (item for item, one in settled if one.choice == "disputed" and kind_of(findings, item) == wanted.kind)
         first = questions.first if wanted.kind == "sample" else {}
         return list(dict.fromkeys(first.get(int(item), item) if first and item.isdecimal() else item for item in items))
@@ -243,7 +243,7 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned | Labe
         names = ("kind", "one", "other", "both", "kappa")
         made = store.current_decisions()
         agreed = [(*a[:4], None if math.isnan(a[4]) else a[4]) for a in agreement(made)]
-        disputed = sum(settled.choice == "disputed" for settled in find_consensus(made).values())
+        disputed = sum(one.choice == "disputed" for one in settle_decisions(store.findings, made).values())
         return {
             "decided": Counter(d.reviewer for d in made),
             "agreement": [dict(zip(names, a, strict=True)) for a in agreed],

@@ -1,12 +1,9 @@
-"""Results of a review: agreement of the reviewers, and tables of the changes."""
+"""Results of a review: what the decisions come to, and tables of the changes."""
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
-import math
-import operator
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,55 +14,12 @@ from likewise.audit.read import Findings
 from likewise.data.label_sets import LABEL_SEPARATOR
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write
+from likewise.web.review.agreement import Consensus, find_consensus
+from likewise.web.review.reviewer_votes import settle_decisions
 from likewise.web.review.store import Decision, Store
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of texts that a spreadsheet runs as a formula."""
-
-
-class Consensus(NamedTuple):
-    """The common decision of all reviewers about an item, and their decisions."""
-
-    choice: str
-    label: str
-    by: list[Decision]
-
-
-def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, float]]:
-    """Return Cohen's kappa for every kind and two reviewers: (kind, one, other, items of both, kappa); NaN if undefined.
-
-    Formula: (p - q) / (1 - q), p the share of equal decisions, q the share expected of two independent reviewers.
-    """
-    by_key = defaultdict(dict)
-    for d in decisions:
-        by_key[d.kind, d.reviewer][d.item] = (d.choice, d.label)
-    found = []
-    for (kind, one), (same, other) in itertools.combinations(sorted(by_key), 2):
-        both = sorted(by_key[kind, one].keys() & by_key[same, other].keys()) if kind == same else []
-        if both:
-            mine, theirs = ([by_key[kind, name][item] for item in both] for name in (one, other))
-            p = sum(map(operator.eq, mine, theirs)) / len(both)
-            count, again = Counter(mine), Counter(theirs)
-            q = sum(count[v] * again[v] for v in count) / len(both) ** 2
-            found.append((kind, one, other, len(both), (p - q) / (1 - q) if q < 1 else math.nan))
-    return found
-
-
-def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
-    """Return the consensus of every item.
-
-    "unsure" decisions are ignored. If the other decisions differ, the item is "disputed", and it stays unchanged until they
-    agree.
-    """
-    by_key = defaultdict(list)
-    for d in decisions:
-        if d.choice != "unsure":
-            by_key[d.item].append(d)
-    found = {}
-    for item, by in by_key.items():
-        views = {(d.choice, d.label) for d in by}
-        found[item] = Consensus(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
-    return found
 
 
 def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str, Consensus]:
@@ -95,7 +49,7 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
     """
     if findings.questions is not None:
         return corrected_sets(findings, decisions, root)
-    settled, samples = settle_copies(findings, find_consensus(decisions)), findings.sample
+    settled, samples = settle_copies(findings, settle_decisions(findings, decisions)), findings.sample
     names = carried_names(findings)
     if any(s.path for s in samples.values()):
         table: list[tuple] = [("path", "label", *names, "row")]
@@ -172,7 +126,7 @@ def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
     if findings.questions is not None:
         return label_outcome(findings, decisions)
     decisions = [d for d in decisions if d.kind == "sample"]
-    settled = settle_copies(findings, find_consensus(decisions))
+    settled = settle_copies(findings, settle_decisions(findings, decisions))
     count = Counter(one.choice for one in settled.values())
     unsure = {d.item for d in decisions} - settled.keys()
     done = {item for item, one in settled.items() if one.choice != "disputed"}
@@ -213,7 +167,7 @@ def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     if findings.questions is not None:
         return label_changes(findings, decisions)
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
-    settled = settle_copies(findings, find_consensus(d for d in decisions if d.kind == "sample"))
+    settled = settle_copies(findings, settle_decisions(findings, (d for d in decisions if d.kind == "sample")))
     for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
         if choice != "keep":
             said = (f"{d.reviewer}: {d.choice} {d.label}".strip() + copy_of(d, item) for d in by)

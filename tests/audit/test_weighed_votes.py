@@ -1,0 +1,94 @@
+"""Votes in an audit from end to end: the scores, the tables, the terminal, and that an audit without votes has none of it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.audit.audit import audit
+from likewise.audit.read import read_findings
+from likewise.audit.read_votes import read_consensus, read_workers
+from likewise.audit.summary import show_findings
+from likewise.audit.weighed_votes import state_of, weigh_votes
+from likewise.config import Audit
+from likewise.types import Items, Votes
+
+
+@pytest.fixture(scope="module")
+def voted(tmp_path_factory):
+    """Embeddings of three classes with 10 % wrong labels, and votes of four workers, the last of whom guesses."""
+    folder, rng = tmp_path_factory.mktemp("voted"), np.random.default_rng(0)
+    true = np.arange(150) % 3
+    x = 2.5 * rng.normal(size=(3, 8))[true] / 2 + rng.normal(size=(150, 8))
+    given = true.copy()
+    given[:15] = (true[:15] + 1) % 3
+    np.savez(folder / "birds.npz", x=x.astype(np.float32), label=given, class_name=np.array(["wren", "robin", "tit"]))
+    names, lines = ("wren", "robin", "tit"), []
+    for row in range(140):
+        for worker in rng.choice(4, 3, False):
+            right = rng.random() < (0.9, 0.85, 0.8, 1 / 3)[worker]
+            label = true[row] if right else (true[row] + rng.integers(1, 3)) % 3
+            lines.append((row, f"w{worker}", names[label]))
+    with (folder / "votes.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("row", "worker", "label"), *lines])
+    settings = {"device": "cpu", "workers": 0, "quiet": True, "out": str(folder / "audit")}
+    target = (str(folder / "birds.npz"),)
+    return (
+        audit(Audit(targets=target, votes=str(folder / "votes.csv"), **settings), lambda text: None),
+        true,
+        given,
+        settings,
+    )
+
+
+def test_scores_and_tables(voted):
+    found, true, _, _ = voted
+    read, names = read_findings(found.folder), ("wren", "robin", "tit")
+    consensus, workers = read_consensus(found.folder), read_workers(found.folder)
+    assert len(consensus) == 140 and len(workers) == 4 and workers[0].name == "w3"
+    assert all(w.low <= w.accuracy <= w.high for w in workers)
+    wrong = [one for one in consensus if one.consensus != names[true[one.row]]]
+    assert len(wrong) < 14  # the given labels of these rows are wrong in 15
+    assert {one.row for one in read.suspects} >= {r for r in range(15) if r not in {one.row for one in wrong}}
+    for one in consensus:
+        assert read.sample[one.row].score == pytest.approx(one.label_score, abs=1e-5) or one.row in {
+            s.row for s in read.off_topic
+        }
+    differ = [one.state == "agreed" for one in consensus]
+    assert differ == sorted(differ)  # disagreements first
+    lines = list(csv.DictReader((found.folder / "annotator_confusions.csv").open(newline="", encoding="utf-8")))
+    assert {line["worker"] for line in lines} == {"w0", "w1", "w2", "w3"}
+    assert all(line["label"] != line["voted"] and 0 < float(line["share"]) < 1 for line in lines)
+    wrong_votes = sum(float(line["votes"]) for line in lines if line["worker"] == "w3")
+    assert wrong_votes > max(sum(float(o["votes"]) for o in lines if o["worker"] == w) for w in ("w0", "w1", "w2"))
+    about = json.loads((found.folder / "audit.json").read_text("utf-8"))["votes"]
+    assert about["votes"] == 420 and about["workers"] == 4 and about["without_votes"] == 10 and about["features"]
+
+
+def test_the_terminal_shows_votes_and_workers(voted, capsys):
+    show_findings(voted[0])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Votes: 420 of 4 workers about 140 samples" in said and "The least accurate workers" in said
+
+
+def test_an_audit_without_votes_deletes_the_tables_of_an_earlier_one(voted, tmp_path):
+    found, _, _, settings = voted
+    target = (str(found.folder.parent / "birds.npz"),)
+    out = tmp_path / "audit"
+    out.mkdir()
+    (out / "consensus.csv").write_text("old")
+    again = audit(Audit(targets=target, **(settings | {"out": str(out)})), lambda text: None)
+    assert again.about["votes"] is None and not (out / "consensus.csv").exists() and read_workers(out) == []
+
+
+def test_votes_about_other_rows_are_no_votes():
+    items = Items("birds", np.array([0, 1, 0, 1]), ("wren", "robin"), x=np.eye(4, dtype=np.float32))
+    votes = Votes(np.array([3]), np.array([0]), np.array([1]), ("anna",))
+    assert weigh_votes(votes, np.array([0, 1]), items, torch.eye(4)[:2]) is None
+
+
+def test_states():
+    assert state_of(True, True, True) == "undecided" and state_of(False, False, False) == "agreed"
+    assert state_of(False, True, False) == "votes differ" and state_of(False, True, True) == "other label"
