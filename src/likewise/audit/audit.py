@@ -13,6 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
+from likewise.audit.forecast import forecast_audit, prove_forecast
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, has_own_split, measure, score_splits
 from likewise.audit.page import write_page
 from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject
@@ -56,9 +57,16 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     write_tables(folder, subject, quality, explained, copies, about)
+    if config.forecast:
+        forecast_audit(subject, quality, config, folder)
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
+        if config.forecast:
+            suspects = int(sum(found.flagged.sum() for found in quality.values()))
+            prove_forecast(
+                folder, about["retrain"]["rows"], suspects, "the labels are suggestions that nobody reviewed"
+            )
         finish(folder, subject, about, config)
     return Audited(folder, about)
 
