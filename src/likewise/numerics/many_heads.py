@@ -9,8 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.errors import LikewiseError
-
 SAMPLES_PER_CLASS, CLASSES_PER_BATCH = 4, 28
 """Samples of a class that come together in a batch, and the number of such groups: the default batch of a run."""
 
@@ -46,11 +44,6 @@ def train_heads(
     Args:
         y: labels of the N samples for every head; -1: the sample is left out.
     """
-    if not len(y) or y.shape[1] != len(x) or len(seed) != len(y):
-        raise LikewiseError(
-            f"train_heads: y must have one label per sample and seed one number per head, got x {tuple(x.shape)}, "
-            f"y {tuple(y.shape)} and seed {tuple(seed.shape)}"
-        )
     groups = min(CLASSES_PER_BATCH, len(y[y >= 0].unique()))
     blocks = zip(y.split(HEADS_PER_BLOCK), seed.split(HEADS_PER_BLOCK))
     return torch.cat([_train_block(x, labels, seeds, groups, settings) for labels, seeds in blocks])
@@ -71,21 +64,27 @@ def _train_block(x: Tensor, y: Tensor, seed: Tensor, groups: int, settings: Head
 
 
 def draw_batches(y: Int[Tensor, "N"], groups: int, random: torch.Generator) -> Int[Tensor, "S B"]:
-    """Return the rows of the batches of one epoch: groups of samples with equal labels, in random order.
+    """Return the rows of the batches of one epoch: a few samples of each of some classes, all classes equally often.
 
-    The number of batches depends on N alone, so that heads with other labels can be trained beside; a left-out sample (label
-    -1) is replaced by another one.
+    The rule of `samplers.SamplesPerClass`: classes, and samples of a class, are drawn once before any is drawn again. The number
+    of batches depends on N alone, so that heads with other labels can be trained beside. Samples with the label -1, and classes
+    of one sample, are left out unless there are no others.
 
     Args:
-        groups: number of groups in a batch.
+        groups: number of classes in a batch.
     """
-    key = y + torch.rand(len(y), generator=random, dtype=torch.float64)
-    order = key.argsort()[int((y < 0).sum()) :]
-    whole = max(1, len(y) // SAMPLES_PER_CLASS // groups) * groups
-    size = max(1, len(order) // SAMPLES_PER_CLASS)
-    chosen = torch.cat([torch.randperm(size, generator=random) for _ in range(-(-whole // size))])[:whole]
-    rows = (chosen[:, None] * SAMPLES_PER_CLASS + torch.arange(SAMPLES_PER_CLASS)).clamp_max(len(order) - 1)
-    return order[rows].reshape(-1, groups * SAMPLES_PER_CLASS)
+    order = (y + torch.rand(len(y), generator=random, dtype=torch.float64)).argsort()
+    order = order[int((y < 0).sum()) :]
+    size = y[order].unique_consecutive(return_counts=True)[1]
+    first = size.cumsum(0) - size
+    usable = (size > 1).nonzero()[:, 0] if bool((size > 1).any()) else torch.arange(len(size))
+    slots = max(1, len(y) // SAMPLES_PER_CLASS // groups) * groups
+    rounds = -(-slots // len(usable))
+    chosen = torch.cat([usable[torch.randperm(len(usable), generator=random)] for _ in range(rounds)])[:slots]
+    turn = torch.arange(slots) // len(usable)  # how often the class was drawn before
+    place = turn[:, None] * SAMPLES_PER_CLASS + torch.arange(SAMPLES_PER_CLASS)
+    rows = order[first[chosen, None] + place % size[chosen, None]]
+    return rows.reshape(-1, groups * SAMPLES_PER_CLASS)
 
 
 def head_slope(x: Float[Tensor, "H B F"], y: Int[Tensor, "H B"], w: Float[Tensor, "H F D"]) -> Float[Tensor, "H F D"]:

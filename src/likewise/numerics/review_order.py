@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.errors import LikewiseError
 from likewise.numerics.label_draws import Candidates
 
 MIN_GROUP_CONFIDENCE = 0.6
@@ -62,8 +61,6 @@ def make_actions(
             class are decided at once too. None: there are no clusters.
         max_size: most samples of a group.
     """
-    if by not in ("single", "pair", "suggested"):
-        raise LikewiseError(f"make_actions: by must be single, pair or suggested, got {by!r}; choose one of them")
     rows = suspects.tolist()
     sure, best = candidates.probability[:, 1:].amax(1)[suspects].tolist(), candidates.suggested[suspects].tolist()
     own, value = candidates.label[suspects, 0].tolist(), dict(zip(rows, gain[suspects].tolist()))
