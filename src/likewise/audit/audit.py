@@ -64,9 +64,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
         if config.forecast:
             suspects = int(sum(found.flagged.sum() for found in quality.values()))
-            prove_forecast(
-                folder, about["retrain"]["rows"], suspects, "the labels are suggestions that nobody reviewed"
-            )
+            prove_forecast(folder, about["retrain"]["rows"], suspects, "the labels are suggestions without a review")
         finish(folder, subject, about, config)
     return Audited(folder, about)
 

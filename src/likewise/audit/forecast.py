@@ -22,7 +22,7 @@ from likewise.io.progress import bar
 from likewise.numerics.class_density import eigenvectors
 from likewise.numerics.label_draws import Candidates
 from likewise.numerics.review_forecast import (
-    COVERAGE,
+    INTERVAL_COVERAGE_SHARE,
     METRICS,
     WORLDS_COUNT,
     Forecast,
@@ -34,10 +34,10 @@ from likewise.types import LikewiseError
 
 FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
 
-PARTS = ("gain", "low", "high")
+GAIN_PARTS = ("gain", "low", "high")
 """Parts of a forecast gain in forecast.json."""
 
-FORECAST_DIMS = 64
+MAX_FORECAST_DIMS = 64
 """Number of principal components of the features that heads of a forecast are trained on."""
 
 MAX_FORECAST_ROWS = 2000
@@ -135,9 +135,9 @@ def project(x: Float[Tensor, "N F"], train: Bool[Tensor, "N"]) -> Float[Tensor, 
     """Return the first principal components of the training rows, for all rows, with variance 1 over all."""
     own = x[train] if bool(train.any()) else x
     x = x - own.mean(0)
-    if x.shape[1] > FORECAST_DIMS:
+    if x.shape[1] > MAX_FORECAST_DIMS:
         own = own - own.mean(0)
-        x = x @ eigenvectors(own.T @ own)[1][:, -FORECAST_DIMS:]
+        x = x @ eigenvectors(own.T @ own)[1][:, -MAX_FORECAST_DIMS:]
     return x / x[train].std().clamp_min(1e-12)
 
 
@@ -186,11 +186,11 @@ def describe_forecast(found: Forecast, scale: float, order: str, rows: AuditRows
             "minutes": reviewed * SECONDS_PER_DECISION / 60,
         }  # fmt: skip
         for name, one in found.curves.items():
-            line[name] = {part: float(getattr(one, "mean" if part == "gain" else part)[place]) for part in PARTS}
+            line[name] = {part: float(getattr(one, "mean" if part == "gain" else part)[place]) for part in GAIN_PARTS}
         curve.append(line)
     flat = found.flat_at
     return {
-        "order": order, "coverage": COVERAGE, "seconds_per_decision": SECONDS_PER_DECISION, "reason": found.reason,
+        "order": order, "coverage": INTERVAL_COVERAGE_SHARE, "seconds_per_decision": SECONDS_PER_DECISION, "reason": found.reason,
         "suspects": int(rows.suspect.sum()), "curve": curve, "flat_at": None if flat is None else round(flat * scale),
         "start": {name: one.start for name, one in found.curves.items()},
         "scored": "test split" if rows.own_test else "the classes of one half, by a head that is trained with the other half",
@@ -236,9 +236,9 @@ def forecast_at(about: dict, reviewed: float, name: str) -> dict:
     """Return the forecast gain of a metric, with its interval, after any number of reviewed suspects."""
     k = np.asarray([line["k"] for line in about["curve"]])
     curve = GainCurve(
-        about["start"][name], *(np.asarray([line[name][part] for line in about["curve"]]) for part in PARTS)
+        about["start"][name], *(np.asarray([line[name][part] for line in about["curve"]]) for part in GAIN_PARTS)
     )
-    return dict(zip(PARTS, curve.at(k, reviewed), strict=True))
+    return dict(zip(GAIN_PARTS, curve.at(k, reviewed), strict=True))
 
 
 def prove_forecast(folder: Path, realised: Sequence[dict], reviewed: int, note: str = "") -> dict:
@@ -247,7 +247,7 @@ def prove_forecast(folder: Path, realised: Sequence[dict], reviewed: int, note: 
     Args:
         realised: the rows of a retraining, as `audit.retrain` returns them: metric, difference, low, high.
         reviewed: number of suspects that were reviewed before it.
-        note: what differs from the forecast, such as labels that nobody reviewed.
+        note: what differs from the forecast, such as labels without a review.
     """
     about = read_forecast(folder)
     if about is None:

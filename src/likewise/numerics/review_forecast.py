@@ -21,16 +21,16 @@ from likewise.errors import LikewiseError
 from likewise.numerics.label_draws import Candidates, draw_worlds
 from likewise.numerics.many_heads import HeadSettings, score_heads, train_heads
 
-COVERAGE = 0.9
+INTERVAL_COVERAGE_SHARE = 0.9
 """Probability with which the interval contains the gain of one review and one training."""
 
 WORLDS_COUNT = 16
 """Number of drawn worlds."""
 
-ODDS_SPREAD = 0.4
+LOG_ODDS_DEVIATION_SCALE = 0.4
 """Standard deviation of the error of the log odds of wrong labels that all labels of a data set share."""
 
-RELATIVE_ERROR = 0.3
+RELATIVE_ERROR_SHARE = 0.3
 """Standard deviation of the relative error of forecast gains: other trainings react to wrong labels more, or less, than ours."""
 
 RANDOM_LOSS_SHARE = 0.5
@@ -131,7 +131,7 @@ def forecast_review(
     reason = why_not(given, order, train, test)
     if reason:
         return Forecast(points, corrected, {}, reason)
-    truth = draw_worlds(candidates, worlds, ODDS_SPREAD, seed)
+    truth = draw_worlds(candidates, worlds, LOG_ODDS_DEVIATION_SCALE, seed)
     classes = torch.zeros(int(max(given.max(), truth.max())) + 1, dtype=torch.bool).index_fill_(0, given[train], True)
     labels = world_labels(given, truth, order, points, classes)[:, :, train]
     start, gains = [], []
@@ -182,7 +182,7 @@ def random_loss(candidates: Candidates, order: Int[Tensor, "M"], k: Int[np.ndarr
 
 
 def predictive_interval(
-    gain: Float[np.ndarray, "M S P"], relative: float = RELATIVE_ERROR, coverage: float = COVERAGE
+    gain: Float[np.ndarray, "M S P"], relative: float = RELATIVE_ERROR_SHARE, coverage: float = INTERVAL_COVERAGE_SHARE
 ) -> tuple[Float[np.ndarray, "M P"], Float[np.ndarray, "M P"], Float[np.ndarray, "M P"]]:
     """Return mean, low and high of the gain of one more world, from the gains of S worlds."""
     worlds = gain.shape[1]
