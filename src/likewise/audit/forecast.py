@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.audit.records import SplitQuality, Subject
-from likewise.audit.review_queue import ReviewQueue, build_queue
+from likewise.audit.review_queue import Order, ReviewQueue, build_queue
 from likewise.config import Audit
 from likewise.io.files import read_json, write_csv, write_json
 from likewise.io.progress import bar
@@ -167,7 +167,7 @@ def forecast_audit(
     return about
 
 
-def queue_lines(queue: ReviewQueue, order: str) -> list[list]:
+def queue_lines(queue: ReviewQueue, order: Order) -> list[list]:
     """Return the lines of queue.csv: rows in the order of the review; rows of one action are decided at once."""
     lines, gain, wrong = [], queue.gain, queue.candidates.wrong
     for number, one in enumerate(queue.actions(order)):
