@@ -11,7 +11,7 @@ from likewise.numerics.many_heads import HeadSettings, score_heads, train_heads
 from likewise.numerics.review_order import Action, Grouping, label_effects, make_actions
 from likewise.numerics.review_update import update_posterior
 
-PLANS = ("suspicion", "gain, single", "gain, pairs", "gain, groups", "gain, groups, updated")
+PLANS = ("suspicion", "suspicion, groups", "gain, single", "gain, pairs", "gain, groups", "gain, groups, updated")
 HEAD_SEEDS, CURVE_POINTS = 4, 7
 """Number of heads whose quality is averaged, and of points of a decision curve."""
 
@@ -32,6 +32,10 @@ def plan_actions(one: Planted, plan: str) -> list[Action]:
     if plan == "suspicion":
         best = one.candidates.suggested
         return [Action((row,), int(best[row]), float(gain[row])) for row in one.queue.tolist()]
+    if plan == "suspicion, groups":
+        wrong = one.candidates.wrong
+        actions = make_actions(one.candidates, one.queue, wrong, by="suggested")
+        return sorted(actions, key=lambda action: -max(float(wrong[row]) for row in action.rows))
     return make_actions(one.candidates, one.queue, gain, by=groupings.get(plan, "suggested"))
 
 

@@ -4,6 +4,7 @@
     python benchmarks/train_step.py --nets resnet50:224:112 --ways graph --steps 200
     python benchmarks/train_step.py --parts memory --nets efficientnet_lite0:32:4096     # also without a GPU
     python benchmarks/train_step.py --parts run --data TABLE --weights FILE --ways graph
+    python benchmarks/train_step.py --parts start --nets resnet50:224:112 --ways graph
 
 A network is name:side:batch; its weights are random. Parts:
 
@@ -15,6 +16,9 @@ embed    `embed_rows` on the same images, beside the bare network in evaluation 
 proxies  a step of ArcFace with --classes classes, its proxies divided among --processes on the same device.
 memory   the peak memory of steps with the network in chunks of --chunk-size and without.
 run      a whole run of --passes epochs, from settings to scores, with decoded images.
+start    `likewise train` twice in a fresh process, for every way and for "auto", with decoded images: seconds from the start of
+         the process until modules are imported and the data is listed (`imports`), network and images are on the device
+         (`data`), step 1 and step 20 are logged, and the process ends. The second call finds kept kernels and times.
 
 Without --data, 2,000 images of 500 x 375 are generated. A network whose package is missing is reported and left out.
 """
@@ -24,10 +28,13 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +54,8 @@ from likewise.runs.network import to_device
 from likewise.training.fit import train
 
 WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}
-PARTS = ("steps", "embed", "proxies", "memory", "run")
+PARTS = ("steps", "embed", "proxies", "memory", "run", "start")
+START_STEPS = 20
 
 
 def network(name: str, size: int, options) -> Embedder:
@@ -274,6 +282,54 @@ def whole_run(data: str, options) -> dict:
     return result
 
 
+def start(data: str, options) -> dict:
+    """Seconds from the start of `likewise train` to its events, for every network and way, twice."""
+    result = {}
+    hold(load(data, None), np.arange(1), torch.device("cpu"), "disk", quiet=True)
+    for text in options.nets:
+        for way in options.ways if options.quick else (*options.ways, "auto"):
+            found = result.setdefault(text, {})[way] = []
+            for _ in range(2):
+                with tempfile.TemporaryDirectory() as folder:
+                    found.append(
+                        one_start(start_words(data, parse_net(text), way, folder, options), Path(folder) / "run")
+                    )
+                print(f"{text} {way} {found[-1]}", flush=True)
+    return result
+
+
+def start_words(data: str, net: tuple[str, int, int], way: str, folder: str, options) -> list[str]:
+    """The flags of `settings` on the command line."""
+    name, size, batch = net
+    flags = {
+        "backbone": name, "size": size, "dim": options.dim, "device": options.device, "out": f"{folder}/run", "lr": 1e-5,
+        "precision": "fp32" if options.device == "cpu" else "bf16", "cache": "device", "execution": way, "log-every": 1,
+        "steps": START_STEPS + 5, "sampler": f"SamplesPerClass(batch={batch}, per_class=4)",
+    }  # fmt: skip
+    switches = ("--no-evaluate", "--no-pretrained", "--quiet")
+    return ["train", data, *switches, *(str(word) for flag, value in flags.items() for word in (f"--{flag}", value))]
+
+
+def one_start(words: list[str], run: Path) -> dict:
+    """Run the command in a fresh process, and watch its run folder."""
+    began, clock, seen = time.time(), time.perf_counter(), {}
+    child = subprocess.Popen([sys.executable, "-m", "likewise", *words])
+    while child.poll() is None:
+        if "data" not in seen and (run / "usage.json").exists():
+            seen["data"] = time.perf_counter() - clock
+        lines = (run / "log.jsonl").read_bytes().count(b"\n") if (run / "log.jsonl").exists() else 0
+        for step in (1, START_STEPS):
+            if lines >= step:
+                seen.setdefault(f"step {step}", time.perf_counter() - clock)
+        time.sleep(0.005)
+    seen["end"] = time.perf_counter() - clock
+    if child.returncode:
+        raise NotMeasured(f"likewise {' '.join(words)} ended with {child.returncode}")
+    session = json.loads((run / "usage.json").read_text("utf-8"))["sessions"][0]
+    seen = {"imports": datetime.fromisoformat(session["started"]).timestamp() - began, **seen}
+    return {event: round(seconds, 2) for event, seconds in seen.items()}
+
+
 def parse_net(text: str) -> tuple[str, int, int]:
     name, size, batch = text.split(":")
     return name, int(size), int(batch)
@@ -311,7 +367,7 @@ def main(words: Sequence[str] | None = None) -> None:
     name = "cpu" if options.device == "cpu" else torch.cuda.get_device_name()
     result = {"device": name, "torch": torch.__version__, "options": vars(options)}
     made = (64, (32, 24), 16) if options.quick else (2000, (500, 375), 100)
-    needs = {"steps": steps, "embed": embed, "run": whole_run}
+    needs = {"steps": steps, "embed": embed, "run": whole_run, "start": start}
     pictures = made_up(*made) if needs.keys() & set(options.parts) and not options.data else nullcontext(options.data)
     with pictures as data:
         for part in options.parts:

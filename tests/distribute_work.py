@@ -12,7 +12,7 @@ from likewise.confidence import PRISM, ProcSim
 from likewise.distributed.collectives import share, world
 from likewise.distributed.process_group import any_process, broadcast_from_first, first_process_first
 from likewise.evaluation.levels import plan_levels
-from likewise.evaluation.scoring import retrieve
+from likewise.evaluation.retrieve import retrieve
 from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics import RankingDepth
 from likewise.protocols import QueryGallery, UnseenClasses

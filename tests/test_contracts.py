@@ -13,12 +13,14 @@ from likewise.metrics import metric
 from likewise.metrics.ranking import recall_at
 from likewise.miners import SemiHard
 from likewise.pretrained.encoders import PretrainedNetwork
+from likewise.relevance import SharedLabels
 from likewise.terms import _language_targets as guidance
 from likewise.testing import (
     CHECK_CLASSES,
     CHECK_DIM,
     CHECK_LABELS,
     check_confidence,
+    check_label_noise,
     check_metric,
     check_miner,
     check_noise,
@@ -71,7 +73,12 @@ def test_every_miner(name):
 
 @pytest.mark.parametrize("name", samplers.__all__)
 def test_every_sampler(name):
-    check_sampler(lambda labels, seed: build(f"{name}(batch=6)", BatchSampler, labels=labels, seed=seed), 6)
+    """Each class has a label of its own, and one that it shares with another."""
+    facts = {"label_sets": [(c, 6 + c // 2) for c in range(6)]}
+    facts["relevance"] = SharedLabels(facts["label_sets"], threshold=0.3)
+    per = {"SamplesPerLabel": ", per_label=2", "RelatedSamples": ", per_anchor=2"}.get(name, "")
+    text = f"{name}(batch=6{per})"
+    check_sampler(lambda labels, seed: build(text, BatchSampler, labels=labels, seed=seed, **facts), 6)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +97,16 @@ def test_samplers_with_other_settings(text):
     check_sampler(lambda labels, seed: build(text, BatchSampler, labels=labels, seed=seed), 6)
 
 
-@pytest.mark.parametrize("name", noise.__all__)
+SEVERAL_LABELS = ["AddLabels", "DropLabels"]
+
+
+@pytest.mark.parametrize("name", [*SEVERAL_LABELS, "Uniform"])
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_noise_model_for_several_labels(name, exact):
+    check_label_noise(lambda share: build(f"{name}(share={share}, exact={exact})", NoiseModel))
+
+
+@pytest.mark.parametrize("name", [one for one in noise.__all__ if one not in SEVERAL_LABELS])
 def test_every_noise_model(name):
     names = [f"class {number}" for number in range(70)]
     facts = {
@@ -103,7 +119,12 @@ def test_every_noise_model(name):
 
 
 @pytest.mark.parametrize(
-    "name", [n for name in metrics.NAMES if not metrics.is_tree_metric(n := name.replace("@k", "@1"))]
+    "name",
+    [
+        n
+        for name in metrics.NAMES
+        if not metrics.is_tree_metric(n := name.replace("@k", "@1")) and n != "triplet-agreement"
+    ],
 )
 def test_every_metric(name):
     """Metrics of the class tree take a TreeRetrieval; tests/metrics/test_tree.py has them."""
@@ -134,6 +155,7 @@ def test_every_confidence(text):
         "classes": CHECK_CLASSES,
         "dim": CHECK_DIM,
         "labels": CHECK_LABELS,
+        "label_sets": tuple((c, CHECK_CLASSES) if c % 2 else (c,) for c in range(CHECK_CLASSES)),
         "seed": 0,
         "per_pass": 2,
         "steps": 8,

@@ -18,6 +18,7 @@ import component_figures  # noqa: E402
 import component_pages  # noqa: E402
 import docs  # noqa: E402
 import loss_figures  # noqa: E402
+import relevance_table  # noqa: E402
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -72,6 +73,15 @@ def test_a_page_leaves_out_what_it_is_told_to():
     changed = {name for name in made if made[name] != less[name]}
     assert changed == {"losses.md", "metrics.md", "data.md", "recipes.md", "README.md"}
     assert "Circle" not in less["losses.md"] + less["README.md"] and "`sop`" not in less["data.md"]
+
+
+def test_the_table_of_losses_follows_their_contracts():
+    page = (ROOT / "docs" / "relevance.md").read_text("utf-8")
+    assert relevance_table.with_table(page) == page, "run python tools/docs.py"
+    rows = dict(re.findall(r"^\| \[(\w+)\]\S+ \| (.*) \|$", page, re.M))
+    assert set(rows) == set(find("losses"))
+    assert rows["MultiSimilarity"] == "pairs | the value" and rows["Hierarchical"] == "- | single labels only"
+    assert rows["Triplet"] == "pairs, judged triplets | the threshold"
 
 
 def test_pictures_are_small_whole_and_all_used():

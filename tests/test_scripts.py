@@ -23,6 +23,7 @@ DRAWING = (
     "docs",
     "flow_picture",
     "loss_figures",
+    "relevance_table",
     "component_pages",
     "component_figures",
     "site_hooks",
@@ -153,7 +154,7 @@ def test_forecast(start):
 @starts("benchmarks/train_step.py")
 def test_train_step(start, monkeypatch):
     module = importlib.import_module("train_step")
-    said, found = start("train_step", "--quick", "--parts", *module.PARTS)
+    said, found = start("train_step", "--quick", "--parts", *(part for part in module.PARTS if part != "start"))
     net, losses = "conv_small:16:16", ("ProxyNCA(positive_in_denominator=True)", "MultiSimilarity()")
     one = found["steps"][net]["eager"]
     told = [one["training"][loss] for loss in losses]
@@ -175,6 +176,23 @@ def test_train_step(start, monkeypatch):
     said, found = start("train_step", "--quick", "--parts", "steps", "embed")
     assert found["steps"][net] == found["embed"][net] == {"missing": "No module named 'timm'"}
     assert "conv_small:16:16: left out, No module named 'timm'" in said
+
+
+@pytest.mark.process
+def test_train_step_watches_the_start_of_a_training(start):
+    said, found = start("train_step", "--quick", "--parts", "start")
+    calls = found["start"]["conv_small:16:16"]["eager"]
+    assert len(calls) == 2 and said.count("conv_small:16:16 eager {'imports':") == 2
+    for call in calls:
+        assert list(call) == ["imports", "data", "step 1", "step 20", "end"]
+        assert 0 < call["imports"] <= call["data"] + 0.1 and list(call.values())[1:] == sorted(list(call.values())[1:])
+
+
+@pytest.mark.process
+def test_train_step_reports_a_start_that_failed(monkeypatch, tmp_path):
+    module = importlib.import_module("train_step")
+    with pytest.raises(importlib.import_module("measure").NotMeasured, match="train nowhere ended with 2"):
+        module.one_start(["train", "nowhere"], tmp_path / "run")
 
 
 @pytest.mark.process
@@ -278,6 +296,15 @@ def test_losses(start):
         assert re.search(
             r"^Contrastive\(\) +B=16 x4 +product .* ms \| ours .* products \| peer .* peer / ours", said, re.M
         )
+
+
+@starts("benchmarks/several_labels.py")
+def test_several_labels(start):
+    said, found = start("several_labels", "--quick")
+    assert [line["loss"] for line in found["lines"]] == list(importlib.import_module("several_labels").SPECS)
+    for line in found["lines"]:
+        must_be_positive(*line["ms"].values())
+    assert said.count("vocabulary     12 | single labels") == len(found["lines"])
 
 
 @starts("benchmarks/confidence.py")
@@ -700,3 +727,13 @@ def test_commands_in_the_docs_are_accepted_by_the_scripts(capsys):
                 assert not words
         except SystemExit:
             pytest.fail(f"{page}: {shlex.join([file, *words])}: {capsys.readouterr().err}")
+
+
+@starts("benchmarks/multi_label_noise.py")
+def test_multi_label_noise(tmp_path, capsys):
+    """The toy set has a line with precision and recall of both kinds, and the file has the bins."""
+    module, out = importlib.import_module("multi_label_noise"), tmp_path / "table.json"
+    module.main(["--quick", "--out", str(out)])
+    assert "| toy | 0.1, 0.03 | likewise | " in capsys.readouterr().out
+    (found,) = json.loads(out.read_text("utf-8"))
+    assert found["missing"]["wrong"] > 0 and found["missing"]["precision"] > 0.5 and found["superfluous"]["bins"]

@@ -10,15 +10,16 @@ from likewise.similarity import (
     length,
     log1p_sum_exp,
     log_sum_exp,
+    log_weights,
     mean_over,
     neg_squared,
     normalise_by_count,
     raw_distance,
-    soft_histograms,
     squared_distance,
     unit_rows,
+    weighted_mean,
 )  # fmt: skip
-from likewise.types import Pairs, Ref
+from likewise.types import Ref
 
 
 def unit(*shape, seed=0):
@@ -148,32 +149,13 @@ def test_rows_of_a_reference_that_are_not_used_are_nobodys_partner():
     assert pairs.neg.int().tolist() == [[0, 0, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0], [1, 1, 0, 0, 1, 0]]
 
 
-def test_soft_histograms_by_hand():
-    place = torch.tensor(
-        [[0.0, 0.25, 3.0, 1.5, 2.0], [2.75, 2.75, 0.5, 1.0, 1.0]], dtype=torch.float64, requires_grad=True
-    )
-    pos = torch.tensor([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]).bool()
-    neg = torch.tensor([[0, 0, 0, 1, 0], [0, 1, 1, 1, 0]]).bool()  # the last column is nobody's partner
-    near, far = soft_histograms(place, Pairs(pos, neg), 4)
-    expected = [[[0.0] * 4 for _ in range(2)] for _ in range(2)]
-    for i in range(2):
-        for j in range(5):
-            x = place[i, j].item()
-            for node in range(4):
-                share = max(0.0, 1 - abs(x - node))
-                expected[0][i][node] += share * pos[i, j].item()
-                expected[1][i][node] += share * neg[i, j].item()
-    assert near.tolist() == expected[0] and far.tolist() == expected[1]
-    (near[0] @ torch.arange(4.0).double() ** 2).backward()  # between nodes k and k + 1 the square's slope is 2k + 1
-    assert place.grad[0].tolist() == [1.0, 1.0, 5.0, 0.0, 0.0] and (place.grad[1] == 0).all()
-
-
-def test_soft_histograms_forget_nothing_where_rounding_leaves_the_range():
-    place = torch.tensor([[-1e-7, 0.0, 10.0, 10.000001, 5.0]])
-    every = torch.ones(1, 5, dtype=torch.bool)
-    near, far = soft_histograms(place, Pairs(every, ~every), 11)
-    assert math.isclose(near.sum(), 5, rel_tol=1e-6) and (far == 0).all()
-    assert soft_histograms(place * math.nan, Pairs(every, ~every), 11)[0].isnan().any()
+def test_weighted_means_and_logarithms_of_weights_by_hand():
+    x, w = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 1.0]]), torch.tensor([[0.5, 0.0, 1.5], [0.0, 0.0, 0.0]])
+    assert weighted_mean(x, w).tolist() == [(0.5 + 6) / 2, 0.0]
+    log_r, log_rest = log_weights(torch.tensor([[1.0, 0.25, 0.0]], dtype=torch.float64))
+    assert log_r[0, 0] == log_rest[0, 2] == 0  # a weight of 1 changes nothing
+    assert math.isclose(log_r[0, 1], math.log(0.25)) and math.isclose(log_rest[0, 1], math.log(0.75))
+    assert log_r[0, 2].isfinite() and log_rest[0, 0].isfinite()
 
 
 def test_raw_distances_and_lengths_by_hand():

@@ -15,6 +15,7 @@ from likewise.config.spec import build
 from likewise.data import load
 from likewise.data.images import image_of
 from likewise.metrics import metric
+from likewise.relevance import SharedLabels
 from likewise.similarity import compare
 from likewise.types import Embedded, Items, Pairs, PeerView, Relabelling, Retrieval
 
@@ -73,7 +74,9 @@ def draw_sampler(name: str) -> Drawing:
     angle = labels * 0.62 + rng.normal(0, 0.16, len(labels)) * (1 + labels / 3)
     z = np.stack([np.cos(angle), np.sin(angle)], 1)
     looks = name in ("DistanceMatching", "FrechetMatching", "GreedyCoreset")
-    sampler = build(f"{name}(batch=12{', pool=40' if looks else ''})", labels=labels, seed=0)
+    sets = [(c, 8 + c // 2) for c in range(8)]  # a label of its own, and one that A and B share, C and D, ...
+    facts = {"label_sets": sets, "relevance": SharedLabels(sets, threshold=0.3)}
+    sampler = build(f"{name}(batch=12{', pool=40' if looks else ''})", labels=labels, seed=0, **facts)
     sampler.start(lambda: Embedded(torch.tensor(z).float(), torch.tensor(labels), torch.arange(len(labels))))
     batches = sampler.epoch_batches(0)[:4]
     drawing = Drawing(640, 168, f"{name}: the first batches of a small data set")
@@ -108,7 +111,14 @@ def draw_confidence(name: str) -> Drawing:
     y = torch.where(wrong, (true + torch.randint(1, 8, true.shape, generator=g)) % 8, true)
     centres = F.normalize(torch.stack([z[true == c].mean(0) for c in range(8)]), dim=1)
     loss = F.cross_entropy(4 * z @ centres.T, y, reduction="none")
-    given = {"classes": 8, "dim": 16, "labels": y.numpy(), "per_pass": 5, "seed": 0}
+    given = {
+        "classes": 8,
+        "dim": 16,
+        "labels": y.numpy(),
+        "per_pass": 5,
+        "seed": 0,
+        "label_sets": tuple((c,) for c in range(8)),
+    }
     share = "(share=0.25)" if name in ("PRISM", "CoTeaching", "CoTeachingPlus") else ""
     part, row = build(f"{name}{share}", **given), torch.arange(len(y))
     for step in range(1, 301):  # enough batches for components with a state
@@ -199,6 +209,8 @@ SPLITS = {
     "SeenClasses": ("SeenClasses()", "SeenClasses(val=0.2, gallery='train')"),
     "ClassFolds": ("ClassFolds(fold=0)", "ClassFolds(fold=1)"),
     "QueryGallery": ("QueryGallery()", "QueryGallery(val=0.34)"),
+    "StratifiedLabels": ("StratifiedLabels()", "StratifiedLabels(test=0.25, val=0.34)"),
+    "UnseenLabels": ("UnseenLabels()", "UnseenLabels(test=0.25, val=0.34)"),
 }
 ROLES = {
     "trains": THIRD, "validates": "#d99a2b", "test: query and gallery": PULL, "test: query": PUSH, "test: gallery": "#5aa469",
@@ -311,3 +323,6 @@ DRAW: dict[str, Callable[[str], Drawing]] = {
     "protocols": draw_protocol, "heads": draw_head,
 }  # fmt: skip
 """Registry -> function that draws a component; other registries have no figure per component."""
+
+WITHOUT_FIGURE = ("AddLabels", "DropLabels")
+"""Components of these registries that the drawn data, which has one label per sample, cannot show."""

@@ -31,10 +31,11 @@ ABOUT = {
     ),
     "samplers": (
         "Batch samplers", "`--sampler`: which rows make a batch.",
-        "The figures show the first batches of a small data set of eight classes, A with 12 samples to H with 6.",
+        "The figures show the first batches of a small data set of eight classes, A with 12 samples to H with 6. With several "
+        "labels, A and B share one, and so do C and D, E and F, G and H.",
     ),
     "relevance": (
-        "Relevance", "`--relevance`: which samples are relevant to each other, where equal labels do not say it.", "",
+        "Relevance", "`--relevance`: which samples are relevant to each other, in place of equal labels.", "",
     ),
     "confidence": (
         "Confidence in labels",
@@ -148,7 +149,7 @@ def entry(registry: str, name: str, part: type) -> list[str]:
         lines += [f'<p class="formula">{typeset(found["Formula"])}</p>', ""]
     if found["more"]:
         lines += [prose(found["more"]), ""]
-    for word in ("Paper", "Differs", "Needs"):
+    for word in ("Paper", "Differs", "Graded", "Needs"):
         lines += [f"**{word}:** {prose(found[word])}", ""] if word in found else []
     if found["Args"]:
         lines += ["| argument | default | meaning |", "|---|---|---|"]
@@ -159,7 +160,7 @@ def entry(registry: str, name: str, part: type) -> list[str]:
 
 
 def sections(part: type) -> dict:
-    """Return the sections of a docstring: summary, more, Paper, Formula, Differs, Needs, and Args by name."""
+    """Return the sections of a docstring: summary, more, Paper, Formula, Differs, Graded, Needs, and Args by name."""
     doc, found = inspect.getdoc(part) or "", {"more": "", "Args": {}}
     head, _, arguments = doc.partition("\nArgs:\n")
     for name, text in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", arguments, re.M):
@@ -167,7 +168,7 @@ def sections(part: type) -> dict:
     found["summary"], _, rest = head.partition("\n\n")
     for block in re.split(r"\n(?=\S)", "\n" + rest):
         word, colon, text = block.partition(":")
-        if colon and word.strip() in ("Paper", "Formula", "Differs", "Needs"):
+        if colon and word.strip() in ("Paper", "Formula", "Differs", "Graded", "Needs"):
             found[word.strip()] = text.strip()
         else:
             found["more"] += block.rstrip() + "\n"

@@ -19,15 +19,19 @@ FOLDER = ROOT / "docs" / "components"
 def write_pages() -> None:
     from component_pages import pages
     from coverage_page import page
+    from relevance_table import with_table
 
     for name, text in pages().items():
         (FOLDER / name).write_text(text, "utf-8")
     (ROOT / "docs" / "coverage.md").write_text(page(), "utf-8")
+    relevance = ROOT / "docs" / "relevance.md"
+    if relevance.exists():
+        relevance.write_text(with_table(relevance.read_text("utf-8")), "utf-8")
 
 
 def write_figures(only: Collection[str] = ()) -> None:
     """Draw the figures of the flow, the metrics and all components, or of the named components only."""
-    from component_figures import DRAW, draw_metrics
+    from component_figures import DRAW, WITHOUT_FIGURE, draw_metrics
     from flow_picture import draw_flow
 
     from likewise.config.spec import find
@@ -39,7 +43,7 @@ def write_figures(only: Collection[str] = ()) -> None:
     (FOLDER / "metrics.svg").write_text(draw_metrics().text, "utf-8")
     for registry, draw in DRAW.items():
         for name in find(REGISTRIES[registry]):
-            if not only or name in only:
+            if name not in WITHOUT_FIGURE and (not only or name in only):
                 (FOLDER / f"{registry}-{name.lower()}.svg").write_text(draw(name).text, "utf-8")
 
 

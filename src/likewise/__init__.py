@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from likewise.audit.apply import Applied
     from likewise.audit.audit import Audited
     from likewise.audit.label_audit import LabelAudit
+    from likewise.audit.label_set_audit import LabelSetAudit
     from likewise.calibration.result import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
@@ -125,11 +126,10 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
 
     Args:
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
-        labels: for an array, its N labels (integers or strings); for a file without labels, a file with them; None for a run.
-        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score the
-            run on, such as corrected labels, without the samples that the run trained on. `data`, `root`, `checkpoint`,
-            `workers` and `allow_imports` are for runs; `per_query` is for files, arrays and other data; `split`
-            is for runs and for files with a column `split`.
+        labels: for an array, its N labels, N lists of labels, or a matrix (N, L) of 0 and 1; for a file without labels, a file.
+        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
+            without the samples that the run trained on. `data`, `root`, `checkpoint`, `workers` and `allow_imports` are for runs;
+            `per_query` is for files, arrays and other data; `split` also for files with it. `relevance` may be a matrix (N, N).
     """
     from likewise.config import Evaluate
     from likewise.errors import LikewiseError
@@ -148,7 +148,8 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
             "pass evaluate(z, y), or labels='labels.npy'"
         )
     if is_array:
-        return evaluate_arrays(_config(Evaluate, target="arrays", **settings), target, labels)
+        relevance = None if isinstance(settings.get("relevance"), str | None) else settings.pop("relevance")
+        return evaluate_arrays(_config(Evaluate, target="arrays", **settings), target, labels, relevance)
     return stage(_config(Evaluate, target=target, labels=labels, **settings), _say(settings))
 
 
@@ -300,10 +301,8 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
     return stage(_config(Audit, targets=targets, **settings), _say(settings))
 
 
-def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device: str | None = None) -> LabelAudit:
-    """Compute the probability that each label is right, and a suggested label, from embeddings in memory.
-
-    The results are the same as those of `likewise audit` for a file with these embeddings.
+def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAudit | LabelSetAudit:
+    """Compute the probability that each label is right, and a suggested label, as `likewise audit`, from embeddings in memory.
 
         found = likewise.audit_labels(z, y)
         found.score, found.issues, found.suggested, found.noise_rate
@@ -311,10 +310,11 @@ def audit_labels(z: Any, y: Any, features: Any = None, *, seed: int = 0, device:
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
+        more: `seed`, `device`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
     """
-    from likewise.audit.label_audit import audit_labels as stage
+    from likewise.audit.label_set_audit import audit_any
 
-    return stage(z, y, features, seed=seed, device=device)
+    return audit_any(z, y, features, **more)
 
 
 def review(audit: Place, **settings) -> Reviewed:

@@ -123,6 +123,8 @@ def items_html(items) -> str:
     """Return the view of a data set: its counts, and some of its images."""
     splits = [] if items.split is None else zip(*np.unique(np.asarray(items.split, dtype=str), return_counts=True))
     lines = [("samples", len(items)), ("classes", items.classes)]
+    if items.label_sets is not None:
+        lines.append(("labels", f"{len(items.label_name)}, of which a class is a set"))
     if items.split is not None:
         lines.append(("splits", ", ".join(f"{count} {split}" for split, count in splits if split)))
     lines += [("features", f"{items.x.shape[1]} dimensions")] if items.x is not None else []

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from likewise.batch_checks import check_shapes, check_values
 from likewise.similarity import is_traced
 from likewise.supervision import Relevance as Relevance  # re-exported: it is a contract too
-from likewise.supervision import RelevanceInput
+from likewise.supervision import RelevanceInput, check_inputs
 from likewise.types import (
     Batch,
     Embedded,
@@ -81,7 +81,7 @@ class Loss(nn.Module, TrainingHooks, ABC):
 
     def __init__(self):
         super().__init__()
-        self.register_module("relevance", None)
+        self.relevance: Relevance | None = None  # a module: assigned later, it is registered
 
     def with_relevance(self, relevance: Relevance) -> Loss:
         """Use a relevance in place of equal labels, in this loss and the losses inside it. Return the loss itself.
@@ -90,15 +90,14 @@ class Loss(nn.Module, TrainingHooks, ABC):
         """
         inside = [module for module in self.modules() if isinstance(module, Loss)]
         for loss in inside:
-            if not set(loss.relevance_inputs) & set(relevance.gives):
-                needs = f"uses {' or '.join(loss.relevance_inputs)}" if loss.relevance_inputs else "needs single labels"
-                raise LikewiseError(
-                    f"{type(loss).__name__}: {type(relevance).__name__} gives {', '.join(relevance.gives)}, but this loss "
-                    f"{needs}; see the table of losses in docs/relevance.md"
-                )
+            loss.check_relevance(relevance)
         for loss in inside:
             loss.relevance = relevance
         return self
+
+    def check_relevance(self, relevance: Relevance) -> None:
+        """Raise if the loss cannot use a relevance: by default, if it gives nothing of `relevance_inputs`."""
+        check_inputs(type(self).__name__, self.relevance_inputs, getattr(self, "classes", None), relevance)
 
     @classmethod
     def input_of(cls, arguments: Mapping[str, Any]) -> Literal["unit", "raw"]:
@@ -168,6 +167,9 @@ class Term(nn.Module, TrainingHooks, ABC):
 
     syncs: bool = False
     """Whether `forward` reads values on the host, which costs one device sync per step."""
+
+    uses_classes: bool = True
+    """Whether the term uses labels as classes and so not with a `Relevance`; copies of the training loss get its ids."""
 
     @abstractmethod
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
@@ -272,6 +274,9 @@ class Confidence(nn.Module, TrainingHooks, ABC):
     every: str | None = None
     """Duration between two relabelling rounds, such as "1e" for one epoch; None: there are none."""
 
+    uses_classes: bool = True
+    """Whether the confidence uses the labels, or changes them, as classes, so that it does not work with a `Relevance`."""
+
     peers: int = 1
     """Number of networks that must be trained together."""
 
@@ -297,12 +302,16 @@ class NoiseModel(ABC):
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
         """Return the labels with noise, given the true labels."""
 
+    def change_labels(
+        self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
+    ) -> tuple:
+        """Return the pairs (sample, label) of samples with several labels, with noise; each keeps one. By default an error."""
+        raise LikewiseError(f"{type(self).__name__}: needs one label per sample; use Uniform, DropLabels or AddLabels")
+
     def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
         """Return P(given label | true class) among some classes, one row for each true class. By default an error."""
-        raise LikewiseError(
-            f"{type(self).__name__}: its probabilities depend on more than the classes, so scores cannot be corrected for it; "
-            "use Uniform or Semantic"
-        )
+        why = "its probabilities depend on more than the classes, so scores cannot be corrected for it"
+        raise LikewiseError(f"{type(self).__name__}: {why}; use Uniform or Semantic")
 
 
 class Protocol(ABC):
@@ -330,16 +339,13 @@ class Protocol(ABC):
 
     def only(self, gallery: str) -> Protocol:
         """Return this protocol restricted to one named gallery."""
-        raise LikewiseError(
-            f"{type(self).__name__}: this protocol has no named galleries, got '{gallery}'; use QueryGallery"
-        )
+        raise LikewiseError(f"{type(self).__name__}: it has no named galleries, got '{gallery}'; use QueryGallery")
 
 
 class Logger(ABC):
-    """Sends the log of a training to another tool.
+    """Sends the log of a training to another tool, asynchronously: the training never waits for it.
 
-    The training calls a logger asynchronously and never waits for it. If a logger raises, the user sees one warning and the
-    training continues without that logger.
+    If a logger raises, the user sees one warning and the training continues without that logger.
     """
 
     @abstractmethod

@@ -57,7 +57,8 @@ class Items:
         return len(self.y)
 
     def __repr__(self) -> str:
-        return f"Items('{self.name}', {len(self)} samples of {self.classes} classes)"
+        several = "" if self.label_name is None else f", sets of {len(self.label_name)} labels"
+        return f"Items('{self.name}', {len(self)} samples of {self.classes} classes{several})"
 
     @property
     def classes(self) -> int:
@@ -222,6 +223,10 @@ class Retrieval:
     start: Int[Tensor, "Q1"]
     hit_row: Int[Tensor, "H"] | None = None  # gallery row of each hit, if `rank` was given the labels of levels
     relevant_at: Int[Tensor, "Q L"] | None = None  # number of relevant gallery rows on each of these levels
+    value: Float[Tensor, "Q K"] | None = None  # graded relevance of the K rows, 0 to 1; NaN = no row
+    best: Float[Tensor, "Q G"] | None = None  # highest relevances in the gallery of the query, descending
+    hit_value: Float[Tensor, "H"] | None = None  # graded relevance of each hit
+    agreement: Float[Tensor, "Q"] | None = None  # share of the judged triplets of the query that hold; NaN = none
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,5 +247,6 @@ class Scores:
     query: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # rows of the data set
     label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # labels of the queries
     rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: the results stored are right
+    relevance: dict | None = None  # what is relevant, as in scores.json; None: rows of the query's class
 
     _repr_html_ = view(scores_html)

@@ -9,7 +9,8 @@ import torch
 from likewise.audit import label_quality
 from likewise.audit.attribution import explain
 from likewise.audit.label_probability import UNINFORMATIVE_REASON
-from likewise.audit.label_quality import STORED_NEIGHBOURS, find_classes, measure, neighbours, score_splits, unscored
+from likewise.audit.label_quality import find_classes, measure, score_splits, unscored
+from likewise.audit.label_scores import STORED_NEIGHBOURS, neighbours
 from likewise.audit.source import UNSPLIT_NAME, open_subject, renumber_labels
 from likewise.config import Audit
 

@@ -26,7 +26,7 @@ MISTAKES = {
     "train photos --loss CrossBatchMemory(loss=Contrastiv())": "got 'Contrastiv' in",
     "train photos --loss SamplesPerClass()": "must name a loss, got 'SamplesPerClass', which is a batch sampler",
     "train photos --confidence Robust": "got 'Robust'; write --robust alone",
-    "train photos --protocol Unseen": "did you mean 'UnseenClasses'?",
+    "train photos --protocol UnseenClass": "did you mean 'UnseenClasses'?",
     "train photos --sampler SamplePerClass": "did you mean 'SamplesPerClass'?",
     "train photos --terms LanguageGuidence": "did you mean 'LanguageGuidance'?",
     "train photos --head Linera": "did you mean 'Linear'? `likewise list heads`",

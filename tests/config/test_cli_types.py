@@ -7,9 +7,10 @@ from likewise.config.cli_types import Duration, Spec, duration_fields, spec_fiel
 
 
 def test_specs_of_a_training():
-    assert spec_fields(Train) == ("loss", "sampler", "protocol", "confidence", "terms", "noise", "head", "loggers")
+    assert spec_fields(Train) == (*SPECS, "loggers")
     assert SPECS == (
         "loss",
+        "relevance",
         "sampler",
         "protocol",
         "confidence",

@@ -47,7 +47,7 @@ def test_a_change_as_it_stands_on_the_command_line(word, key, value):
         ("out=x", "'out' cannot be set in a file"),
         (
             "losses.margin=3",
-            "only loss, sampler, protocol, confidence, terms, noise, head have arguments, got 'losses.margin'",
+            "only loss, relevance, sampler, protocol, confidence, terms, noise, head have arguments, got 'losses.margin'",
         ),
         ("lr.x=3", "have arguments, got 'lr.x'"),
     ],

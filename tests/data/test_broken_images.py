@@ -168,3 +168,21 @@ def test_the_cache_of_a_training_with_broken_images(messy):
     items = read_folder(str(messy.root))
     left = skip_broken(items, decode=lambda data: fill_cache(data, "disk", None, quiet=True), quiet=True, say=list)
     assert len(left) == 50 and fill_cache(left, "disk", None, quiet=True)
+
+
+def test_a_set_of_labels_may_lose_its_images_but_a_label_may_not(tmp_path):
+    """Image 0 is broken: alone in its set a|b, whose labels others have; without these, its labels are lost."""
+    data = dataclasses.replace(
+        many(tmp_path, 6, 1),
+        y=np.array([1, 0, 2, 0, 2, 0]),
+        class_name=("a", "a|b", "b"),
+        label_name=("a", "b"),
+        label_sets=((0,), (0, 1), (1,)),
+    )
+    left = skip_broken(data, say=lambda line: None)
+    assert len(left) == 5 and left.class_name == ("a", "b") and left.label_sets is None
+    rare = dataclasses.replace(data, y=np.array([1, 0, 0, 0, 0, 0]))
+    with pytest.raises(
+        LikewiseError, match=r"every label must keep an image, but all images of 1 of 2 labels .*\('b'\)"
+    ):
+        skip_broken(rare, say=lambda line: None)

@@ -74,7 +74,7 @@ def test_class_names_once_per_class(npz):
             r"f\.npz must hold the vectors \(N, F\) under the name x, got: emb, label",
         ),
         ({"x": X, "z": X, "label": [0, 1, 1]}, r"both x and z"),
-        ({"x": X, "labels": [0, 1, 1]}, r"must hold the labels as label or y, got: labels"),
+        ({"x": X, "tags": [0, 1, 1]}, r"must hold the labels as label or y, got: tags"),
         ({"x": X, "label": [0, 1, 1], "y": [0, 1, 1]}, r"has both label and y"),
         ({"x": X, "label": [0, 1]}, r"x of f\.npz has 3 rows, but label has 2; make them agree"),
         ({"x": X, "label": [0, 1, 1], "query": [1]}, r"x of f\.npz has 3 rows, but query has 1"),

@@ -24,7 +24,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def faces(table):
-    return module._faces([code for code, *_ in table])
+    return module.font_files([code for code, *_ in table])
 
 
 @pytest.fixture(scope="module")

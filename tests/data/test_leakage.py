@@ -8,7 +8,7 @@ import pytest
 
 from likewise.data import leakage as module
 from likewise.data.leakage import Leaks, describe_leaks, leaks, same_content
-from likewise.protocols import SeenClasses, UnseenClasses
+from likewise.protocols import SeenClasses, StratifiedLabels, UnseenClasses, UnseenLabels
 from likewise.types import Items, LikewiseError
 
 
@@ -108,3 +108,26 @@ def test_a_file_that_is_gone_is_named(tmp_path):
 )
 def test_one_plain_sentence(found, words):
     assert describe_leaks(found) == words
+
+
+def test_labels_that_train_are_told_only_if_a_test_sample_has_no_others():
+    """Sets a, a|b, b, b|c, c in rows 0 to 4; equal vectors in rows 0 and 4."""
+    sets = ((0,), (0, 1), (1,), (1, 2), (2,))
+    x = np.array([[0], [1], [2], [3], [0]], np.float32)
+    names = tuple("|".join("abc"[label] for label in one) for one in sets)
+    data = Items("toy", np.arange(5), names, x=x, label_name=("a", "b", "c"), label_sets=sets)
+    split = np.array(["train", "train", "test", "test", "test"])
+    found = leaks(dataclasses.replace(data, split=split), UnseenClasses())
+    assert found.classes == ("b",) and found.images == ((0, 4),)  # row 2 has b alone; row 3 has c, which does not train
+    assert describe_leaks(found).startswith(
+        "1 label of the test split is also in training (train or val) (b); 1 feature vec"
+    )
+    held = leaks(data, UnseenLabels(test=0.4))
+    assert held.classes == () and held.images == ((0, 4),)
+    fine = leaks(dataclasses.replace(data, x=np.arange(5, dtype=np.float32)[:, None]), UnseenLabels(test=0.4))
+    assert (
+        describe_leaks(fine)
+        == "train and test share no feature vector, and every test sample has a label that does not train"
+    )
+    shared = leaks(dataclasses.replace(data, split=split), StratifiedLabels())
+    assert shared.classes is None and shared.images == ((0, 4),)

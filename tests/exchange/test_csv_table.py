@@ -70,7 +70,7 @@ def test_bad_names_and_files(tmp_path, subtests):
     (tmp_path / "rows.csv").write_text("row,label\n-1,a\n")
     for name, columns, reason in (
         ("none.csv", (), "the source must be a file"),
-        ("x.csv", (), "x.csv must have a column label, got: row, name"),
+        ("x.csv", (), "x.csv must have a column label or labels, got: row, name"),
         ("x.csv", ("label=class",), "--columns must name columns of x.csv, got 'class'; it has: row, name"),
         ("twice.csv", (), "every row must occur once, but row 0 occurs twice"),
         ("rows.csv", (), "row must be a whole number from 0, got '-1'"),

@@ -68,7 +68,7 @@ def test_a_damaged_description_is_told(folder):
     for text, says in [
         ("{", "damaged"),
         ("[]", "must be an object with the key format"),
-        (json.dumps(about | {"format": 9}), "must have format 1, got 9"),
+        (json.dumps(about | {"format": 9}), "must have format 1 or 2, got 9"),
     ]:
         (folder / "index.json").write_text(text)
         with pytest.raises(LikewiseError, match=says):

@@ -83,3 +83,17 @@ def test_negative_cosines_count():
 def test_bad_settings(wrong, says):
     with pytest.raises(LikewiseError, match=f"ArcFace: .*{says}"):
         ArcFace(classes=3, dim=2, **wrong)
+
+
+def test_several_labels_by_hand(golden, graded):
+    """The mean over the labels of a sample of the cross-entropy with each, and the margin on all of them."""
+    loss = ArcFace(classes=5, dim=8, scale=8.0, margin=0.3).double().with_relevance(graded.shared)
+    unit, each = torch.nn.functional.normalize(loss.proxies.detach(), dim=1), []
+    for i, labels in enumerate(graded.labels):
+        logits = [
+            8 * (math.cos(math.acos(s) + 0.3) if c in labels else s)
+            for c, s in enumerate((unit @ golden.z[i]).tolist())
+        ]
+        total = math.log(sum(math.exp(v) for v in logits))
+        each.append(sum(total - logits[c] for c in labels) / len(labels))
+    torch.testing.assert_close(loss(golden.z, graded.ids), torch.tensor(each, dtype=torch.float64))

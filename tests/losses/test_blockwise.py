@@ -9,6 +9,7 @@ from likewise.losses import MultiSimilarity
 from likewise.losses import _blockwise as engine
 from likewise.losses._blockwise import by_rows, triplets
 from likewise.miners import DistanceWeighted, Random
+from likewise.relevance import SharedLabels
 from likewise.similarity import cosine, neg_squared
 from likewise.types import Ref
 
@@ -140,3 +141,22 @@ def test_the_graph_can_be_used_twice():
     value = MultiSimilarity()(z.requires_grad_(), y).mean()
     first = torch.autograd.grad(value, z, retain_graph=True)[0]
     torch.testing.assert_close(torch.autograd.grad(value, z)[0], first)
+
+
+def test_a_relevance_in_blocks_is_that_of_the_whole_batch(small_blocks):
+    """With and without a reference; the sets of labels are compared with a reference that is prepared once."""
+    z, y = batch()
+    relevance = SharedLabels([(0, 1), (1, 2), (0, 1, 2), (3,), (1, 3)])
+    seen = []
+
+    def rows(sim, pairs):
+        seen.append(pairs)
+        return (sim * pairs.value * pairs.pos).sum(1)
+
+    for ref in (None, Ref(z, y, torch.arange(10))):
+        seen.clear()
+        by_rows(rows, z, y, ref, relevance=relevance)
+        found, whole = (torch.cat([getattr(p, name) for p in seen]) for name in ("pos", "value")), relevance.pairs(y, y)
+        pos, value = found
+        assert len(seen) == 4 and torch.equal(value, whole.value)
+        assert torch.equal(pos, whole.pos & ~torch.eye(10, dtype=torch.bool))

@@ -68,3 +68,16 @@ def test_bad_arguments():
         Circle(gamma=0.0)
     with pytest.raises(LikewiseError, match="Circle: miner must yield pairs"):
         Circle(miner=SemiHard())
+
+
+def test_graded_by_hand(golden, graded):
+    """A positive counts with its relevance r, a negative with 1 - r."""
+    each, has, m, gamma = [], 0, 0.25, 8.0
+    for i in range(12):
+        pairs = [(float(golden.z[i] @ golden.z[j]), r) for j, r in graded.known(i)]
+        pull = sum(r * math.exp(-gamma * max(0, 1 + m - s) * (s - 1 + m)) for s, r in pairs if r >= 0.5)
+        push = sum((1 - r) * math.exp(gamma * max(0, s + m) * (s - m)) for s, r in pairs if r < 0.5)
+        each.append(math.log(1 + pull * push))
+        has += pull > 0 and push > 0
+    found = Circle(margin=m, gamma=gamma).with_relevance(graded.relevance)(golden.z, graded.ids)
+    torch.testing.assert_close(found, torch.tensor(each, dtype=torch.float64) * 12 / has)

@@ -49,3 +49,14 @@ def test_the_defaults_are_the_papers():
 def test_bad_settings(wrong, says):
     with pytest.raises(LikewiseError, match=f"CosFace: .*{says}"):
         CosFace(classes=3, dim=2, **wrong)
+
+
+def test_several_labels_by_hand(golden, graded):
+    """The mean over the labels of a sample of the cross-entropy with each, and the margin on all of them."""
+    loss = CosFace(classes=5, dim=8, scale=8.0, margin=0.3).double().with_relevance(graded.shared)
+    unit, each = torch.nn.functional.normalize(loss.proxies.detach(), dim=1), []
+    for i, labels in enumerate(graded.labels):
+        logits = [8 * (s - 0.3 * (c in labels)) for c, s in enumerate((unit @ golden.z[i]).tolist())]
+        total = math.log(sum(math.exp(v) for v in logits))
+        each.append(sum(total - logits[c] for c in labels) / len(labels))
+    torch.testing.assert_close(loss(golden.z, graded.ids), torch.tensor(each, dtype=torch.float64))

@@ -57,3 +57,21 @@ def test_agrees_with_pytorch_metric_learning(golden):
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="bins must be 1 or more, got 0"):
         FastAP(bins=0)
+
+
+def test_graded_by_hand(golden, graded):
+    """Every pair adds its relevance to the hits of its two bins, and 1 to all."""
+    each, has, bins = [], 0, 10
+    for i in range(12):
+        hits, every = [0.0] * (bins + 1), [0.0] * (bins + 1)
+        for j, r in graded.known(i):
+            place = (2 - 2 * float(golden.z[i] @ golden.z[j])) * bins / 4
+            for node in range(bins + 1):
+                share = max(0.0, 1 - abs(place - node))
+                hits[node], every[node] = hits[node] + r * share, every[node] + share
+        total = sum(r for _, r in graded.known(i))
+        precise = sum(hits[n] * sum(hits[: n + 1]) / max(sum(every[: n + 1]), 1e-300) for n in range(bins + 1))
+        each.append(1 - precise / total if total else 0.0)
+        has += total > 0
+    found = FastAP().with_relevance(graded.relevance)(golden.z, graded.ids)
+    torch.testing.assert_close(found, torch.tensor(each, dtype=torch.float64) * 12 / has)

@@ -84,3 +84,25 @@ def test_distant_embeddings_do_not_overflow(golden):
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="LiftedStructure: margin must be 0 or more, got -1"):
         LiftedStructure(margin=-1)
+
+
+def test_graded_by_hand(golden, graded):
+    """A positive pair counts with its relevance r, the push of a negative with 1 - r."""
+    rows, each, count = golden.raw.tolist(), [0.0] * 12, 0.0
+    for i in range(12):
+        for j, r in graded.known(i):
+            if r < 0.5:
+                continue
+            count += r
+            total = sum(
+                (1 - q) * math.exp(1 - math.dist(rows[k], rows[n]))
+                for k in (i, j)
+                for n, q in graded.known(k)
+                if q < 0.5
+            )
+            if total:
+                each[i] += r * max(0.0, math.dist(rows[i], rows[j]) + math.log(total)) ** 2 / 2
+    found = LiftedStructure().with_relevance(graded.relevance)(golden.raw, graded.ids)
+    torch.testing.assert_close(found, torch.tensor(each, dtype=torch.float64) * 12 / count)
+    batch = Ref(golden.raw, graded.ids, graded.ids)
+    torch.testing.assert_close(LiftedStructure().with_relevance(graded.relevance)(golden.raw, graded.ids, batch), found)

@@ -136,3 +136,9 @@ def test_bad_settings(wrong, says):
 def test_bad_count(unchecked):
     with pytest.raises(LikewiseError, match="count must be 'terms', 'triplets' or 'all', got 'pairs'"):
         Margin(classes=3, count="pairs")
+
+
+def test_a_boundary_per_class_needs_classes(golden, graded):
+    with pytest.raises(LikewiseError, match="a boundary per class needs one class per sample, got SharedLabels"):
+        Margin(classes=5).with_relevance(graded.shared)
+    assert Margin(per_class=False).with_relevance(graded.shared)(golden.z, graded.ids).isfinite().all()

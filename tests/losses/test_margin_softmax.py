@@ -3,7 +3,9 @@ import math
 import pytest
 import torch
 
-from likewise.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
+from likewise.losses import NormSoftmax
+from likewise.losses._margin_softmax import check_scale, margin_softmax, target_cross_entropy, uniform_proxies
+from likewise.testing.loss import ClassRelevance
 from likewise.types import LikewiseError
 
 PROXIES = torch.tensor([[2.0, 0.0], [0.0, 5.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -34,3 +36,22 @@ def test_a_scale_must_be_above_0():
         check_scale("Mine", 0.0)
     with pytest.raises(LikewiseError, match="Mine: scale must be above 0, got nan"):
         check_scale("Mine", float("nan"))
+
+
+def test_soft_targets_by_hand():
+    logits = torch.tensor([[1.0, 2.0, 0.5], [0.0, 1.0, 3.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
+    r = torch.tensor([[1.0, 0.25, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    each = []
+    for x, q in zip(logits[:2].tolist(), r.tolist(), strict=False):
+        total = math.log(sum(math.exp(v) for v in x))
+        each.append(sum(w / sum(q) * (total - v) for v, w in zip(x, q, strict=True)))
+    found = target_cross_entropy(logits, r, 1.0)
+    torch.testing.assert_close(found, torch.tensor([*each, 0.0], dtype=torch.float64))
+
+
+def test_a_proxy_for_each_target():
+    relevance = ClassRelevance(torch.eye(4))
+    with pytest.raises(LikewiseError, match="ClassRelevance: the loss must have a proxy for each of 4 targets, got 3"):
+        margin_softmax(torch.eye(3), torch.arange(3), torch.eye(3), 3, 1.0, relevance=relevance)
+    with pytest.raises(LikewiseError, match="NormSoftmax: it must have a proxy for each of the 4 targets.*classes=3"):
+        NormSoftmax(classes=3, dim=3).with_relevance(relevance)

@@ -55,3 +55,15 @@ def test_bad_arguments(golden):
         MultiSimilarity(alpha=0.0)
     with pytest.raises(LikewiseError, match="MultiSimilarity: miner must yield pairs.*SemiHard"):
         MultiSimilarity(miner=SemiHard())(golden.z, golden.y)
+
+
+def test_graded_by_hand(golden, graded):
+    """A positive counts with its relevance r, a negative with 1 - r."""
+    each = []
+    for i in range(12):
+        pairs = [(float(golden.z[i] @ golden.z[j]) - 0.5, r) for j, r in graded.known(i)]
+        pull = math.log(1 + sum(r * math.exp(-2 * s) for s, r in pairs if r >= 0.5)) / 2
+        push = math.log(1 + sum((1 - r) * math.exp(40 * s) for s, r in pairs if r < 0.5)) / 40
+        each.append(pull + push)
+    found = MultiSimilarity(miner=None).with_relevance(graded.relevance)(golden.z, graded.ids)
+    torch.testing.assert_close(found, torch.tensor(each, dtype=torch.float64))

@@ -50,3 +50,14 @@ def test_a_miner_has_no_place_here():
     """It would be ignored, and the user would believe otherwise."""
     with pytest.raises(LikewiseError, match="NormSoftmax has no argument 'miner'"):
         build("NormSoftmax(miner=SemiHard())", Loss, classes=3, dim=4)
+
+
+def test_several_labels_by_hand(golden, graded):
+    """The mean over the labels of a sample of the cross-entropy with each."""
+    loss = NormSoftmax(classes=5, dim=8, temperature=0.1).double().with_relevance(graded.shared)
+    unit, each = torch.nn.functional.normalize(loss.proxies.detach(), dim=1), []
+    for i, labels in enumerate(graded.labels):
+        logits = [s / 0.1 for c, s in enumerate((unit @ golden.z[i]).tolist())]
+        total = math.log(sum(math.exp(v) for v in logits))
+        each.append(sum(total - logits[c] for c in labels) / len(labels))
+    torch.testing.assert_close(loss(golden.z, graded.ids), torch.tensor(each, dtype=torch.float64))

@@ -5,6 +5,7 @@ import torch
 from pytorch_metric_learning.losses import ProxyAnchorLoss
 
 from likewise.losses import ProxyAnchor
+from likewise.testing.loss import ClassRelevance
 from likewise.types import LikewiseError
 
 
@@ -62,3 +63,23 @@ def test_bad_arguments():
         ProxyAnchor(classes=3, dim=2, margin=-0.1)
     with pytest.raises(LikewiseError, match="alpha must be above 0, got -1"):
         ProxyAnchor(classes=3, dim=2, alpha=-1.0)
+
+
+def test_several_labels_by_hand(golden, graded):
+    """A sample is pulled by the proxies of all its labels, and pushed by the others; a relevance r counts r and 1 - r."""
+    loss = ProxyAnchor(classes=5, dim=8).double().with_relevance(graded.shared)
+    hot = [[float(c in labels) for c in range(5)] for labels in graded.labels]
+    soft = torch.randint(0, 9, (12, 5), generator=torch.Generator().manual_seed(1)) / 8
+    for targets, relevance in ((hot, graded.shared), (soft.tolist(), ClassRelevance(soft[:5]))):
+        loss.relevance, rows = relevance, range(12 if targets is hot else 5)
+        pull = push = present = 0.0
+        for c in range(5):
+            p = loss.proxies[c] / loss.proxies[c].norm()
+            s = [float(golden.z[i] @ p.detach()) for i in rows]
+            mine = [targets[i][c] * math.exp(-32 * (s[i] - 0.1)) for i in rows]
+            other = [(1 - targets[i][c]) * math.exp(32 * (s[i] + 0.1)) for i in rows]
+            present += any(mine)
+            pull += math.log(1 + sum(mine))
+            push += math.log(1 + sum(other))
+        value = loss(golden.z[: len(rows)], torch.arange(len(rows))).mean().item()
+        assert math.isclose(value, pull / present + push / 5, rel_tol=1e-9)

@@ -107,3 +107,18 @@ def test_bad_settings():
         ProxyNCA(classes=1, dim=2)
     one = ProxyNCA(classes=1, dim=2, positive_in_denominator=True)(torch.eye(2), torch.zeros(2, dtype=torch.int64))
     assert (one == 0).all()
+
+
+@pytest.mark.parametrize("with_own", [True, False])
+@pytest.mark.parametrize("squared", [True, False])
+def test_several_labels_by_hand(golden, graded, with_own, squared):
+    """The mean over the labels of a sample; the denominator leaves out all of them, or none."""
+    loss = ProxyNCA(5, 8, scale=2.0, positive_in_denominator=with_own, squared=squared).double()
+    loss.with_relevance(graded.shared)
+    unit, each = torch.nn.functional.normalize(loss.proxies.detach(), dim=1), []
+    for i, labels in enumerate(graded.labels):
+        far = [float((golden.z[i] - unit[c]).norm()) for c in range(5)]
+        logits = [-4 * d * d if squared else -2 * d for d in far]
+        against = [math.exp(v) for c, v in enumerate(logits) if with_own or c not in labels]
+        each.append(sum(math.log(sum(against)) - logits[c] for c in labels) / len(labels) if against else 0.0)
+    torch.testing.assert_close(loss(golden.z, graded.ids), torch.tensor(each, dtype=torch.float64))

@@ -23,7 +23,7 @@ def by_hand(z, quadruplets, margin, far_margin):
 @pytest.mark.parametrize(("margin", "far_margin"), [(1.0, 0.5), (0.2, 0.2)])
 def test_by_hand_and_golden(golden, monkeypatch, margin, far_margin):
     fourth = golden.quadruplets[:, 3]
-    monkeypatch.setattr(quadruplet, "_third", lambda y, ref, t: (fourth, torch.ones(12, dtype=torch.bool)))
+    monkeypatch.setattr(quadruplet, "_third", lambda *_: (fourth, torch.ones(12, dtype=torch.bool)))
     each = Quadruplet(margin=margin, far_margin=far_margin, miner=golden.miner)(golden.z, golden.y)
     torch.testing.assert_close(each, by_hand(golden.z, golden.quadruplets.tolist(), margin, far_margin))
     if margin == 1.0:
@@ -35,7 +35,7 @@ def test_the_fourth_is_drawn_alike_from_all_samples_of_a_third_class(golden):
     a, p, n = torch.tensor(golden.miner.triplets).T
     yes = torch.ones(12, dtype=torch.bool)
     torch.manual_seed(0)
-    drawn = torch.stack([quadruplet._third(golden.y, None, Tuples(a, p, n, yes, yes))[0] for _ in range(600)])
+    drawn = torch.stack([quadruplet._third(golden.y, None, Tuples(a, p, n, yes, yes), None)[0] for _ in range(600)])
     for k in range(12):
         free = [j for j in range(12) if golden.y[j] not in (golden.y[a[k]], golden.y[n[k]])]
         share = torch.bincount(drawn[:, k], minlength=12) / 600
@@ -48,7 +48,7 @@ def test_rows_of_the_reference_that_hold_nobody_are_never_drawn(golden):
     yes = torch.ones(12, dtype=torch.bool)
     used = torch.arange(12) < 10
     ref = Ref(golden.z, golden.y, torch.arange(12), used)
-    drawn = torch.cat([quadruplet._third(golden.y, ref, Tuples(a, p, n, yes, yes))[0] for _ in range(50)])
+    drawn = torch.cat([quadruplet._third(golden.y, ref, Tuples(a, p, n, yes, yes), None)[0] for _ in range(50)])
     assert drawn.max() < 10
 
 
@@ -87,3 +87,19 @@ def test_bad_arguments():
         Quadruplet(far_margin=-1)
     with pytest.raises(LikewiseError, match="Quadruplet: miner must yield triplets.*HardPairs"):
         Quadruplet(miner=HardPairs())
+
+
+def test_with_a_relevance_the_third_sample_is_a_negative_of_both(graded):
+    y, r = graded.ids, graded.relevance
+    t = Tuples(
+        torch.tensor([1, 3]), torch.tensor([2, 4]), torch.tensor([5, 6]), torch.ones(2).bool(), torch.ones(2).bool()
+    )
+    seen = [set(), set()]
+    for seed in range(200):
+        torch.manual_seed(seed)
+        third, has = quadruplet._third(y, None, t, r)
+        assert has.all()
+        for found, one in zip(seen, third.tolist(), strict=True):
+            found.add(one)
+    allowed = [{k for k in range(12) if graded.r[a][k] < 0.5 and graded.r[n][k] < 0.5} for a, n in ((1, 5), (3, 6))]
+    assert seen == allowed

@@ -101,3 +101,34 @@ def test_bad_arguments():
         SmoothAP(temperature=0.0)
     with pytest.raises(LikewiseError, match="largest_class must be 1 or more, got 0"):
         SmoothAP(largest_class=0)
+
+
+def test_graded_by_hand(golden, graded):
+    """A hit is a positive, and counts with its relevance r."""
+    each, has = [], 0
+    for i in range(12):
+        pairs = [(float(golden.z[i] @ golden.z[j]), r) for j, r in graded.known(i)]
+        hits, value = [(s, r) for s, r in pairs if r >= 0.5], 0.0
+        for s, r in hits:
+            before = sum(q / (1 + math.exp((s - t) / 0.1)) for t, q in hits if (t, q) != (s, r))
+            rank = 1 + sum(1 / (1 + math.exp((s - t) / 0.1)) for t, q in pairs if (t, q) != (s, r))
+            value += r * (r + before) / rank
+        each.append(1 - value / sum(r for _, r in hits) if hits else 0.0)
+        has += bool(hits)
+    loss = SmoothAP(temperature=0.1).with_relevance(graded.relevance)
+    torch.testing.assert_close(loss(golden.z, graded.ids), torch.tensor(each, dtype=torch.float64) * 12 / has)
+
+
+def test_the_gradient_of_the_graded_loss(golden, graded):
+    """Finite differences are as good as their step: 1e-6, so 1e-5 of the slope."""
+    loss = SmoothAP(temperature=0.1).double().with_relevance(graded.relevance)
+    turn = torch.linalg.qr(golden.z.T @ golden.z)[0]
+    e = (golden.z @ turn).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda e: loss(torch.nn.functional.normalize(e, dim=1), graded.ids), (e,), eps=1e-6, atol=1e-5
+    )
+
+
+def test_a_bound_on_the_class_does_not_go_with_a_relevance(graded):
+    with pytest.raises(LikewiseError, match="SmoothAP: with a relevance.*largest_class=4; drop it"):
+        SmoothAP(largest_class=4).with_relevance(graded.relevance)

@@ -125,3 +125,17 @@ def test_gradient_is_finite_where_centres_coincide():
 def test_bad_settings(wrong, says):
     with pytest.raises(LikewiseError, match=f"SoftTriple: .*{says}"):
         SoftTriple(classes=3, dim=2, **wrong)
+
+
+def test_several_labels_are_the_mean_over_them(golden, graded):
+    """With the margin 0 the cross-entropy is linear in the targets; the margin is on the logits of all labels of a sample."""
+    loss = SoftTriple(classes=5, dim=8, margin=0.0).double()
+    each = [
+        torch.stack([loss(golden.z[i : i + 1], torch.tensor([c]))[0] for c in labels]).mean()
+        for i, labels in enumerate(graded.labels)
+    ]
+    torch.testing.assert_close(loss.with_relevance(graded.shared)(golden.z, graded.ids), torch.stack(each))
+    loss.margin = 0.1
+    alone = graded.labels[7]  # all five labels: a margin on every logit changes nothing but the own ones, by as much
+    assert len(alone) == 5
+    torch.testing.assert_close(loss(golden.z, graded.ids)[7], each[7])

@@ -84,3 +84,13 @@ def test_forward_correction_without_noise_and_temperature_is_this_classifier(gol
     assert loss.input == input_of(loss) == "raw"
     torch.testing.assert_close(loss(golden.raw, golden.y), plain(golden.raw, golden.y))
     assert torch.equal(loss.predict(golden.raw), plain.predict(golden.raw))
+
+
+def test_several_labels_by_hand(golden, graded):
+    """The mean over the labels of a sample of the cross-entropy with each."""
+    loss, each = Softmax(classes=5, dim=8).double().with_relevance(graded.shared), []
+    for e, labels in zip(golden.raw, graded.labels, strict=True):
+        logits = (loss.proxies[:, :8] @ e + loss.proxies[:, 8]).tolist()
+        total = math.log(sum(math.exp(v) for v in logits))
+        each.append(sum(total - logits[c] for c in labels) / len(labels))
+    torch.testing.assert_close(loss(golden.raw, graded.ids), torch.tensor(each, dtype=torch.float64))

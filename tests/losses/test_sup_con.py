@@ -66,3 +66,15 @@ def test_agrees_with_pytorch_metric_learning(golden):
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="temperature must be above 0, got -1"):
         SupCon(temperature=-1.0)
+
+
+def test_graded_by_hand(golden, graded):
+    each, has = [], 0
+    for i in range(12):
+        pairs = graded.known(i)
+        s = {j: float(golden.z[i] @ golden.z[j]) / 0.1 for j, _ in pairs}
+        everybody, total = sum(math.exp(v) for v in s.values()), sum(r for _, r in pairs)
+        each.append(-sum(r / total * math.log(math.exp(s[j]) / everybody) for j, r in pairs) if total else 0.0)
+        has += total > 0
+    found = SupCon().with_relevance(graded.relevance)(golden.z, graded.ids)
+    torch.testing.assert_close(found, torch.tensor(each, dtype=torch.float64) * 12 / has)

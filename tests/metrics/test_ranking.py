@@ -9,7 +9,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from likewise.metrics import NAMES, is_tree_metric, metric, reach
+from likewise.metrics import NAMES, is_tree_metric, metric, needs_triplets, reach
 from likewise.retrieval.ranking import rank
 from likewise.types import LikewiseError, Retrieval
 
@@ -126,6 +126,8 @@ def test_the_engine_ranks_as_deep_as_metrics_reach():
 def test_nothing_to_find_at_all():
     found = retrieval([[0, 0, 0], [0, 0, 0]])
     for name in (n.replace("@k", "@2") for n in NAMES if not is_tree_metric(n.replace("@k", "@2"))):
+        if needs_triplets([name]):
+            continue
         assert metric(name)(found).isnan().all(), name
 
 

@@ -28,3 +28,8 @@ def test_too_few_classes_and_bad_arguments():
     assert (ClassShift(share=1.0)(np.arange(10), np.random.default_rng(0)) == (np.arange(10) + 5) % 10).all()
     with pytest.raises(LikewiseError, match="shift must be 1 or more, got 0"):
         ClassShift(shift=0)
+
+
+def test_several_labels_are_refused():
+    with pytest.raises(LikewiseError, match="ClassShift: needs one label per sample; use Uniform, Drop"):
+        ClassShift().change_labels(np.array([0, 0]), np.array([0, 1]), np.random.default_rng(0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.noise._selection import check_share, choose, number_classes
+from likewise.noise._selection import check_share, choose, draw_absent, first_of, number_classes
 from likewise.types import LikewiseError
 
 
@@ -36,3 +36,14 @@ def test_bad_input():
     with pytest.raises(LikewiseError, match="X: wrong labels need at least two classes, got 1"):
         number_classes("X", np.zeros(3, np.int64), 0.5)
     assert number_classes("X", np.zeros(3, np.int64), 0)[0].tolist() == [0]
+
+
+def test_absent_labels_are_new_for_their_sample():
+    sample, label, labels = np.array([0, 0, 1]), np.array([3, 5, 3]), np.array([3, 5, 8, 9])
+    for seed in range(30):
+        drawn = draw_absent(np.array([0, 0, 1]), (sample, label), labels, np.random.default_rng(seed))
+        assert sorted(drawn[:2]) == [8, 9] and drawn[2] in (5, 8, 9)
+
+
+def test_first_occurrences():
+    assert first_of(np.array([4, 2, 4, 4, 2, 1])).tolist() == [True, True, False, False, False, True]

@@ -41,3 +41,16 @@ def test_transition_has_the_probabilities():
     )
     with pytest.raises(LikewiseError, match="among 2 to 4096 classes, got 1"):
         Uniform(share=0.3).transition(np.arange(1))
+
+
+def test_labels_of_samples_with_several_become_labels_that_the_sample_lacks():
+    sample, label = np.repeat(np.arange(1000), 2), np.tile([0, 1], 1000)
+    label[1::4] += 1  # pairs 0, 1 and 0, 2
+    label[2::4] += 3  # pairs 3, 1
+    given = {*zip(sample.tolist(), label.tolist())}
+    same, noisy = Uniform(share=0.3).change_labels(sample, label, np.random.default_rng(0))
+    assert np.array_equal(same, sample) and (noisy != label).sum() == 600
+    found = {*zip(sample.tolist(), noisy.tolist())}
+    assert len(found) == 2000 and len(found - given) == 600
+    with pytest.raises(LikewiseError, match="Uniform: a sample must lack at least as many labels as it has"):
+        Uniform(share=0.3).change_labels(np.zeros(3, np.int64), np.arange(3), np.random.default_rng(0))

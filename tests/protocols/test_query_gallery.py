@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.evaluation.scoring import retrieve
+from likewise.evaluation.retrieve import retrieve
 from likewise.protocols import QueryGallery
 from likewise.types import Embedded, Items, LikewiseError
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from likewise.config.spec import build
-from likewise.evaluation.scoring import retrieve
+from likewise.evaluation.retrieve import retrieve
 from likewise.protocols import SeenClasses
 from likewise.types import Embedded, Items, LikewiseError
 

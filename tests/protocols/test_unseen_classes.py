@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.evaluation.scoring import retrieve
+from likewise.evaluation.retrieve import retrieve
 from likewise.protocols import UnseenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
@@ -102,7 +102,5 @@ def test_everything_trains_whatever_its_split():
 
 def test_it_has_no_galleries_by_name():
     assert UnseenClasses().galleries(items(), np.arange(20, 40)) == ()
-    with pytest.raises(
-        LikewiseError, match="UnseenClasses: this protocol has no named galleries, got 'shop'; use QueryGallery"
-    ):
+    with pytest.raises(LikewiseError, match="UnseenClasses: it has no named galleries, got 'shop'; use QueryGallery"):
         UnseenClasses().only("shop")

@@ -5,13 +5,15 @@ import pytest
 
 from likewise.config import Train
 from likewise.data import load
+from likewise.data.own_reader import check_items
 from likewise.io.files import cache_folder
-from likewise.protocols import QueryGallery, UnseenClasses
+from likewise.protocols import QueryGallery, StratifiedLabels, UnseenClasses
 from likewise.runs.dataset import (
     absolute_path,
     check_fingerprint,
     data_folders,
     folders_in_table,
+    inject_noise,
     marks_queries,
     outside_files_warning,
     protocol_for,
@@ -56,6 +58,44 @@ def test_pictures_outside_the_data_are_told(tmp_path):
 def test_the_protocol_of_data_without_settings():
     assert isinstance(protocol_for(items()), UnseenClasses)
     assert isinstance(protocol_for(items(query=np.arange(30) < 3)), QueryGallery)
+    assert isinstance(protocol_for(several_labels()), StratifiedLabels)
+
+
+def several_labels() -> Items:
+    """Ninety samples with one to three of twelve labels."""
+    rng, names = np.random.default_rng(0), tuple("abcdefghijkl")
+    sets = [tuple(sorted(set(rng.integers(0, 12, rng.integers(1, 4)).tolist()))) for _ in range(90)]
+    distinct = tuple(sorted(set(sets)))
+    joined = tuple("|".join(names[label] for label in one) for one in distinct)
+    x = rng.normal(size=(90, 2)).astype(np.float32)
+    y = np.array([distinct.index(one) for one in sets])
+    return Items("tags", y, joined, x=x, label_name=names, label_sets=distinct)
+
+
+@pytest.mark.parametrize("noise", ["DropLabels(share=0.2)", "AddLabels(share=0.2)", "Uniform(share=0.2)"])
+def test_noise_in_several_labels_makes_new_sets_and_keeps_the_true_ones(noise):
+    data = several_labels()
+    protocol = protocol_for(data)
+    noisy = check_items(inject_noise(data, protocol, noise, seed=1), "noise")
+    train = protocol.rows(data, "train")
+    assert np.array_equal(noisy.y_clean, data.y) and noisy.label_name == data.label_name
+    assert noisy.class_name[: data.classes] == data.class_name and noisy.classes > data.classes
+    assert np.array_equal(protocol.rows(noisy, "train"), train)
+    changed = np.flatnonzero(noisy.y != data.y)
+    assert len(changed) > 5 and set(changed) <= set(train)
+    old, new = (sum(len(one.label_sets[c]) for c in one.y) for one in (data, noisy))
+    count = round(0.2 * sum(len(data.label_sets[c]) for c in data.y[train]))
+    assert new - old == {"D": -count, "A": count, "U": 0}[noise[0]]
+
+
+def test_noise_that_needs_single_labels_is_refused():
+    data = several_labels()
+    with pytest.raises(
+        LikewiseError, match="ClassShift: needs one label per sample; use Uniform, DropLabels or AddLabels"
+    ):
+        inject_noise(data, protocol_for(data), "ClassShift()", seed=1)
+    with pytest.raises(LikewiseError, match="DropLabels: it needs samples with several labels"):
+        inject_noise(items(), UnseenClasses(), "DropLabels()", seed=1)
 
 
 def test_paths_are_whole_and_other_names_stay(tmp_path, monkeypatch):

@@ -53,3 +53,12 @@ def test_the_class_tree_is_stored(tmp_path):
     e = Embedded(torch.eye(3), torch.as_tensor(items.y), torch.arange(3))
     save_embeddings(tmp_path / "z.npz", e, items, {"run": "r"})
     assert read_embeddings(str(tmp_path / "z.npz")).taxonomy == items.taxonomy
+
+
+def test_several_labels_are_stored(tmp_path):
+    sets = {"label_name": ("a", "b"), "label_sets": ((0,), (0, 1))}
+    items = Items("d", np.array([0, 1, 0]), ("a", "a|b"), **sets)
+    e = Embedded(torch.eye(3), torch.as_tensor(items.y), torch.arange(3))
+    save_embeddings(tmp_path / "z.npz", e, items, {"run": "r"})
+    read = read_embeddings(str(tmp_path / "z.npz"))
+    assert read.label_sets == items.label_sets and read.label_name == items.label_name and read.y.tolist() == [0, 1, 0]

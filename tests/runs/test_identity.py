@@ -69,6 +69,19 @@ def test_taking_a_folder_up_again_drops_results_of_an_earlier_state(claim, setti
         assert {p.name for p in found.run.path.iterdir()} == {"lock", "config.json", "environment.json"}
 
 
+@pytest.mark.parametrize("name", ["ListedPairs", "JudgedPairs", "JudgedTriplets"])
+def test_a_file_of_pairs_or_triplets_counts_by_its_content(tmp_path, monkeypatch, name):
+    (tmp_path / "pairs.csv").write_text("a,b,value\n0,1,1\n")
+    monkeypatch.chdir(tmp_path)
+    keys = set()
+    for place in ("pairs.csv", str(tmp_path / "pairs.csv")):
+        config = Train(data="glyphs", protocol="UnseenClasses()", relevance=f"{name}(file={place!r})")
+        keys.add(identity_of(config, "data"))
+    assert len(keys) == 2  # the spec is part of the settings
+    (tmp_path / "pairs.csv").write_text("a,b,value\n0,1,0\n")
+    assert identity_of(config, "data") not in keys
+
+
 def test_a_file_that_a_spec_names_counts_by_its_content(tmp_path):
     file = tmp_path / "t.npy"
     file.write_bytes(b"one")

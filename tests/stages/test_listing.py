@@ -27,8 +27,8 @@ def test_every_registry_of_the_objective_is_listed(registry):
 def test_everything_has_a_line():
     found = listing(List("all"))
     assert set(found) == {
-        "losses", "miners", "samplers", "confidence", "terms", "noise", "protocols", "heads", "loggers", "metrics", "data",
-        "recipes", "tables",
+        "losses", "miners", "samplers", "relevance", "confidence", "terms", "noise", "protocols", "heads", "loggers", "metrics",
+        "data", "recipes", "tables",
     }  # fmt: skip
     for registry, entries in found.items():
         assert entries, registry

@@ -9,7 +9,8 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.config import Noise, Train
 from likewise.data import load
-from likewise.protocols import SeenClasses, UnseenClasses
+from likewise.protocols import SeenClasses, StratifiedLabels, UnseenClasses
+from likewise.render.noise import show_noise
 from likewise.runs.dataset import inject_noise
 from likewise.stages.noise import noise
 from likewise.training.fit import train
@@ -125,3 +126,22 @@ def test_bad_input(pictures, features, tmp_path):
         noise(Noise(features, "Uniform()", out))
     with pytest.raises(LikewiseError, match="describes a UnseenClasses, but a NoiseModel is needed here"):
         noise(Noise(str(pictures), "UnseenClasses()", out))
+
+
+@pytest.mark.parametrize("model", ["DropLabels(share=0.2)", "AddLabels(share=0.2)", "Uniform(share=0.2)"])
+def test_several_labels(tmp_path, capsys, model):
+    """The table has the true labels, the same wrong ones as a training with noise, and the splits of the clean data."""
+    rng, names = np.random.default_rng(0), "abcdefghij"
+    cells = ["|".join(rng.permutation(list(names))[: rng.integers(1, 5)]) for _ in range(80)]
+    np.savez(tmp_path / "tags.npz", x=rng.normal(size=(80, 3)).astype(np.float32), labels=np.array(cells))
+    out, source = tmp_path / "noisy.parquet", load(str(tmp_path / "tags.npz"))
+    made = noise(Noise(str(tmp_path / "tags.npz"), model, str(out), seed=2))
+    items, want = load(str(out)), inject_noise(source, StratifiedLabels(), model, 2)
+    for given, expected in ((items.y, want.y), (items.y_clean, source.y)):
+        assert [items.class_name[c] for c in given] == [want.class_name[c] for c in expected]
+    assert np.array_equal(np.flatnonzero(items.split == "test"), StratifiedLabels().rows(source, "test"))
+    assert len(made.figures) == 1
+    show_noise(made.items, made.rows)
+    assert "superfluous ones were added" in capsys.readouterr().out
+    with pytest.raises(LikewiseError, match="must be without injected noise"):
+        noise(Noise(str(out), model, str(tmp_path / "again.parquet")))

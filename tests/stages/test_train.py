@@ -1,6 +1,8 @@
 """Training in Python leaves what the command leaves, scores before training included."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from safetensors.torch import save_file
@@ -9,8 +11,10 @@ import likewise
 from likewise.cli import main as cli
 from likewise.config import Train
 from likewise.models.conv_small import ConvSmall
+from likewise.runs import devices
 from likewise.runs.folder import Run
 from likewise.stages.train import sentences, train
+from likewise.training import loop
 
 
 @pytest.fixture
@@ -53,3 +57,25 @@ def test_a_finished_run_drops_the_state_of_its_training_and_is_shown_again(setti
     assert run.done and not (run.path / "state.pt").exists() and run.scores is not None
     lines = []
     assert train(config, say=lines.append).path == run.path and "this run is finished already" in lines[0]
+
+
+@pytest.mark.process
+def test_before_its_first_step_a_training_imports_neither_matplotlib_nor_scipy():
+    """They take half a second, and only an evaluation needs them."""
+    look = "import sys, likewise.stages.train, likewise.training.fit; print({'matplotlib', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_the_device_is_started_before_and_waited_for_before_the_first_step(words, pictures, tmp_path, monkeypatch):
+    settings, _ = words
+    seen = []
+
+    class Thread:
+        def join(self):
+            seen.append("joined")
+
+    monkeypatch.setattr(devices, "start_device", lambda *given: seen.append(given) or Thread())
+    monkeypatch.setattr(loop, "step", lambda *given, usual=loop.step: seen.append("step") or usual(*given))
+    likewise.train(pictures, out=tmp_path / "run", quiet=True, evaluate=False, **settings)
+    assert seen == [("cpu", False), "joined", *["step"] * 5]

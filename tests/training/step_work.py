@@ -89,6 +89,20 @@ CASES = {text: {"loss": text, "protocol": None, "steps": 4} for text in LOSSES} 
     },
 }  # fmt: skip
 
+LABELLED = {"data": "training.labelled_work.labelled()", "protocol": None, "allow_imports": True}
+CASES |= {
+    "labels": LABELLED | {"sampler": "SamplesPerLabel(batch=25, per_label=5)", "loss": "MultiSimilarity()"},
+    "labels, proxies": LABELLED | {
+        "sampler": "SamplesPerLabel(batch=25, per_label=5)", "loss": "ProxyAnchor()", "chunk_size": 12,
+    },
+    "relevance of samples": LABELLED | {
+        "relevance": "training.labelled_work.Near()", "sampler": "RelatedSamples(batch=25, per_anchor=5)", "loss": "SupCon()",
+    },
+    "judged triplets": LABELLED | {
+        "relevance": "training.labelled_work.Judged()", "sampler": "RelatedSamples(batch=24)", "loss": "Triplet()",
+    },
+}  # fmt: skip
+
 PICTURES = {
     "backbone": "conv_small", "size": 16, "sampler": "SamplesPerClass(batch=10, per_class=2)", "augment": "affine",
     "data": "glyphs(classes=16, per_class=4, size=16)", "lr": 0.01, "protocol": None,
@@ -113,7 +127,7 @@ STOPPED = {
 FEW = {
     "MultiSimilarity()", "Hierarchical(loss=ProxyAnchor(), coarse=3, every=2, start='2')", "ProcSim", "LabelPosterior",
     "CoTeachingPlus, sharded", "LanguageGuidance", "GreedyCoreset", "views", "clip_norm, sharded", "chunk, one has more",
-    "pictures, views, teacher",
+    "pictures, views, teacher", "labels, proxies", "relevance of samples",
 }  # fmt: skip
 """Cases of the fast suite: every kind of part, and every way in which processes share work, at least once."""
 

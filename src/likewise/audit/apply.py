@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 from collections import Counter
@@ -70,6 +71,8 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
         return undo(journal)
     if config.to and config.in_place:
         raise LikewiseError("apply: --to and --in-place exclude each other, got both; choose one")
+    if has_several_labels(file):
+        return apply_label_sets(config, file)
     items = read_table(str(file))
     if items.box is not None:
         raise LikewiseError(
@@ -88,6 +91,31 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
     if config.dry_run or not config.in_place:
         return Applied("planned", root, moves)
     return move_files(root, moves, journal)
+
+
+def has_several_labels(file: Path) -> bool:
+    """Return whether a table has the column `labels`, with several labels per sample."""
+    if file.suffix.lower() != ".csv":
+        return False
+    with open(file, encoding="utf-8-sig", newline="") as text:
+        return "labels" in next(csv.reader(text), [])
+
+
+def apply_label_sets(config: Apply, file: Path) -> Applied:
+    """Show the changes of a table with several labels per sample; folders cannot hold them, so the table itself is the result."""
+    if config.to or config.in_place:
+        raise LikewiseError(
+            f"apply: an image in a class folder has one label, but {file.name} has several per image, which folders cannot "
+            f"express; train on the table: likewise train {file}"
+        )
+    given, moves = given_labels(file), []
+    with open(file, encoding="utf-8-sig", newline="") as text:
+        for line in csv.DictReader(text):
+            source = os.path.normpath(line.get("path") or f"row {line.get('row', '')}")
+            before = given.pop(source, line["labels"])
+            moves.append(Move(source, line["labels"], "same" if before == line["labels"] else "relabel"))
+    moves += [Move(source, "", "remove") for source in given]
+    return Applied("planned", file, tuple(moves))
 
 
 def find_table(place: str) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 from likewise.contracts import Protocol
 from likewise.data.images import drop
 from likewise.data.table import places, write_table
-from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
+from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, StratifiedLabels, UnseenClasses, UnseenLabels
 from likewise.protocols.splits import split_by
 from likewise.types import Items, LikewiseError
 
@@ -49,6 +49,8 @@ def split_column_protocol(protocol: Protocol) -> Protocol:
         return QueryGallery(gallery=protocol.gallery)
     if isinstance(protocol, UnseenClasses | ClassFolds):
         return UnseenClasses()
+    if isinstance(protocol, StratifiedLabels | UnseenLabels):
+        return type(protocol)()
     raise LikewiseError(
         f"retrain: the protocol must support a `split` column, got {type(protocol).__name__}; "
         "correct the data and train on it yourself"

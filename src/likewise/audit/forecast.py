@@ -1,7 +1,7 @@
 """Forecast of a review from an audit: what the next decisions pay, in which order they are made, and what came true.
 
-Files of the audit folder: forecast.json has the curve, queue.csv the suspects in the order of the review, posterior.npz what an
-update after decisions needs, and proof.json, after a retraining, forecast and realised gain side by side.
+Files of the audit folder: forecast.json has the curve, queue.csv the suspects in the order of the review, posterior.npz the label
+posterior behind both, and proof.json, after a retraining, forecast and realised gain side by side.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.audit.records import SplitQuality, Subject
-from likewise.audit.review_queue import Order, ReviewQueue, build_queue
+from likewise.audit.review_queue import POSTERIOR_FILE, Order, ReviewQueue, build_queue
 from likewise.config import Audit
 from likewise.io.files import read_json, write_csv, write_json
 from likewise.io.progress import bar
 from likewise.numerics.class_density import eigenvectors
 from likewise.numerics.label_draws import Candidates
 from likewise.numerics.review_forecast import (
+    FLAT_SHARE,
     INTERVAL_COVERAGE_SHARE,
     METRICS,
     WORLDS_COUNT,
@@ -44,7 +45,12 @@ MAX_FORECAST_ROWS = 2000
 """Maximum number of training rows, and of test rows, of a forecast; of more, whole classes are drawn at random."""
 
 SECONDS_PER_DECISION = 4.0
-"""Pace of a reviewer, until the review measures it."""
+"""Assumed pace of a reviewer; it was not measured."""
+
+RETRAIN_NOTE = (
+    "The forecast is that of a reviewed head; the retraining changed the whole network, with labels without a review."
+)
+"""How a retraining differs from what was forecast."""
 
 
 class AuditRows:
@@ -141,12 +147,25 @@ def project(x: Float[Tensor, "N F"], train: Bool[Tensor, "N"]) -> Float[Tensor, 
     return x / x[train].std().clamp_min(1e-12)
 
 
+def check_order(config: Audit) -> None:
+    """Raise if an order is set without the forecast that writes it."""
+    if config.order != "suspicion" and not config.forecast:
+        raise LikewiseError(
+            f"audit: --order {config.order} must be used with --forecast, which writes the queue; add --forecast"
+        )
+
+
+def remove_forecast(folder: Path) -> None:
+    """Remove the files of a forecast of an earlier audit of this folder."""
+    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, PROOF_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
 def forecast_audit(
     subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, worlds: int = WORLDS_COUNT
 ) -> dict:
     """Write forecast.json, queue.csv and posterior.npz of an audit, and return the content of the first."""
-    for name in (FORECAST_FILE, PROOF_FILE):
-        (folder / name).unlink(missing_ok=True)
+    remove_forecast(folder)
     rows = AuditRows(subject, quality, config.seed)
     queue = build_queue(rows.x, rows.row, rows.candidates, rows.queue, rows.trained)
     actions = queue.actions(config.order)
@@ -212,13 +231,15 @@ def forecast_lines(about: dict) -> list[str]:
         said.append("  No gain in MAP@R is expected.")
     elif about["flat_at"] < last["k"]:
         line = next(one for one in about["curve"] if one["k"] >= about["flat_at"])
-        said.append(f"  The first {line['k']:,} suspects ({minutes(line)}) bring nearly all of it.")
+        said.append(
+            f"  The first {line['k']:,} suspects ({minutes(line)}) bring {FLAT_SHARE:.0%} of the gain in MAP@R."
+        )
     return said
 
 
 def minutes(line: dict) -> str:
     """Return the time of a review in words."""
-    return f"{max(1, round(line['minutes'])):,} min"
+    return f"{max(1, round(line['minutes'])):,} min at {SECONDS_PER_DECISION:g} s each"
 
 
 def points(share: float) -> str:
@@ -241,17 +262,20 @@ def forecast_at(about: dict, reviewed: float, name: str) -> dict:
     return dict(zip(GAIN_PARTS, curve.at(k, reviewed), strict=True))
 
 
-def prove_forecast(folder: Path, realised: Sequence[dict], reviewed: int, note: str = "") -> dict:
+def prove_forecast(folder: Path, realised: Sequence[dict], reviewed: int | None = None, note: str = "") -> dict:
     """Write proof.json: forecast and realised gain side by side, and return its content.
 
     Args:
         realised: the rows of a retraining, as `audit.retrain` returns them: metric, difference, low, high.
-        reviewed: number of suspects that were reviewed before it.
+        reviewed: number of suspects that were reviewed before it. By default all.
         note: what differs from the forecast, such as labels without a review.
     """
     about = read_forecast(folder)
     if about is None:
-        raise LikewiseError(f"proof: the folder must have {FORECAST_FILE}, but {folder} has none; audit again")
+        raise LikewiseError(
+            f"proof: the folder must have {FORECAST_FILE}, but {folder} has none; audit with --forecast"
+        )
+    reviewed = about["suspects"] if reviewed is None else reviewed
     rows = []
     for line in realised:
         if line["metric"] in METRICS and about["curve"] and not about["reason"]:
@@ -273,4 +297,6 @@ def proof_lines(proof: dict) -> list[str]:
             f"{one['metric']}: forecast {points(f['gain'])} points ({points(f['low'])} to {points(f['high'])}), realised "
             f"{points(real['gain'])}: {'inside' if one['inside'] else 'outside'} of the interval"
         )
+    if lines and proof["note"]:
+        lines.append(proof["note"])
     return lines or [f"There is no forecast to compare with: {proof['reason'] or 'no metric of it was scored'}"]

@@ -14,7 +14,14 @@ from likewise.audit import relabel
 from likewise.audit.blank_images import blank_rows
 from likewise.audit.influence import losses_of
 from likewise.audit.label_probability import score_labels
-from likewise.audit.label_scores import class_sizes, loss_over_time, neighbour_vote, rank_by_loss, self_gradient
+from likewise.audit.label_scores import (
+    class_sizes,
+    loss_over_time,
+    neighbour_vote,
+    neighbours,
+    rank_by_loss,
+    self_gradient,
+)
 from likewise.audit.records import (
     AuditSplit,
     ClassFindings,
@@ -22,6 +29,7 @@ from likewise.audit.records import (
     LabelQuality,
     SplitQuality,
     Subject,
+    has_own_split,
     to_device,
 )
 from likewise.config import Audit
@@ -29,12 +37,8 @@ from likewise.io.progress import bar
 from likewise.metrics.detection import detection, relabel_accuracy
 from likewise.numerics.class_overlap import ClassOverlap, class_overlap
 from likewise.numerics.label_evidence import discriminate
-from likewise.retrieval.ranking import nearest
 from likewise.similarity import at_least_float32, full_precision_matmul
 from likewise.types import Items
-
-STORED_NEIGHBOURS = 6
-"""Number of nearest neighbours that are stored for each sample."""
 
 SCORE_DESCRIPTIONS = {
     "vote": "share of the nearest neighbours' votes for the label",
@@ -60,11 +64,6 @@ def score_splits(subject: Subject, explained: ExplainedErrors, config: Audit) ->
             found |= score_together(subject, some, explained, config, blank)
             progress.advance(len(some))
     return found
-
-
-def has_own_split(items: Items) -> bool:
-    """Return whether the data states the split of its rows; otherwise a protocol splits them."""
-    return items.split is not None and bool((items.split != "").any())
 
 
 def score_together(
@@ -173,13 +172,6 @@ def find_classes(
     )
     of_all, of_touched = (found.of_all, found.of_touched) if known.any() else (math.nan, math.nan)
     return dataclasses.replace(found, kind=kind, of_all=of_all, of_touched=of_touched)
-
-
-def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
-    """Return the positions of the nearest neighbours of every sample, padded with -1."""
-    k = min(STORED_NEIGHBOURS, len(z) - 1)
-    near = nearest(z, z, k, own=torch.arange(len(z), device=z.device))[0].cpu().numpy() if k else np.zeros((1, 0), int)
-    return np.pad(near, ((0, 0), (0, STORED_NEIGHBOURS - k)), constant_values=-1)
 
 
 def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:

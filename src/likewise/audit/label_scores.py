@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -25,6 +26,9 @@ MAX_VOTING_NEIGHBOURS = 200
 
 MAX_SQUARABLE_VALUE = 1e15
 """Values above this may leave the range of float32 when they are squared and summed."""
+
+STORED_NEIGHBOURS = 6
+"""Number of nearest neighbours that are stored for each sample."""
 
 VOTE_TEMPERATURE = 0.05
 """Temperature of the distances between unit vectors.
@@ -210,3 +214,10 @@ def check_labelled(owner: str, z: Tensor, y: Tensor) -> None:
             f"{owner}: values must be finite and below {MAX_SQUARABLE_VALUE:g}, but {len(bad)} of {len(z)} rows have others "
             f"(first: row {int(bad[0])}); leave out these rows, or check the network that made them"
         )
+
+
+def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
+    """Return the positions of the nearest neighbours of every sample, padded with -1."""
+    k = min(STORED_NEIGHBOURS, len(z) - 1)
+    near = nearest(z, z, k, own=torch.arange(len(z), device=z.device))[0].cpu().numpy() if k else np.zeros((1, 0), int)
+    return np.pad(near, ((0, 0), (0, STORED_NEIGHBOURS - k)), constant_values=-1)

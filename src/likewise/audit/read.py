@@ -21,6 +21,7 @@ from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
+from likewise.audit.label_question import LabelQuestion
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 from likewise.errors import LikewiseError
 from likewise.io.files import load_arrays
@@ -157,6 +158,7 @@ class Findings:
     classes: list[ClassLine]
     duplicates: list[Duplicate]
     near: dict[int, list[int]]  # row -> nearest rows of the same split
+    questions: dict[str, LabelQuestion] | None = None  # item -> question, the worst first; None: one label per sample
 
     @property
     def across(self) -> dict[str, int]:
@@ -228,6 +230,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         if (folder / f"{name}.csv").exists() else []
         for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
     )  # fmt: skip
+    asked = read_lines(folder / "labels.csv", LabelQuestion, sample) if "labels" in about else ()
     for cause in sorted(listed, key=lambda c: c.place):  # stable: errors keep the order of the file, the worst first
         causes[cause.kind, cause.error][cause.direction].append(cause)
     return Findings(
@@ -244,6 +247,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         classes=[one._replace(split=one.split or UNSPLIT_NAME) for one in classes],
         duplicates=duplicates,
         near=read_near(folder / "neighbours.npz", sample),
+        questions={(one := LabelQuestion(**v)).item: one for _, v, _ in asked} if "labels" in about else None,
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from likewise.audit.states import STATE_DESCRIPTIONS
 from likewise.config import Train
 from likewise.contracts import Loss
 from likewise.numerics.class_overlap import OverlapState
@@ -249,6 +250,11 @@ class SplitQuality:
         cases = [conflict, outside, self.quality.score.isnan().numpy(), self.flagged.numpy()]
         return np.select(cases, ["conflict", "off-topic", "unknown", "flagged"], "ok")
 
+    @property
+    def state_counts(self) -> dict[str, int]:
+        """State -> number of samples that have it."""
+        return {state: int((self.state == state).sum()) for state in STATE_DESCRIPTIONS}
+
     def suggestion(self, place: int, names: tuple[str, ...]) -> tuple[str, float, float]:
         """Return the label that is suggested if the given one is wrong, its confidence, and its margin."""
         if place in self.copies and self.copies[place].suggested:
@@ -260,3 +266,8 @@ class SplitQuality:
 def to_device(e: Embedded, device: torch.device) -> Embedded:
     """Return the embeddings with all tensors on a device."""
     return Embedded(*(None if t is None else t.to(device) for t in (e.z, e.y, e.row, e.e, e.f)))  # pyright: ignore[reportArgumentType]
+
+
+def has_own_split(items: Items) -> bool:
+    """Return whether the data states the split of its rows; otherwise a protocol splits them."""
+    return items.split is not None and bool((items.split != "").any())

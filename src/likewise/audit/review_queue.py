@@ -98,7 +98,9 @@ def read_queue(folder: Path) -> ReviewQueue:
     names = ("row", "label", "probability", "effect", "suspects", "cluster")
     file = Path(folder) / POSTERIOR_FILE
     if not file.exists():
-        raise LikewiseError(f"review: the folder must have {POSTERIOR_FILE}, but {folder} has none; audit again")
+        raise LikewiseError(
+            f"review: the folder must have {POSTERIOR_FILE}, but {folder} has none; audit with --forecast"
+        )
     found = load_arrays(file, "review", "audit again", names)
     row, label, probability, effect, suspects, cluster = (torch.as_tensor(found[name]) for name in names)
     same = len(row) == len(label) == len(probability) == len(effect) == len(cluster)

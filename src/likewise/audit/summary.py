@@ -39,14 +39,16 @@ def show_findings(audited) -> None:
     console, found = Console(highlight=False, markup=False), read_findings(audited.folder)
     show_conflicts(console, found)
     show_splits(console, found)
-    show_suspects(console, found)
+    (show_suspects if found.questions is None else show_labels)(console, found)
     show_merges(console, found)
     show_groups(console, found)
     show_across(console, found)
     console.print()
     for note in found.about["notes"]:
         console.print(f"Note: {one_line(note)}")
-    for file, what in (("audit.html", "page for a browser"), ("audit.csv", "all samples with their scores")):
+    files = [("audit.html", "page for a browser"), ("audit.csv", "all samples with their scores")]
+    files += [("labels.csv", "missing and superfluous labels")] if found.questions is not None else []
+    for file, what in files:
         console.print(f"{audited.folder / file}: {what}", soft_wrap=True)
     for name, head in (("verify", "Causes, tested"), ("retrain", "Retrained")):
         if sentence := (found.about.get(name) or {}).get("summary"):
@@ -73,6 +75,8 @@ def findings_html(audited) -> str:
             table(found.about["title"], columns, split_lines(found), [*unknown_lines(found), *notes]),
             table(f"copies with different labels{counted(len(conflicts), count)}", ("score", "row", "label", "file"), conflicts)
             if conflicts else "",
+            table("missing and superfluous labels", ("probability", "row", "label", "kind", "file"), label_lines(found)[0])
+            if found.questions else "",
             table(f"the most suspect labels{counted(len(suspects), len(flagged_samples(found)))}", heads, suspects),
         ]
     )  # fmt: skip
@@ -155,6 +159,30 @@ def show_suspects(console: Console, found: Findings) -> None:
     lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(flagged))} (nearest: with the suggested label)"
     show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest", "file"), lines)
+
+
+def label_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
+    """Return probability, row, label, kind and file of labels that are missing or superfluous, and how many there are."""
+    asked = [one for one in (found.questions or {}).values() if one.state == "flagged"]
+    lines = [
+        (score_text(one.chance or 0.0), str(one.row), one.label, one.kind, found.sample[one.row].path)
+        for one in asked[:MAX_SUSPECT_LINES]
+    ]
+    return lines, len(asked)
+
+
+def show_labels(console: Console, found: Findings) -> None:
+    """Print the labels that are missing or superfluous, and how many labels are unknown."""
+    lines, count = label_lines(found)
+    if not lines:
+        console.print("\nNo label is flagged as missing or superfluous.")
+    title = f"Missing and superfluous labels{counted(len(lines), count)}"
+    show_columns(console, title, (">probability", ">row", "label", "kind", "file"), lines)
+    unknown = [one["label"] for one in found.about["labels"] if one.get("unknown")]
+    if unknown:
+        console.print(
+            f"Unknown: {len(unknown):,} of {len(found.about['labels']):,} labels, such as {one_line(unknown[0])}"
+        )
 
 
 def show_merges(console: Console, found: Findings) -> None:

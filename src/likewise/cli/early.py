@@ -20,6 +20,7 @@ from likewise.io.files import check_output_path
 
 SPEC_KINDS = {
     "loss": ("losses", "loss"),
+    "relevance": ("relevance", "relevance"),
     "sampler": ("samplers", "batch sampler"),
     "protocol": ("protocols", "protocol"),
     "confidence": ("confidence", "confidence"),

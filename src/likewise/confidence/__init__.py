@@ -3,6 +3,7 @@
 from likewise.confidence.co_teaching import CoTeaching as CoTeaching
 from likewise.confidence.co_teaching_plus import CoTeachingPlus as CoTeachingPlus
 from likewise.confidence.label_posterior import LabelPosterior as LabelPosterior
+from likewise.confidence.label_set_posterior import LabelSetPosterior as LabelSetPosterior
 from likewise.confidence.n2_d2 import N2D2 as N2D2
 from likewise.confidence.prism import PRISM as PRISM
 from likewise.confidence.proc_sim import ProcSim as ProcSim

@@ -28,6 +28,7 @@ class CoTeaching(Confidence):
     """
 
     needs_loss = True
+    uses_classes = False
     peers = 2
 
     step: Tensor

@@ -87,6 +87,7 @@ class ProcSim(Confidence):
         self.min_separation = min_separation
         self.weigh_proxies = weigh_proxies
         self.needs_loss = score_by == "loss"
+        self.uses_classes = score_by == "proxy"
         self.pending: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # the batch of this step, used by after_step
         if threshold == "mean":
             self.average = Average()

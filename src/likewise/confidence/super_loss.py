@@ -46,6 +46,7 @@ class SuperLoss(Confidence):
         self.lam = lam
         self.tau = tau
         self.rate = rate
+        self.uses_classes = tau == "log_classes"
         self.pending: Tensor | None = None  # the losses of this step, used by after_step
         if tau in ("mean", "ema"):
             self.average = Average(rate if tau == "ema" else None)

@@ -4,7 +4,17 @@ from likewise.config.audit import Apply, Audit, Clean, Review
 from likewise.config.checks import check, to_dict
 from likewise.config.cli_types import duration_fields, spec_fields, texts_of
 from likewise.config.doctor import Doctor
-from likewise.config.evaluate import Calibrate, Compare, Embed, Evaluate, Hierarchy, List, RecipeDiff, RecipeShow
+from likewise.config.evaluate import (
+    Calibrate,
+    Compare,
+    Embed,
+    Evaluate,
+    Hierarchy,
+    List,
+    RecipeDiff,
+    RecipeShow,
+    default_metrics,
+)
 from likewise.config.exchange import Receive, Send
 from likewise.config.experiments import Bench, Demo, Published, Tune
 from likewise.config.noise import Noise
@@ -39,6 +49,7 @@ __all__ = [
     "Train",
     "Tune",
     "check",
+    "default_metrics",
     "duration_fields",
     "merged_settings",
     "spec_fields",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from likewise.config.cli_types import Data, File, Folder, Location, Memory, Positional, called
+from likewise.config.cli_types import Data, File, Folder, Location, Memory, Positional, Spec, called
 from likewise.config.shared import Checkpoint, Computation, MovedData
+
+DEFAULT_METRICS = ("R@1", "R@10", "RP", "MAP@R")
+"""Metrics of an evaluation that names none."""
+
+
+def default_metrics(metrics: Sequence[str], relevance: str | None) -> tuple[str, ...]:
+    """Return the metrics; if they are the default ones and there is a relevance, with one that it decides."""
+    if relevance is None or tuple(metrics) != DEFAULT_METRICS:
+        return tuple(metrics)
+    return *metrics, "triplet-agreement" if relevance.startswith("JudgedTriplets") else "NDCG@10"
 
 
 @dataclass(frozen=True)
@@ -19,8 +30,12 @@ class Evaluate(Checkpoint):
     labels: File | None = None
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
-    metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
-    """Metrics to compute; `likewise list metrics` shows all. With a class tree also of its levels: R@1:level1."""
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+    """Metrics to compute; `likewise list metrics` shows all. With a class tree also of its levels: R@1:level1. With a relevance,
+    the default also has NDCG@10."""
+    relevance: Spec | None = None
+    """What is relevant to a query, if not the rows of its class: SharedLabels() for several labels per sample, TreeDepth() for a
+    class tree; `likewise list relevance` shows all. By default that of the run, or shared labels if samples have several."""
     taxonomy: str | None = None
     """Class tree for metrics of levels, severity and tree-NDCG@k: cub200, cars196-type, a .json or .csv file, or wordnet:ROOT. By
     default the taxonomy of the data."""

@@ -17,8 +17,8 @@ class Noise:
     model: Spec
     """The noise model, as a spec such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; `likewise list noise` shows all."""
     out: File
-    """Table to write (.csv; .parquet for features), with the true labels in the column `label_clean`; figures (.png) are written
-    next to it."""
+    """Table to write (.csv; .parquet for features), with the true labels in the column `label_clean`, or `labels_clean` if
+    samples have several; figures (.png) are written next to it."""
     drop_wrong: bool = False
     """Drop the rows with wrong labels in place of writing them: the oracle baseline for robust training."""
     seed: int = 0

@@ -48,6 +48,9 @@ class Search(Computation):
     """Run folder whose network embeds the query image. By default the run that is named in the file of embeddings."""
     k: int = 5
     """Number of neighbours to return."""
+    filter: str | None = None
+    """Labels that results must have or, after !, must not have: `red & !striped`. The nearest of these rows are returned, by
+    exact comparison. With one label per image, the label is the class. By default all rows."""
     out: File | None = None
     """File for a figure of the query and its neighbours (.png). By default no figure."""
     json: bool = False

@@ -101,7 +101,7 @@ class Train:
     loss: Spec = "MultiSimilarity()"
     """The loss, as a spec such as "Triplet(margin=0.1)"; `likewise list losses` shows all."""
     relevance: Spec | None = None
-    """Which samples are relevant to each other, where equal labels do not say it, as a spec such as "TreeDepth()"; `likewise list
+    """Which samples are relevant to each other, in place of equal labels, as a spec such as "TreeDepth()"; `likewise list
     relevance` shows all. By default SharedLabels() if samples have several labels, otherwise none: equal labels are relevant."""
     batch_size: int | None = None
     """Samples per batch; overrides the `batch` of --sampler. By default 4 samples from each of up to 28 classes."""
@@ -110,7 +110,7 @@ class Train:
     up to 28 classes."""
     protocol: Spec | None = None
     """The rule that assigns rows to the train, val and test splits, as a spec such as "UnseenClasses(val=0.2)". By default
-    UnseenClasses(), or QueryGallery() if the data marks queries."""
+    UnseenClasses(), QueryGallery() if the data marks queries, or StratifiedLabels() if samples have several labels."""
     confidence: Spec | None = None
     """The confidence that computes sample weights and may relabel, as a spec such as "LabelPosterior()"; `likewise list
     confidence` shows all. By default none: every label is used as given. --robust chooses one."""

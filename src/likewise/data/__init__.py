@@ -12,10 +12,11 @@ from likewise.data.own_reader import is_own, read_own
 from likewise.errors import LikewiseError, nearest_name
 from likewise.types import Items
 
-__all__ = ["HUB_FORMS", "NAMES", "is_named", "load"]
+__all__ = ["DRAWN_DATA", "HUB_FORMS", "NAMES", "is_named", "load"]
 
 NAMES: dict[str, str] = {
     "glyphs": "characters drawn from fonts when first used: glyphs(size=40, per_class=24, classes=None, seed=0)",
+    "glyph_labels": "the glyphs with several labels each: letter, script, kind, font, bold, italic; arguments as glyphs",
     "cub200": "CUB-200-2011: 11,788 images of 200 bird species; first 100 classes train, last 100 test",
     "cars196": "Stanford Cars: 16,185 images of 196 car models; first 98 classes train, last 98 test",
     "sop": "Stanford Online Products: 120,053 images of 22,634 products; the authors' lists",
@@ -25,6 +26,9 @@ NAMES: dict[str, str] = {
     "imagenet": "ImageNet-1k: 1,281,167 training images of 1,000 classes; first half of the classes train, rest test",
 }
 """Named data sets. To add one: a module in this package with a function of its name (root, ... -> Items), and a line here."""
+
+DRAWN_DATA = ("glyphs", "glyph_labels")
+"""Named data sets of small drawn images, for which a small network is the default."""
 
 HUB_FORMS = {
     "hf:NAME": "a data set of Hugging Face, or its folder: hf:NAME[:CONFIG][?image=COLUMN&label=COLUMN&split=train,test]"

@@ -23,6 +23,7 @@ import numpy as np
 import PIL
 
 from likewise.data.images import BadImage, UnreadableFile, check_files, drop, file_of, image_of
+from likewise.data.label_sets import sample_labels
 from likewise.errors import DiskFull, printable, shown_names
 from likewise.io.files import cache_folder, write_csv
 from likewise.io.locks import file_lock
@@ -175,15 +176,24 @@ def problem_of(items: Items, row: int) -> str:
 
 
 def check_damage(items: Items, broken: Sequence[Broken], file: Path) -> None:
-    """Raise if a class has lost all of its images, or if many are broken: see `MIN_DAMAGED_COUNT` and `MAX_BROKEN_SHARE`."""
-    left = np.bincount(np.delete(items.y, [one.row for one in broken]), minlength=items.classes)
-    lost = np.unique([items.y[one.row] for one in broken if left[items.y[one.row]] == 0])
+    """Raise if a class has lost all of its images, or if many are broken: see `MIN_DAMAGED_COUNT` and `MAX_BROKEN_SHARE`.
+
+    If samples have several labels, every label must keep an image, but a set of labels need not.
+    """
+    every, one, many = items.class_name, "class", "classes"
+    if items.label_name is not None:
+        every, one, many = items.label_name, "label", "labels"
+    sample, label = sample_labels(items, items.y)
+    rows = [bad.row for bad in broken]
+    is_broken = np.isin(sample, rows)
+    lost = np.setdiff1d(label[is_broken], label[~is_broken])
     if len(lost):
-        names = shown_names([items.class_name[label] for label in lost])
-        of_lost = [one for one in broken if items.y[one.row] in lost]
+        names = shown_names([every[number] for number in lost])
+        rows_of_lost = set(sample[np.isin(label, lost)].tolist())
+        of_lost = [bad for bad in broken if bad.row in rows_of_lost]
         raise LikewiseError(
-            f"{items.name}: every class must keep an image, but all images of {len(lost)} of {items.classes} classes cannot be "
-            f"decoded ({names}); replace these files, or remove the classes"
+            f"{items.name}: every {one} must keep an image, but all images of {len(lost)} of {len(every)} {many} cannot be "
+            f"decoded ({names}); replace these files, or remove the {many}"
             f"{shown_list(of_lost, file)}"
         )
     if len(broken) >= MIN_DAMAGED_COUNT and len(broken) > MAX_BROKEN_SHARE * len(items):

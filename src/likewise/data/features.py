@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from likewise.data.label_column import label_fields
 from likewise.data.schema import (
     KNOWN_COLUMNS,
     check_names,
-    class_numbers,
     class_tree,
     in_order,
     integers,
@@ -28,13 +28,13 @@ from likewise.types import Items, LikewiseError
 FEATURE_SUFFIXES = ".npy, .npz, .parquet or .safetensors"
 """Supported files, for error messages."""
 
-LABEL_COLUMNS = ("label", "y", "class_name", "label_clean", "class_name_clean", "coarse")
+LABEL_COLUMNS = ("label", "labels", "y", "class_name", "label_clean", "labels_clean", "class_name_clean", "coarse")
 """Columns of a feature file that a separate label file replaces."""
 
 
 def read_features(file: str, root: str | None = None) -> Items:
-    """Read features from `.npz` (x and label, or y; optionally the columns of a table, such as split or camera) or `.parquet`
-    (a list column x and the columns of a table).
+    """Read features from `.npz` (x and label, labels or y; optionally the columns of a table, such as split or camera) or
+    `.parquet` (a list column x and the columns of a table).
 
     Args:
         root: base folder of the paths, if the file has any; default: the folder of the file.
@@ -58,7 +58,7 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
     x = check_x(x, name)
     if labels is not None:
         return to_items(file, x, labelled_by(labels, name, columns, len(x)), root)
-    if "label" not in columns and "y" not in columns:
+    if not {"label", "labels", "y"} & columns.keys():
         has = ", ".join(columns) or "nothing else"
         raise LikewiseError(
             f"features: {name} must hold the labels as label or y, got: {has}; "
@@ -118,17 +118,15 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
 def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
     """Return items from vectors and the columns of a table."""
     sheet = without_empty_columns(sheet)
-    y, class_name, y_clean = class_numbers(sheet)
+    labels = label_fields(sheet)
     path = sheet.column.get("path")
     return Items(
         name=Path(file).stem,
-        y=y,
-        class_name=class_name,
         path=None if path is None else tuple(str(cell) for cell in path),
         root="" if path is None else os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
         x=x,
-        y_clean=y_clean,
-        taxonomy=class_tree(sheet, y, class_name),
+        taxonomy=class_tree(sheet, labels["y"], labels["class_name"]),
+        **labels,
         **optional_columns(sheet),
     )
 

@@ -14,7 +14,7 @@ from likewise.types import Items
 
 def fingerprint(items: Items) -> str:
     """Return the SHA-256 of a data set: paths below root, all columns, class names, skipped images, and file sizes
-    (features: their bytes).
+    (features: their bytes), and the labels of every class if samples have several.
 
     It does not depend on the location of root or the name of the data set. Image files are not read, so it is fast.
     """
@@ -39,6 +39,9 @@ def fingerprint(items: Items) -> str:
     for name in ("split", "gallery_name", "camera"):
         if getattr(items, name) is not None:
             add_words(name, getattr(items, name))
+    if items.label_name is not None and items.label_sets is not None:
+        add_words("label_name", items.label_name)
+        add_words("label_sets", (" ".join(map(str, one)) for one in items.label_sets))
     if items.taxonomy is not None:
         for name in sorted(items.taxonomy):
             add_words("taxonomy", (name, *items.taxonomy[name]))

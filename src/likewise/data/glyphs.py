@@ -95,7 +95,7 @@ def glyphs(
                 f"glyphs: {name} must be a whole number from {least} to {most}, got {value!r}; change it"
             )
     table = table[:classes]
-    faces = _faces([code for code, *_ in table])
+    faces = font_files([code for code, *_ in table])
     if root is None:
         root = cache_folder()
     folder = Path(root).expanduser().absolute() / f"glyphs-{_key(faces, size, per_class, len(table), seed)}"
@@ -138,7 +138,7 @@ def homoglyphs(items: Items) -> list[tuple[int, ...]]:
             f"homoglyphs: class names must be like 'U+0041 A', got {wrong[0]!r}; pass the items of glyphs()"
         )
     codes = [int(name[2:].split()[0], 16) for name in items.class_name]
-    faces = _faces(codes)
+    faces = font_files(codes)
     groups: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for y, code in enumerate(codes):
         groups[faces[code][0], outline(faces[code][0], chr(code))].append(y)
@@ -151,7 +151,7 @@ def outline(face: str, text: str) -> bytes:
     return repr(mask.size).encode() + bytes(mask)  # pyright: ignore[reportArgumentType]
 
 
-def _faces(codes: list[int]) -> dict[int, tuple[str, ...]]:
+def font_files(codes: list[int]) -> dict[int, tuple[str, ...]]:
     """Return the font files that contain each character."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
@@ -199,8 +199,17 @@ def _font(face: str, px: int) -> ImageFont.FreeTypeFont:
 def draw(seed: int, code: int, number: int, size: int, faces: tuple[str, ...]) -> Image.Image:
     """Draw one image of a character; a pure function of its arguments."""
     rng = np.random.default_rng((seed, code, number))
-    face = faces[int(rng.random() * len(faces))]
+    face = pick(faces, rng)
     return _paint(_shape(chr(code), face, size, rng), rng)
+
+
+def face_of(seed: int, code: int, number: int, faces: tuple[str, ...]) -> str:
+    """Return the font file that `draw` uses for an image."""
+    return pick(faces, np.random.default_rng((seed, code, number)))
+
+
+def pick(faces: tuple[str, ...], rng: np.random.Generator) -> str:
+    return faces[int(rng.random() * len(faces))]
 
 
 def _shape(text: str, face: str, size: int, rng: np.random.Generator) -> np.ndarray:

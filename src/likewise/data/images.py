@@ -6,6 +6,7 @@ import dataclasses
 import os
 import stat
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -197,4 +198,23 @@ def drop(items: Items, rows: Iterable[int]) -> Items:
     tree = items.taxonomy
     if tree is not None:
         tree = {name: tree[name] for name in names if name in tree}
-    return dataclasses.replace(items, class_name=names, path=path, taxonomy=tree, **columns)
+    sets = {} if items.label_sets is None else kept_sets(items, left.tolist())
+    return dataclasses.replace(items, class_name=names, path=path, taxonomy=tree, **columns, **sets)
+
+
+def kept_sets(items: Items, classes: Iterable[int]) -> dict[str, Any]:
+    """Return label_name and label_sets for some of the classes, in this order; labels are renumbered without gaps.
+
+    If every class has one label, the data has single labels, and both are None.
+    """
+    if items.label_sets is None or items.label_name is None:
+        return {"label_name": None, "label_sets": None}
+    sets = [items.label_sets[c] for c in classes]
+    if all(len(one) == 1 for one in sets):
+        return {"label_name": None, "label_sets": None}
+    labels = sorted({label for one in sets for label in one})
+    number = {label: place for place, label in enumerate(labels)}
+    return {
+        "label_name": tuple(items.label_name[label] for label in labels),
+        "label_sets": tuple(tuple(number[label] for label in one) for one in sets),
+    }

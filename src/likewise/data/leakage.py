@@ -12,6 +12,7 @@ from jaxtyping import Int
 from likewise.contracts import Protocol
 from likewise.data.copies import hash_of, size_of, staged_keys, tail_of
 from likewise.data.images import file_of
+from likewise.data.label_sets import sample_labels
 from likewise.types import Items, LikewiseError
 
 
@@ -23,11 +24,14 @@ class Leaks:
     images: tuple[tuple[int, int], ...]  # (first train row with the same content, test row)
     first: str = ""  # the first such pair, as text
     noun: str = "image"  # what is shared, for messages
+    by_label: bool = False  # samples have several labels: `classes` are labels of test samples that have no other ones
 
 
 def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | None = None) -> Leaks:
     """Find classes (by label) and samples (by content: file and box, or feature vector) that train or val share with test.
 
+    If samples have several labels, the shared classes are the labels of those test samples whose labels all train: a test sample
+    with a label of its own is no leak.
     Files are compared by size; files of equal size by their last bytes; files that still agree by a hash of their content.
 
     Args:
@@ -37,13 +41,14 @@ def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | 
     test = np.setdiff1d(protocol.rows(items, "test"), train)
     classes = None
     if not protocol.shares_classes:
-        classes = tuple(items.class_name[c] for c in np.intersect1d(items.y[train], items.y[test]))
+        classes = shared_classes(items, train, test)
+    by_label = items.label_sets is not None
     if (x := items.x) is not None:
         images = same_content(train, test, [lambda row: hashlib.blake2b(x[row].tobytes()).digest()], progress)
         first = "" if not images else "row {} = row {}".format(*images[0])
-        return Leaks(classes, images, first, "feature vector")
+        return Leaks(classes, images, first, "feature vector", by_label)
     if items.path is None:
-        return Leaks(classes, ())
+        return Leaks(classes, (), by_label=by_label)
     box = [""] * len(items) if items.box is None else [str(box) for box in items.box.tolist()]
     keys_of_row: list[Callable[[int], Hashable]] = [
         lambda row, read=read: (read(file_of(items, row)), box[row]) for read in (size_of, tail_of, hash_of)
@@ -55,7 +60,17 @@ def leaks(items: Items, protocol: Protocol, progress: Callable[[float], None] | 
             f"leaks: {error.filename or 'an image'} cannot be read ({error.strerror}); check root and the paths"
         ) from None
     first = "" if not images else " = ".join(items.path[row] for row in images[0])
-    return Leaks(classes, images, first)
+    return Leaks(classes, images, first, by_label=by_label)
+
+
+def shared_classes(items: Items, train: Int[np.ndarray, "n"], test: Int[np.ndarray, "m"]) -> tuple[str, ...]:
+    """Return the names of the classes that are in both; with several labels, the labels of test rows whose labels all train."""
+    if items.label_name is None:
+        return tuple(items.class_name[c] for c in np.intersect1d(items.y[train], items.y[test]))
+    trained = np.unique(sample_labels(items, items.y[train])[1])
+    sample, label = sample_labels(items, items.y[test])
+    is_new = np.bincount(sample[~np.isin(label, trained)], minlength=len(test)) > 0
+    return tuple(items.label_name[one] for one in np.unique(label[~is_new[sample]]))
 
 
 def same_content(
@@ -85,12 +100,15 @@ def describe_leaks(found: Leaks) -> str:
     messages = []
     if found.classes:
         shown = ", ".join(found.classes[:3]) + (", ..." if len(found.classes) > 3 else "")
-        messages.append(f"{_are(len(found.classes), 'class', 'classes')} ({shown})")
+        one, many = ("label", "labels") if found.by_label else ("class", "classes")
+        messages.append(f"{_are(len(found.classes), one, many)} ({shown})")
     if found.images:
         messages.append(f"{_are(len(found.images), found.noun, found.noun + 's')} (first: {found.first})")
-    return (
-        "; ".join(messages) or f"train and test share {'' if found.classes is None else 'no class and '}no {found.noun}"
-    )
+    if messages:
+        return "; ".join(messages)
+    if found.by_label and found.classes is not None:
+        return f"train and test share no {found.noun}, and every test sample has a label that does not train"
+    return f"train and test share {'' if found.classes is None else 'no class and '}no {found.noun}"
 
 
 def _are(count: int, one: str, many: str) -> str:

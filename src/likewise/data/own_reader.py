@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from likewise.data.label_sets import set_names
 from likewise.errors import nearest_name
 from likewise.types import ROW_COLUMNS, Items, LikewiseError
 
@@ -97,6 +98,7 @@ def _checks(items: Items):
     )
     yield f"y is not within 0 to {count - 1}, the {count} entries of class_name", y.min() >= 0 and y.max() < count
     yield "class_name holds a name twice", len(set(items.class_name)) == count
+    yield from _set_checks(items)
     yield "rows have neither images (path) nor features (x)", items.path is not None or items.x is not None
     for name in ROW_COLUMNS:
         column = getattr(items, name)
@@ -114,3 +116,22 @@ def _checks(items: Items):
     yield "camera holds other values than names", items.camera is None or items.camera.dtype.kind == "U"
     for name in ("query", "gallery", "junk"):
         yield f"{name} is not a mask (bool)", known[name] is None or known[name].dtype == bool
+
+
+def _set_checks(items: Items):
+    """Yield the checks of samples with several labels."""
+    names, sets = items.label_name, items.label_sets
+    yield "one of label_name and label_sets is missing", (names is None) == (sets is None)
+    if names is None or sets is None:
+        return
+    yield f"label_sets does not have one entry for each of the {items.classes} classes", len(sets) == items.classes
+    yield (
+        "an entry of label_sets is empty or not ascending",
+        all(len(one) > 0 and list(one) == sorted(set(one)) for one in sets),
+    )
+    yield (
+        f"label_sets is not within 0 to {len(names) - 1}, the {len(names)} entries of label_name",
+        all(one[0] >= 0 and one[-1] < len(names) for one in sets),
+    )
+    yield "label_name holds a name twice", len(set(names)) == len(names)
+    yield "class_name does not join the names of label_sets by '|'", tuple(items.class_name) == set_names(sets, names)

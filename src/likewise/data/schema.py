@@ -19,10 +19,13 @@ FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}
 FLAG_WORDS = {*FLAG_VALUES, "yes", "no", "y", "n", "t", "f"}  # words that are meant as a flag, not as a gallery name
 BOX_CORNERS = ("left", "top", "right", "bottom")
 KNOWN_COLUMNS = (
-    "path", "label", "label_clean", "split", "query", "gallery", "class_name", "class_name_clean", "group", "camera",
-    "junk", "box", *BOX_CORNERS, "weight", "coarse",
+    "path", "label", "label_clean", "labels", "labels_clean", "split", "query", "gallery", "class_name", "class_name_clean",
+    "group", "camera", "junk", "box", *BOX_CORNERS, "weight", "coarse",
 )  # fmt: skip
 
+
+OTHER_FORM = {"label": "labels", "labels": "label", "label_clean": "labels_clean", "labels_clean": "label_clean"}
+"""Columns of labels: a table has one label per row, or several."""
 
 ANCESTOR_SEPARATOR = "/"
 """Between the ancestors of a class in the column coarse."""
@@ -34,7 +37,7 @@ def check_names(owner: str, file: str, names: Collection[str]) -> None:
         if name in KNOWN_COLUMNS:
             continue
         near = difflib.get_close_matches(name.casefold(), KNOWN_COLUMNS, n=1, cutoff=0.86)  # not 'height'
-        if near and near[0] not in names:
+        if near and near[0] not in names and OTHER_FORM.get(near[0]) not in names:
             raise LikewiseError(
                 f"{owner}: {file} has a column {name!r}; did you mean {near[0]!r}? "
                 "Rename it to that, or to a name that is less similar"
@@ -43,7 +46,7 @@ def check_names(owner: str, file: str, names: Collection[str]) -> None:
 
 def without_empty_columns(sheet: Sheet) -> Sheet:
     """Return the table without its optional columns that are empty in all rows: they count as missing."""
-    optional = set(KNOWN_COLUMNS) - {"path", "label"}
+    optional = set(KNOWN_COLUMNS) - {"path", "label"} - (set() if "label" in sheet.column else {"labels"})
     empty = {name for name, cells in sheet.column.items() if name in optional and not any(text(c) for c in cells)}
     return dataclasses.replace(sheet, column={name: c for name, c in sheet.column.items() if name not in empty})
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.images import drop, file_of
+from likewise.data.label_column import label_fields
+from likewise.data.label_sets import LABEL_SEPARATOR, set_names
 from likewise.data.schema import (
     KNOWN_COLUMNS,
+    OTHER_FORM,
     check_names,
-    class_numbers,
     class_tree,
     coarse_cells,
     optional_columns,
@@ -29,7 +31,7 @@ PATH_ALIASES = (
     "image_name", "img", "img_path", "photo", "url",
 )  # fmt: skip
 LABEL_ALIASES = (
-    "class", "classes", "class_id", "class_label", "category", "category_id", "target", "labels", "y", "species", "identity",
+    "class", "classes", "class_id", "class_label", "category", "category_id", "target", "y", "species", "identity",
     "id", "name", "class_name",
 )  # fmt: skip
 """Frequent names of the columns path and label in tables of others, likely ones first; an error suggests them."""
@@ -43,6 +45,8 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
     label noise was injected on purpose: no component has access to them. `coarse` holds the ancestors of the label's class,
     coarsest first and separated by "/", and becomes the taxonomy. Other columns are ignored. An optional column that is empty in
     all rows counts as missing.
+    If samples have several labels, `labels` and `labels_clean` take the places of `label` and `label_clean`: cells such as
+    "dress|red", or lists in Parquet. See `label_column`.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.
@@ -53,17 +57,15 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
     check_required(sheet)
     check_names(sheet.owner, sheet.file, sheet.column.keys())
     path = paths(sheet)
-    y, class_name, y_clean = class_numbers(sheet)
+    labels = label_fields(sheet)
     optional = optional_columns(sheet)
-    check_duplicates(sheet, path, y, optional["box"])
+    check_duplicates(sheet, path, labels["y"], optional["box"])
     return Items(
         name=Path(file).stem,
-        y=y,
-        class_name=class_name,
         path=path,
         root=os.path.abspath(os.path.expanduser(root) if root else os.path.dirname(file)),
-        y_clean=y_clean,
-        taxonomy=class_tree(sheet, y, class_name),
+        taxonomy=class_tree(sheet, labels["y"], labels["class_name"]),
+        **labels,
         **optional,
     )
 
@@ -96,7 +98,10 @@ def split_columns(data: str) -> tuple[str, dict[str, str]]:
 
 
 def rename_columns(sheet: Sheet, columns: dict[str, str]) -> Sheet:
-    """Return the table with its columns under the names of likewise. Other columns of these names are left out."""
+    """Return the table with its columns under the names of likewise. Other columns of these names are left out.
+
+    A column that is named as label or labels replaces both.
+    """
     for name, given in columns.items():
         if given not in sheet.column:
             raise LikewiseError(
@@ -104,7 +109,8 @@ def rename_columns(sheet: Sheet, columns: dict[str, str]) -> Sheet:
                 f"It has: {', '.join(sheet.column)}"
             )
     renamed = {name: sheet.column[given] for name, given in columns.items()}
-    others = {name: cells for name, cells in sheet.column.items() if name not in {*columns, *columns.values()}}
+    unused = {*columns, *columns.values()} | {OTHER_FORM[name] for name in ("label", "labels") if name in columns}
+    others = {name: cells for name, cells in sheet.column.items() if name not in unused}
     return dataclasses.replace(sheet, column=renamed | others)
 
 
@@ -112,9 +118,13 @@ def check_required(sheet: Sheet) -> None:
     """Raise if path or label is missing and another column looks like it, with the DATA that reads that column."""
     folded = {name.casefold().replace(" ", "_"): name for name in reversed(sheet.column)}
     found = {}
-    for name, aliases in (("path", PATH_ALIASES), ("label", LABEL_ALIASES)):
-        if name not in sheet.column:
-            found[name] = next((folded[a] for a in (name, *aliases) if a in folded), None)
+    if "path" not in sheet.column:
+        found["path"] = next((folded[a] for a in ("path", *PATH_ALIASES) if a in folded), None)
+    if "label" not in sheet.column and "labels" not in sheet.column:
+        several = "labels" in folded and "label" not in folded
+        found["labels" if several else "label"] = next(
+            (folded[a] for a in ("label", "labels", *LABEL_ALIASES) if a in folded), None
+        )
     if found and all(found.values()):
         words = "&".join(f"{name}={given}" for name, given in found.items())
         raise LikewiseError(
@@ -125,7 +135,9 @@ def check_required(sheet: Sheet) -> None:
 
 def paths(sheet: Sheet) -> tuple[str, ...]:
     """Return the column path; raise if a path is empty or not text."""
-    sheet.need("label")  # checked first: a missing label column is the more important error
+    sheet.need(
+        "labels" if "labels" in sheet.column else "label"
+    )  # checked first: a missing label column is the more important error
     cells = sheet.need("path")
     for row, cell in enumerate(cells):
         if not (isinstance(cell, str) and cell.strip()):
@@ -159,7 +171,8 @@ def check_duplicates(sheet: Sheet, path: tuple[str, ...], y: np.ndarray, box: np
 def write_table(items: Items, file: str) -> None:
     """Write items as a table that `read_table` (with the same root) reads back; features need .parquet.
 
-    Labels are written as class numbers with their class_name, the taxonomy as `coarse` (unless a name in it contains "/").
+    Labels are written as class numbers with their class_name, several labels by their names, the taxonomy as `coarse` (unless a
+    name in it contains "/").
     Classes without a row are not written: `read_table` then renumbers the others.
     """
     suffix = Path(file).suffix.lower()
@@ -197,8 +210,11 @@ def write_noisy(items: Items, file: Path, *, drop_wrong: bool = False) -> None:
 def item_columns(items: Items) -> dict[str, list]:
     """Return the columns of the table of items, without features."""
     columns: dict[str, list] = {} if items.path is None else {"path": list(items.path)}
-    columns["label"] = items.y.tolist()
-    columns["class_name"] = [items.class_name[label] for label in items.y]
+    names = label_names(items)
+    if items.label_sets is None:
+        columns |= {"label": items.y.tolist(), "class_name": [names[c] for c in items.y]}
+    else:
+        columns["labels"] = [names[c] for c in items.y]
     if items.split is not None:
         columns["split"] = [str(word) for word in items.split]
     for name in ("query", "gallery", "junk"):
@@ -214,12 +230,26 @@ def item_columns(items: Items) -> dict[str, list]:
         columns["box"] = [box_cell(box) for box in items.box.tolist()]
     if items.weight is not None:
         columns["weight"] = items.weight.tolist()
-    if (coarse := coarse_cells(columns["class_name"], items.taxonomy)) is not None:
+    if (coarse := coarse_cells([items.class_name[c] for c in items.y], items.taxonomy)) is not None:
         columns["coarse"] = coarse
-    if items.y_clean is not None:
-        columns["label_clean"] = items.y_clean.tolist()
-        columns["class_name_clean"] = [items.class_name[label] for label in items.y_clean]
+    if items.y_clean is not None and items.label_sets is None:
+        columns |= {"label_clean": items.y_clean.tolist(), "class_name_clean": [names[c] for c in items.y_clean]}
+    elif items.y_clean is not None:
+        columns["labels_clean"] = [names[c] for c in items.y_clean]
     return columns
+
+
+def label_names(items: Items) -> tuple[str, ...]:
+    """Return the names of the classes for a table; with several labels the cells of `labels`, which `label_fields` reads."""
+    if items.label_sets is None or items.label_name is None:
+        return items.class_name
+    bad = next((name for name in items.label_name if LABEL_SEPARATOR in name or name.strip() != name or not name), None)
+    if bad is not None:
+        raise LikewiseError(
+            f"table: a label must not be empty, hold '{LABEL_SEPARATOR}' or have spaces around it, because a cell joins several, "
+            f"got {bad!r}; rename it"
+        )
+    return set_names(items.label_sets, items.label_name)
 
 
 def box_cell(box: list[float]) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from likewise.errors import LikewiseError
-from likewise.io.files import first_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +118,8 @@ def parquet_errors(file: str | os.PathLike, owner: str) -> Iterator[None]:
     except LikewiseError:
         raise
     except Exception as error:
+        from likewise.io.files import first_line  # imported late: only this error needs it
+
         raise LikewiseError(
             f"{owner}: {Path(file).name} is not a readable Parquet file ({first_line(error)}); write it again"
         ) from None

@@ -110,7 +110,8 @@ def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Ret
         return own
     count = _gather(own.start.diff(), shares)
     names = ("row", "match", "sim", "relevant", "depth", "hit_rank")
-    names += tuple(name for name in ("hit_row", "relevant_at") if getattr(own, name) is not None)
+    optional = ("hit_row", "relevant_at", "value", "best", "hit_value")
+    names += tuple(name for name in optional if getattr(own, name) is not None)
     whole = {name: _gather(getattr(own, name), shares) for name in names}
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     return replace(own, query=torch.arange(queries, device=start.device), start=start, **whole)

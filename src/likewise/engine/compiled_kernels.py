@@ -40,8 +40,13 @@ def mark_compiled(network: nn.Module, x: Tensor, bf16: bool) -> None:
 
 
 def _mark(network: nn.Module, x: Tensor, bf16: bool) -> Path:
-    """Return the marker file: its name depends on all that the kernels depend on."""
+    """Return the marker file."""
+    return cache_folder() / "kernels" / "marks" / kernel_key(network, x, bf16)
+
+
+def kernel_key(network: nn.Module, x: Tensor, bf16: bool) -> str:
+    """Return a hash of all that the kernels of a training step depend on: network, batch, precision, device, torch."""
     learning = [p.requires_grad for p in network.parameters()]
     device = torch.cuda.get_device_name(x.device) if x.device.type == "cuda" else x.device.type
     facts = (str(network), tuple(x.shape), str(x.dtype), bf16, learning, network.training, device, torch.__version__)
-    return cache_folder() / "kernels" / "marks" / hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:24]

@@ -16,9 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from likewise.engine.compiled_kernels import compile_kept, expected_seconds, mark_compiled
 from likewise.engine.grad_cache import generators, preserved_state
+from likewise.engine.mode_times import MODE_NAMES, Mode, read_times, write_times
 from likewise.types import Output
-
-Mode = Literal["eager", "graph", "compile"]
 
 MAX_COMPILE_GAIN = 0.3
 """Share of a step that compiling may save. Higher than usual, so that long trainings do try it."""
@@ -189,7 +188,9 @@ def warm_up(work: Callable[[], object]) -> None:
 
 @dataclass
 class ModeTuner:
-    """Chooses the execution mode of the network of a training by measuring. Call `renew` when other parameters become trainable.
+    """Chooses the execution mode of the network of a training by measuring, or by times that an earlier process measured.
+
+    Call `renew` when other parameters become trainable.
 
     Args:
         wish: a mode, or "auto": the fastest mode among those worth trying.
@@ -231,11 +232,31 @@ class ModeTuner:
                     raise
                 self.known = "eager"  # the mode worked on another machine but fails on this one
                 return self.embedder
+        return self._recall(x, bf16) or self._measure(x, bf16)
+
+    def _recall(self, x: Tensor, bf16: bool) -> nn.Module | None:
+        """Return the network in the fastest mode by the times that this machine kept; None if it must be measured."""
+        times = read_times(self.embedder, x, bf16)
+        if not {"eager", "graph"} <= times.keys():
+            return None
+        may_compile = self._may_compile(min(times["eager"], times["graph"]), x, bf16)
+        if may_compile and "compile" not in times:
+            return None
+        if not may_compile:
+            times.pop("compile", None)
+        best = min(times, key=times.__getitem__)
+        try:
+            made = self._make(best, x, bf16)
+        except RuntimeError:  # it worked before, but the memory may be full now
+            return None
+        self.known, self.tried = best, times
+        return made
+
+    def _measure(self, x: Tensor, bf16: bool) -> nn.Module:
+        """Measure the modes that are worth trying, keep the times for later processes, and return the fastest network."""
         networks = {}
-        for mode in ("eager", "graph", "compile"):
-            if mode == "compile" and min(self.tried.values()) / 1000 * self.steps * MAX_COMPILE_GAIN < expected_seconds(
-                self.embedder, x, bf16
-            ):
+        for mode in MODE_NAMES:
+            if mode == "compile" and not self._may_compile(min(self.tried.values()), x, bf16):
                 break
             try:
                 networks[mode] = self._make(mode, x, bf16)
@@ -244,8 +265,13 @@ class ModeTuner:
                 if mode == "eager":
                     raise
                 self.tried[mode] = math.inf
+        write_times(self.embedder, x, bf16, self.tried)
         self.known = min(self.tried, key=self.tried.__getitem__)
         return networks[self.known]
+
+    def _may_compile(self, ms: float, x: Tensor, bf16: bool) -> bool:
+        """Return whether compiling can save more time than it takes, in a training with this many milliseconds per step."""
+        return ms / 1000 * self.steps * MAX_COMPILE_GAIN >= expected_seconds(self.embedder, x, bf16)
 
     def _make(self, mode: Mode, x: Tensor, bf16: bool) -> nn.Module:
         return self.embedder if mode == "eager" else Captured(self.embedder, x, bf16, compiled=mode == "compile")

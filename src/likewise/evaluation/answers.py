@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
+from likewise.evaluation.relevance import RelevanceOfRows, relevance_of
 from likewise.retrieval.integer_scores import Exclusions
-from likewise.retrieval.ranking import count_relevant, pair_groups
-from likewise.types import Items
+from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, pair_groups
+from likewise.retrieval.relevant_rows import GradedRows, count_relevant
+from likewise.types import Items, LikewiseError
+
+MAX_STORED_RESULTS = 10
+"""Results stored for each query, for figures and tables."""
 
 
-def count_relevant_rows(items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"]) -> Int[torch.Tensor, "Q"]:
-    """Return the number of relevant gallery rows of each query: of its class, but not itself and not in `hidden_groups`."""
+def count_relevant_rows(
+    items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"], relevance: RelevanceOfRows | None = None
+) -> Int[torch.Tensor, "Q"]:
+    """Return the number of relevant gallery rows of each query, without itself and without rows in `hidden_groups`.
+
+    Args:
+        relevance: what is relevant to these rows. None: rows with a label of the query if samples have several labels, else those
+            of its class.
+    """
     is_query, in_gallery = protocol.query_gallery(items, rows)
     q, g = rows[is_query], rows[in_gallery]
+    alone = exclusions_of(items, q, g)
+    relevance = relevance or relevance_of(items, rows)
+    if relevance is None or not relevance.has_pairs:
+        return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
+    given = relevance.for_ranking(torch.device("cpu"), best=0, hit_values=False)
+    given = replace(given, query=given.query[is_query], gallery=given.gallery[in_gallery])
+    return GradedRows(given, torch.device("cpu"), WORKING_MEMORY_BYTES // 4).survey(alone)[0]
+
+
+def exclusions_of(
+    items: Items, q: Int[np.ndarray, "Q"], g: Int[np.ndarray, "G"], pairs: Int[torch.Tensor, "M 2"] | None = None
+) -> Exclusions:
+    """Return the gallery rows `g` that are no results of the queries `q`: themselves, `hidden_groups`, and given pairs.
+
+    Args:
+        pairs: further excluded pairs (query number, gallery number), sorted by query.
+    """
     place = np.full(len(items), -1)
     place[g] = np.arange(len(g))
     group = hidden_groups(items)
     groups = () if group is None else pair_groups(group[q], group[g])
-    alone = Exclusions(len(q), torch.as_tensor(place[q]), torch.zeros((0, 2), dtype=torch.int64), groups)
-    return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
+    pairs = torch.zeros((0, 2), dtype=torch.int64) if pairs is None else pairs
+    return Exclusions(len(q), torch.as_tensor(place[q]), pairs, groups)
 
 
 def hidden_groups(items: Items, other_cameras: bool = False) -> Int[torch.Tensor, "N kinds"] | None:
@@ -34,6 +65,11 @@ def hidden_groups(items: Items, other_cameras: bool = False) -> Int[torch.Tensor
     Args:
         other_cameras: a query retrieves no row at all from its own camera.
     """
+    if items.camera is not None and items.label_sets is not None:
+        raise LikewiseError(
+            "evaluate: the column `camera` hides rows of the query's own class and camera, but samples with several labels have "
+            "no class of their own; drop the column, or use `group`"
+        )
     columns = [] if items.group is None else [items.group]
     if items.camera is not None:
         names, camera = np.unique(items.camera, return_inverse=True)

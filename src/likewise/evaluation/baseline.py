@@ -5,6 +5,7 @@ from __future__ import annotations
 from likewise.config import Train
 from likewise.evaluation.checks import rows_of
 from likewise.evaluation.compare import ends
+from likewise.evaluation.relevance import relevance_of
 from likewise.evaluation.scoring import as_compared, score, summary
 from likewise.metrics import as_text, import_metrics
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, paired_interval
@@ -53,7 +54,8 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     e = as_compared(
         opened.embed(items, rows, title="embed test split, before training", quiet=config.quiet), similarity
     )
-    each, _ = score(e, items, protocol, metrics, similarity, device)
+    relevance = relevance_of(items, rows, opened.settings.relevance, trained=True, allow_imports=config.allow_imports)
+    each, _ = score(e, items, protocol, metrics, similarity, device, relevance=relevance)
     name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
     after = read_per_query(run.path / PER_QUERY, "train", [name])
     values = each.each[name], after.each[name]

@@ -12,6 +12,7 @@ from likewise.contracts import Protocol, Split
 from likewise.data.leakage import describe_leaks, leaks
 from likewise.evaluation.answers import count_relevant_rows, max_results
 from likewise.evaluation.levels import needs_tree, tree_of
+from likewise.evaluation.relevance import relevance_of
 from likewise.io.progress import bar
 from likewise.metrics import import_metrics, is_set_metric, low_is_good, measure_set, metric, reach, spectrum
 from likewise.types import Items, LikewiseError
@@ -81,7 +82,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
         raise LikewiseError("train: evaluation needs at least one metric per query; add R@1, or use --no-evaluate")
     is_query, in_gallery = protocol.query_gallery(items, rows)
     classes = len(np.unique(items.y[rows]))
-    if classes < 2:
+    if classes < 2 and config.relevance is None:
         raise LikewiseError(
             f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; add classes, "
             "check the `split` column, or use --no-evaluate"
@@ -92,7 +93,8 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: the metrics need {deepest} results of every query, but the test split has {available}; use a smaller k "
             "in --metrics, or --no-evaluate"
         )
-    if not count_relevant_rows(items, protocol, rows).any():
+    relevance = relevance_of(items, rows, config.relevance, trained=True, allow_imports=config.allow_imports)
+    if not count_relevant_rows(items, protocol, rows, relevance).any():
         raise LikewiseError(
             f"train: in the test split of '{items.name}' no query has a relevant gallery row outside its group and "
             "camera; check `query`, `gallery`, `group`, `camera` and `split`, or use --no-evaluate"

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, check_output_path
-from likewise.metrics import low_is_good
+from likewise.metrics import is_graded, low_is_good
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
@@ -43,6 +43,7 @@ def compare(config: Compare, say=print) -> dict:
         (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
         moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
         shared_metrics(a, b, config.metrics)
+        a, b = same_relevance(a, b, config.metrics)
         a, b = join(a, b, moved)
     result = differences(config, a, b) | facts
     result["same"] = same(a, b, about_a, about_b)
@@ -135,6 +136,26 @@ def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
     return list(dict.fromkeys(wanted or both))
 
 
+def same_relevance(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> tuple[PerQuery, PerQuery]:
+    """Return A and B with the metrics that mean the same in both; raises if other rows are relevant in A than in B.
+
+    If rows of the query's class are relevant in both, metrics that only count relevant rows are the same in both.
+    """
+    if a.relevance == b.relevance:
+        return a, b
+    kinds = [(side.relevance or {}).get("relevant", "same class") for side in (a, b)]
+    specs = [(side.relevance or {}).get("spec", "none (equal labels)") for side in (a, b)]
+    graded = [name for name in wanted or a.each if is_graded(name) and name in b.each]
+    if kinds != ["same class"] * 2 or (wanted and graded):
+        what = f"{graded[0]} depends on it" if wanted and graded else f"relevant are: {kinds[0]}, and {kinds[1]}"
+        raise LikewiseError(
+            f"compare: A and B must be scored with the same relevance, but A has {specs[0]} and B has {specs[1]} ({what}); run "
+            "`likewise evaluate RUN --relevance SPEC --per-query FILE.parquet` for both, and compare the files"
+        )
+    plain = [{name: value for name, value in side.each.items() if not is_graded(name)} for side in (a, b)]
+    return dataclasses.replace(a, each=plain[0]), dataclasses.replace(b, each=plain[1])
+
+
 def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:
     """Return A and B with their queries in the same order; raises if the queries differ.
 
@@ -153,7 +174,7 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
             **{
                 f.name: getattr(side, f.name)[place]
                 for f in dataclasses.fields(side)
-                if f.name != "each" and getattr(side, f.name) is not None
+                if f.name not in ("each", "relevance") and getattr(side, f.name) is not None
             },
         )
         for side, place in ((a, of_a), (b, of_b))

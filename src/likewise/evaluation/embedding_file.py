@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from likewise.config import Evaluate, check
-from likewise.data.features import from_arrays, read_embeddings
+from likewise.config import Evaluate, check, default_metrics
+from likewise.data.features import read_embeddings
 from likewise.distributed.process_group import joined, world
+from likewise.evaluation.array_labels import items_of_arrays, relevance_of_rows
 from likewise.evaluation.checks import check_length, find_leaks, rows_of
 from likewise.evaluation.label_correction import score_and_correct
 from likewise.evaluation.scoring import with_tree
@@ -31,18 +33,23 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     return score_items(config, items, f"'{file}'", similarity, device, out)
 
 
-def evaluate_arrays(config: Evaluate, z, y) -> dict:
-    """Return the scores of an array of embeddings (N, D) with N labels, as `evaluate_embeddings` does for a file."""
+def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> dict:
+    """Return the scores of an array of embeddings (N, D) with N labels, as `evaluate_embeddings` does for a file.
+
+    Args:
+        y: labels, or several labels for each row: lists of them, or a matrix of 0 and 1.
+        relevance: a `Relevance`, or a matrix (N, N) of values from 0 to 1, NaN where it is not known.
+    """
     check(config)
     out = check_for_embeddings(config, "arrays of embeddings were given")
     if config.labels:
         raise LikewiseError(
             f"evaluate: the labels of an array must be an array too, got the file '{config.labels}'; pass evaluate(z, y)"
         )
-    items = from_arrays(z, y)
+    items = items_of_arrays(z, y)
     scores_file = check_output_path(config.out, ".json", "evaluate") if config.out else None
     with joined(choose_device(config.device)) as device:
-        result = score_items(config, items, "an array", config.similarity or "cosine", device, out)
+        result = score_items(config, items, "an array", config.similarity or "cosine", device, out, relevance)
         if scores_file and world()[0] == 0:
             write_json(scores_file, result)
         return result
@@ -61,9 +68,19 @@ def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
 
 
 def score_items(
-    config: Evaluate, items: Items, name: str, similarity: str, device: torch.device, out: Path | None
+    config: Evaluate,
+    items: Items,
+    name: str,
+    similarity: str,
+    device: torch.device,
+    out: Path | None,
+    relevance: Any = None,
 ) -> dict:
-    """Return the scores of the embeddings in `items.x`; with `out`, also write the scores per query."""
+    """Return the scores of the embeddings in `items.x`; with `out`, also write the scores per query.
+
+    Args:
+        relevance: a `Relevance` or a matrix, in place of `config.relevance`.
+    """
     if items.split is None and config.split != "test":
         raise LikewiseError(
             f"evaluate: {name} has no `split` column, so no {config.split} split; add the column, or drop --split"
@@ -79,9 +96,12 @@ def score_items(
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
     how = {"budget": bytes_of(config.memory), "exclude": config.exclude, "correct": config.correct_test_labels}
+    judged = relevance_of_rows(relevance, config.relevance, items, rows, config.allow_imports)
+    metrics = default_metrics(config.metrics, judged and judged.facts["spec"])
     result, scores, found = score_and_correct(
-        e, items, protocol, config.metrics, similarity, device, config.quiet, **how, allow_imports=config.allow_imports
-    )
+        e, items, protocol, metrics, similarity, device, config.quiet, **how, allow_imports=config.allow_imports,
+        relevance=judged,
+    )  # fmt: skip
     if out and world()[0] == 0:
         assert found is not None
         write_per_query(out, scores, found, e, items)

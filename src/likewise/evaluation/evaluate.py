@@ -45,11 +45,13 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
         from likewise.evaluation.evaluate_other import evaluate_other
 
         return evaluate_other(config, open_run(config, target, device, say), other)
-    if config.per_query:
+    if config.per_query and config.relevance is None:
         raise LikewiseError(f"evaluate: '{target}' is a run and has per-query of its own; drop --per-query")
     return evaluate_open(
         opened, config.metrics, split=config.split, similarity=config.similarity, budget=bytes_of(config.memory),
-        exclude=config.exclude, taxonomy=config.taxonomy, correct=config.correct_test_labels, say=say,
+        exclude=config.exclude, taxonomy=config.taxonomy, correct=config.correct_test_labels, relevance=config.relevance,
+        per_query=check_output_path(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None,
+        say=say,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def evaluate_other(config: Evaluate, opened: OpenRun, items: Items) -> dict:
     how = {"budget": bytes_of(config.memory), "exclude": config.exclude, "correct": config.correct_test_labels}
     result, scores, found, e = score_open(
         opened, with_tree(data.items, config.taxonomy), protocol_for(data.items), "test", config.metrics,
-        config.similarity or opened.similarity, say=opened.say, **how,
+        config.similarity or opened.similarity, relevance=config.relevance, say=opened.say, **how,
     )  # fmt: skip
     if out and world()[0] == 0:
         if found is None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
-from likewise.config import Train
+from likewise.config import Train, default_metrics
 from likewise.contracts import Protocol, Split
 from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import world
 from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.label_correction import score_and_correct
-from likewise.evaluation.results import add_set_metrics, best_test_epoch, write_results
+from likewise.evaluation.relevance import relevance_of_run
+from likewise.evaluation.results import add_set_metrics, best_test_epoch, write_queries, write_results
 from likewise.evaluation.scoring import as_compared, with_tree
 from likewise.evaluation.wrong_labels import find_wrong_labels
 from likewise.metrics import import_metrics
@@ -71,24 +73,31 @@ def evaluate_open(
     taxonomy: str | None = None,
     pixels: Pixels | None = None,
     correct: str | None = None,
+    relevance: str | None = None,
+    per_query: Path | None = None,
     say=print,
 ) -> dict:
     """Return the scores of the network of an open run on a split of its data; see `evaluate_run`.
 
     Args:
         correct: source of corrected scores, as in `likewise evaluate --correct-test-labels`.
+        relevance: what is relevant, if not by the relevance of the run; nothing is written into the run folder then.
+        per_query: file for the scores per query.
     """
     run, items, protocol, finished = opened.run, with_tree(opened.items, taxonomy), opened.protocol, opened.run.done
     similarity = similarity or opened.similarity
     result, scores, found, e = score_open(
         opened, items, protocol, split, metrics, similarity, pixels=pixels, budget=budget, exclude=exclude, correct=correct,
-        say=say,
+        relevance=relevance, say=say,
     )  # fmt: skip
     result |= {"checkpoint": opened.checkpoint, "split": split}
     if split == "test":
         best = best_test_epoch(run) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     own = opened.checkpoint == "best" and split == "test" and similarity == opened.similarity and exclude is None
+    own = own and relevance is None
+    if per_query is not None and found is not None and world()[0] == 0:
+        write_queries(per_query, scores, found, e, items)
     if own and run.done == finished and world()[0] == 0:  # unless training has ended in the meantime
         if found is None:
             add_set_metrics(run, result)
@@ -107,6 +116,7 @@ def score_open(
     *,
     pixels: Pixels | None = None,
     budget: int | None = None,
+    relevance: str | None = None,
     **how,
 ) -> tuple[dict, Scores, Retrieval | None, Embedded]:
     """Return the scores of the network of an open run on a split of some data: see `score_and_correct`; and the embeddings.
@@ -115,13 +125,17 @@ def score_open(
 
     Args:
         budget: memory for the ranking, in bytes; None: the default.
+        relevance: what is relevant; None: as in the training of the run.
         how: further arguments of `score_and_correct`.
     """
-    import_metrics(metrics, opened.settings.allow_imports)
+    allow_imports = opened.settings.allow_imports
+    import_metrics(metrics, allow_imports)
     rows = rows_of(protocol, items, split)
+    judged = relevance_of_run(opened.settings.relevance, relevance, items, rows, allow_imports)
+    metrics = default_metrics(metrics, judged and judged.facts["spec"])
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
-    how |= {"allow_imports": opened.settings.allow_imports, "budget": budget or WORKING_MEMORY_BYTES}
+    how |= {"allow_imports": allow_imports, "budget": budget or WORKING_MEMORY_BYTES, "relevance": judged}
     found = score_and_correct(e, items, protocol, metrics, similarity, opened.device, opened.quiet, **how)
-    if split == "test" and world()[0] == 0 and (wrong := find_wrong_labels(e, items)):
+    if split == "test" and items.label_sets is None and world()[0] == 0 and (wrong := find_wrong_labels(e, items)):
         found[0]["wrong_labels"] = wrong
     return *found, e

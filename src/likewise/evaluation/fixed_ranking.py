@@ -12,7 +12,7 @@ from torch import Tensor
 
 from likewise.metrics import metric
 from likewise.retrieval.integer_scores import Exclusions
-from likewise.retrieval.ranking import count_relevant
+from likewise.retrieval.relevant_rows import count_relevant
 from likewise.types import Retrieval
 
 

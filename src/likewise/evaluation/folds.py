@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train, to_dict
 from likewise.config.spec import spec
+from likewise.evaluation.relevance import relevance_of
 from likewise.evaluation.scoring import score, summary
 from likewise.io.files import load_arrays
 from likewise.metrics import import_metrics
@@ -48,18 +49,21 @@ def score_folds(
     items, protocol = first.items, first.protocol
     rows = protocol.rows(items, "test")
     y, row = torch.as_tensor(items.y[rows]), torch.as_tensor(rows)
+    judged = relevance_of(items, rows, config.relevance, trained=True, allow_imports=allow_imports)
     apart, joined = [], []
     for run in runs:
         x = read_embedded(run, items, rows, device, quiet, allow_imports)
         known = run.scores
         assert known is not None  # the run is done
         if set(metrics) - known["metrics"].keys():
-            scores, _ = score(Embedded(x, y, row), items, protocol, metrics, known["similarity"], device, quiet)
+            scores, _ = score(
+                Embedded(x, y, row), items, protocol, metrics, known["similarity"], device, quiet, relevance=judged
+            )
             known = summary(scores, Embedded(x, y, row), known["similarity"], metrics, device)
         apart.append(known)
         joined.append(normalize(x, dim=1))
     e = Embedded(normalize(torch.cat(joined, 1), dim=1), y, row)
-    scores, _ = score(e, items, protocol, metrics, "cosine", device, quiet)
+    scores, _ = score(e, items, protocol, metrics, "cosine", device, quiet, relevance=judged)
     folds = {name: [known["metrics"][name] for known in apart] for name in metrics}
     same = {name: apart[0][name] for name in ("queries", "unscored", "rows", "dim", "similarity")}
     means = {name: float(np.mean(values)) for name, values in folds.items()}

@@ -16,6 +16,7 @@ from likewise.contracts import NoiseModel, Protocol
 from likewise.evaluation.answers import max_results
 from likewise.evaluation.excluded_pairs import read_pairs
 from likewise.evaluation.fixed_ranking import FixedRanking
+from likewise.evaluation.relevance import RelevanceOfRows
 from likewise.evaluation.scoring import MAX_STORED_RESULTS, score_with_galleries
 from likewise.metrics import is_set_metric, reach
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
@@ -36,17 +37,23 @@ TOO_DEEP_REASON = "its classes are too large: the neighbours of all queries woul
 def score_and_correct(
     e: Embedded, items: Items, protocol: Protocol, metrics: Sequence[str], similarity: str, device: torch.device, quiet: bool,
     *, budget: int = WORKING_MEMORY_BYTES, exclude: str | None = None, correct: str | None = None,
-    allow_imports: bool = False, say=print,
+    allow_imports: bool = False, say=print, relevance: RelevanceOfRows | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:  # fmt: skip
     """Return the content of scores.json, with corrected scores if `correct` names a source; see `score_with_galleries`.
 
     Args:
         exclude: .csv file with pairs of rows that are not results of each other.
         correct: source of corrected scores, as in `likewise evaluate --correct-test-labels`.
+        relevance: what is relevant, as in `score`.
     """
-    how: dict = {"budget": budget, "exclude": read_pairs(exclude, items)}
+    how: dict = {"budget": budget, "exclude": read_pairs(exclude, items), "relevance": relevance}
     if not correct:
         return score_with_galleries(e, items, protocol, metrics, similarity, device, quiet, **how)
+    if relevance is not None or items.label_sets is not None:
+        raise LikewiseError(
+            "evaluate: --correct-test-labels needs one class per sample and rows of this class as relevant, but here a relevance "
+            "decides; drop the flag, or --relevance"
+        )
     if items.camera is not None:
         raise LikewiseError(
             "evaluate: --correct-test-labels needs a gallery that does not depend on labels, but with the column `camera` a "

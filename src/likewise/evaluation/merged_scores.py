@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from likewise.metrics import is_tree_metric, level_of
 
-SAME_KEYS = ("checkpoint", "split", "similarity", "rows", "dim")
+SAME_KEYS = ("checkpoint", "split", "similarity", "rows", "dim", "relevance")
 """Facts in scores.json that must be equal for scores to be merged."""
 
 BY_METRIC_KEYS = ("metrics", "interval", "no_interval", "no_value", "class_mean", "scored")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -45,6 +47,11 @@ def write_results(
         {"before": known["before"]} if "before" in known else {}
     )  # the baseline does not depend on the training; see baseline.py
     write_scores(run.path, stored | before)
+
+
+def write_queries(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
+    """Write the scores per query to a file outside of the run folder."""
+    write_per_query(file, scores, found, e, items)
 
 
 def add_set_metrics(run: Run, result: dict) -> None:

@@ -3,116 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from likewise.contracts import Protocol
+from likewise.contracts import Metric, Protocol
 from likewise.data.schema import in_order
-from likewise.distributed.process_group import rank_in_shares, world
-from likewise.evaluation.answers import count_relevant_rows, hidden_groups, max_results
+from likewise.evaluation.answers import MAX_STORED_RESULTS, count_relevant_rows, max_results
+from likewise.evaluation.relevance import RelevanceOfRows, relevance_of
 from likewise.evaluation.resolution import direction_note
 from likewise.io.progress import bar
-from likewise.metrics import RankingDepth, is_set_metric, measure_set, metric, reach, undefined_reason
+from likewise.metrics import is_label_free, is_set_metric, measure_set, metric, needs_triplets, reach, undefined_reason
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, mean_interval
-from likewise.retrieval.integer_scores import euclidean_scale
-from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, rank
+from likewise.retrieval.ranking import WORKING_MEMORY_BYTES
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
-
-if TYPE_CHECKING:
-    from likewise.evaluation.levels import LevelPlan
-
-MAX_STORED_RESULTS = 10
-"""Results stored for each query, for figures and tables."""
 
 MAX_SCORED_CAMERAS = 50
 """Number of cameras up to which the queries of each camera have their own scores."""
-
-
-def retrieve(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    wanted: RankingDepth = RankingDepth(1, False),
-    *,
-    similarity: str = "cosine",
-    device: torch.device | None = None,
-    budget: int = WORKING_MEMORY_BYTES,
-    exclude: Int[np.ndarray, "M 2"] | None = None,
-    levels: LevelPlan | None = None,
-    other_cameras: bool = False,
-    stored: int = MAX_STORED_RESULTS,
-    progress: Callable[[float], None] | None = None,
-) -> Retrieval:
-    """Rank the gallery for every query, as the protocol defines them, without rows that the query's `hidden_groups` exclude.
-
-    If several processes work together, each ranks a share of the queries.
-
-    Args:
-        wanted: number of results that the metrics need.
-        budget: memory for the ranking, in bytes.
-        exclude: pairs of rows of the data that are not results of each other.
-        levels: labels of a class tree; hits are then of the level `levels.ranked`, each with its gallery row.
-        other_cameras: exclude all rows of the query's camera, not only those of its class.
-        stored: number of results of each query in the ranking that is returned.
-    """
-    is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
-    if not is_query.any() or not in_gallery.any():
-        raise LikewiseError(
-            f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
-            f"got {int(is_query.sum())} and {int(in_gallery.sum())}; check the columns `query`, `gallery` and `split`"
-        )
-    y, shown = (e.y, 1) if levels is None else (levels.ranked_y, levels.shown)
-    group = hidden_groups(items, other_cameras)
-    group = None if group is None else group[e.row]
-    how = {
-        "k": max(stored, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity,
-        "device": device, "budget": budget, "progress": progress,
-    }  # fmt: skip
-    pairs = None if exclude is None else _positions(exclude, e, items)
-    if is_query.all() and in_gallery.all() and world()[1] == 1:
-        labels = None if levels is None else (levels.label, levels.label)
-        return rank(e.z, y, group=group, exclude=pairs, levels=labels, **how)
-    q, g = is_query.nonzero()[:, 0], in_gallery.nonzero()[:, 0]
-    z, gallery_z = (e.z if side.all() else e.z[side] for side in (is_query, in_gallery))
-    how["scale"] = (
-        euclidean_scale(z, gallery_z) if similarity == "euclidean" else None
-    )  # the same scale in all processes
-    in_q, in_g = (torch.full((len(e.row),), -1).index_put_((at,), torch.arange(len(at))) for at in (q, g))
-    if pairs is not None:
-        pairs = torch.cat([pairs, pairs.flip(1)])
-        pairs = torch.stack([in_q[pairs[:, 0]], in_g[pairs[:, 1]]], 1)
-        pairs = pairs[(pairs >= 0).all(1)]
-
-    def rank_some(mine: slice) -> Retrieval:
-        own = None if pairs is None else pairs[(pairs[:, 0] >= mine.start) & (pairs[:, 0] < mine.stop)]
-        return rank(
-            z[mine], y[q[mine]], gallery_z, y[g], own=in_g[q[mine]],
-            levels=None if levels is None else (levels.label[:, q[mine]], levels.label[:, g]),
-            group=None if group is None else group[q[mine]], gallery_group=None if group is None else group[g],
-            exclude=None if own is None else own - torch.tensor([mine.start, 0]), **how,
-        )  # fmt: skip
-
-    found = rank_in_shares(len(q), rank_some)
-    g = g.to(found.row.device)
-    row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
-    hit_row = None if found.hit_row is None else g[found.hit_row]
-    return dataclasses.replace(found, query=q.to(g.device), row=row, hit_row=hit_row)
-
-
-def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[torch.Tensor, "m 2"]:
-    """Return pairs of rows of the data as positions among the embeddings, without pairs that have a row outside of them."""
-    if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(items)):
-        raise LikewiseError(
-            f"evaluate: excluded pairs must name rows 0 to {len(items) - 1} of '{items.name}', got {pairs.min()} to {pairs.max()}"
-        )
-    place = torch.full((len(items),), -1)
-    place[e.row] = torch.arange(len(e.row))
-    found = place[torch.as_tensor(pairs)]
-    return found[(found >= 0).all(1)]
 
 
 def score(
@@ -128,35 +37,104 @@ def score(
     exclude: Int[np.ndarray, "M 2"] | None = None,
     other_cameras: bool = False,
     stored: int = MAX_STORED_RESULTS,
+    relevance: RelevanceOfRows | None = None,
 ) -> tuple[Scores, Retrieval | None]:
-    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
-    from likewise.evaluation.levels import measure, plan_levels, without_levels
+    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set.
 
+    Args:
+        relevance: what is relevant. None: rows with a label of the query if samples have several labels, else those of its class.
+    """
     if not metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
+    check_set_metrics(metrics, items)
     chosen = {name: metric(name) for name in metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
-    wanted, available = reach(chosen), max_results(*protocol.query_gallery(items, e.row.numpy()))
-    if wanted.k > available:
+    rows = e.row.numpy()
+    relevance = relevance or relevance_of(items, rows)
+    wanted, sides = reach(chosen), protocol.query_gallery(items, rows)
+    if wanted.k > (available := max_results(*sides)):
         raise LikewiseError(
             f"evaluate: the metrics need {wanted.k} results of every query, but there are at most {available}; use a "
             "smaller k in --metrics"
         )
-    levels = plan_levels(chosen, items, e.y)
+    facts = {} if relevance is None else {"relevance": relevance.facts}
+    agreed = None
+    if needs_triplets(chosen):
+        from likewise.evaluation.relevance_scores import triplet_agreement
+
+        agreed, count = triplet_agreement(e, torch.as_tensor(sides[0]), relevance, similarity, budget)
+        facts = {"relevance": facts["relevance"] | {"triplets": count}}
     with bar("rank", 100, quiet=quiet) as shown:
-        found = retrieve(
-            e, items, protocol, wanted, similarity=similarity, device=_with_float64(device), budget=budget, exclude=exclude,
-            other_cameras=other_cameras, levels=levels, stored=stored, progress=shown.reach,
-        )  # fmt: skip
-    if levels is None:
-        values = {name: m(found) for name, m in chosen.items()}
-    else:
-        values, found = measure(found, chosen, levels), without_levels(found, levels, stored)
-    each = {name: value.cpu().numpy() for name, value in values.items()}
+        how = {
+            "similarity": similarity, "device": _with_float64(device), "budget": budget, "exclude": exclude,
+            "other_cameras": other_cameras, "stored": stored, "progress": shown.reach,
+        }  # fmt: skip
+        values, found = _measure(e, items, protocol, chosen, relevance, agreed, how)
+    each = {name: values[name].cpu().numpy() for name in chosen}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
-    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), nearest_wrong(found, e.y)), found
+    by_class = relevance is None or relevance.source.by == "class"
+    rival = nearest_wrong(found, e.y) if by_class else None
+    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), rival, **facts), found
+
+
+def _measure(
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    chosen: dict[str, Metric],
+    relevance: RelevanceOfRows | None,
+    agreed: Float[torch.Tensor, "Q"] | None,
+    how: dict,
+) -> tuple[dict[str, Float[torch.Tensor, "Q"]], Retrieval]:
+    """Return every metric per query and the ranking: metrics of the class tree by labels, others by relevance if there is one.
+
+    Args:
+        agreed: share of judged triplets of every query, if a metric needs it.
+        how: arguments of `retrieve`.
+    """
+    from likewise.evaluation.levels import needs_tree
+    from likewise.evaluation.relevance_scores import measure_by_relevance
+
+    graded = (
+        {} if relevance is None or not relevance.has_pairs else {n: m for n, m in chosen.items() if not needs_tree([n])}
+    )
+    judged = [name for name in chosen if needs_triplets([name])]
+    graded, plain = ({n: m for n, m in some.items() if n not in judged} for some in (graded, chosen))
+    plain = {name: m for name, m in plain.items() if name not in graded}
+    values, found = ({}, None) if agreed is None else (dict.fromkeys(judged, agreed), None)
+    if plain or not graded:
+        values_by_label, found = _measure_by_labels(e, items, protocol, plain, how)
+        values |= values_by_label
+    if graded and relevance is not None:
+        by_relevance, found = measure_by_relevance(e, items, protocol, graded, relevance, **how)
+        values |= by_relevance
+    assert found is not None
+    return values, found
+
+
+def _measure_by_labels(
+    e: Embedded, items: Items, protocol: Protocol, chosen: dict[str, Metric], how: dict
+) -> tuple[dict[str, Float[torch.Tensor, "Q"]], Retrieval]:
+    """Return metrics per query and the ranking, with rows of the query's class, or of its group on a level, as relevant."""
+    from likewise.evaluation.levels import measure, plan_levels, without_levels
+    from likewise.evaluation.retrieve import retrieve
+
+    levels = plan_levels(chosen, items, e.y)
+    found = retrieve(e, items, protocol, reach(chosen), levels=levels, **how)
+    if levels is None:
+        return {name: m(found) for name, m in chosen.items()}, found
+    return measure(found, chosen, levels), without_levels(found, levels, how["stored"])
+
+
+def check_set_metrics(metrics: Sequence[str], items: Items) -> None:
+    """Raise for a set metric that needs one class per sample, if samples have several labels."""
+    wrong = [name for name in metrics if is_set_metric(name) and not is_label_free(name)]
+    if items.label_sets is not None and wrong:
+        raise LikewiseError(
+            f"evaluate: '{wrong[0]}' needs one class per sample, but samples of '{items.name}' have several labels; leave it out"
+        )
 
 
 def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray, "Q"]:
@@ -185,14 +163,23 @@ def as_compared(e: Embedded, similarity: str) -> Embedded:
 
 
 def mean_score(
-    e: Embedded, items: Items, protocol: Protocol, name: str, similarity: str, device: torch.device
+    e: Embedded,
+    items: Items,
+    protocol: Protocol,
+    name: str,
+    similarity: str,
+    device: torch.device,
+    relevance: RelevanceOfRows | None = None,
 ) -> float:
     """Return the mean of one metric over the queries, for validation."""
-    scores, _ = score(as_compared(e, similarity), items, protocol, [name], similarity, device, quiet=True)
+    e = as_compared(e, similarity)
+    scores, _ = score(e, items, protocol, [name], similarity, device, quiet=True, relevance=relevance)
     value = scores.each[name]
     if np.isnan(value).all():
         raise LikewiseError(
             "train: the validation split must have two samples of a class, but every class has one; use a larger val share"
+            if relevance is None
+            else f"train: no validation sample has another relevant one by {relevance.facts['spec']}; use a larger val share"
         )
     return float(np.nanmean(value))
 
@@ -211,7 +198,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
             "excluded (same `group`, or same class and `camera`), or the gallery has none of the queries' classes; add at least "
             "two images of a class"
         )
-    if scores.each and len(e.y.unique()) == 1:
+    if scores.each and scores.relevance is None and len(e.y.unique()) == 1:
         raise LikewiseError(
             f"evaluate: there must be two classes or more, but all {len(e.y)} rows are of one class, so every result would be "
             "right; add classes"
@@ -226,7 +213,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         sure = {
             "interval": {name: [one.low, one.high] for name, one in found.items() if not one.reason},
             "no_interval": {name: one.reason for name, one in found.items() if one.reason},
-            "interval_over": "classes" if over_classes else "queries",
+            "interval_over": (scores.relevance or {}).get("units", "classes") if over_classes else "queries",
             "class_mean": {name: mean_over_classes(column, scores.label) for name, column in scores.each.items()},
         }
     whole = [name for name in metrics if is_set_metric(name)]
@@ -238,6 +225,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         "metrics": {name: value[name] for name in metrics},
         **sure,
         **({"no_value": reasons} if reasons else {}),
+        **({"relevance": scores.relevance} if scores.relevance else {}),
         "queries": int((~lonely).sum()),
         "unscored": int(lonely.sum()),
         **fewer_queries(scores, int((~lonely).sum())),
@@ -273,14 +261,18 @@ def score_with_galleries(
     budget: int = WORKING_MEMORY_BYTES,
     exclude: Int[np.ndarray, "M 2"] | None = None,
     stored: int = MAX_STORED_RESULTS,
+    relevance: RelevanceOfRows | None = None,
 ) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking. Named galleries and cameras are also scored
     separately."""
+    from likewise.evaluation.label_scores import score_labels
     from likewise.evaluation.levels import tree_facts
 
-    how = {"budget": budget, "exclude": exclude}
+    how = {"budget": budget, "exclude": exclude, "relevance": relevance}
     scores, found = score(e, items, protocol, metrics, similarity, device, quiet, stored=stored, **how)
     result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)
+    if found is not None and items.label_sets is not None:
+        result |= score_labels(metrics, found, e, items, protocol, exclude)
     if similarity == "cosine" and found is not None and (note := direction_note(e.z)):
         result["note"] = note
     names = protocol.galleries(items, e.row.numpy())
@@ -291,7 +283,7 @@ def score_with_galleries(
             one = protocol.only(name)
             available = max_results(*one.query_gallery(items, e.row.numpy()))
             fit = [m for m in per_query if reach([m]).k <= available]  # a small gallery has fewer than 10 results
-            if not fit or not count_relevant_rows(items, one, e.row.numpy()).any():
+            if not fit or not count_relevant_rows(items, one, e.row.numpy(), relevance).any():
                 alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}
                 continue
             some, _ = score(e, items, one, fit, similarity, device, quiet, **how)
@@ -337,4 +329,4 @@ def _of_queries(scores: Scores, chosen: Bool[np.ndarray, "Q"]) -> Scores:
     """Return the scores of some queries."""
     each = {name: value[chosen] for name, value in scores.each.items()}
     rival = None if scores.rival is None else scores.rival[chosen]
-    return Scores(each, scores.query[chosen], scores.label[chosen], rival)
+    return Scores(each, scores.query[chosen], scores.label[chosen], rival, scores.relevance)

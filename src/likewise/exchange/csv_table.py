@@ -27,8 +27,7 @@ def send(records: Records, config: Send) -> list[str]:
         raise LikewiseError(
             f"csv: every column must have its own name, but two would be {twice!r}; choose another name"
         )
-    cells = zip(*records.columns.values(), records.row.tolist())
-    write_csv(out, head, (["" if cell is None else cell for cell in line] for line in cells))
+    write_csv(out, head, zip(*records.plain_columns().values(), records.row.tolist()))
     return [] if records.x is None else ["vectors are not in a CSV table; --to faiss writes them to a file"]
 
 
@@ -46,9 +45,9 @@ def receive(config: Receive) -> Records:
             )
         cells.pop(theirs, None)
         cells[ours] = sheet.column[theirs]
-    if "label" not in cells:
+    if "label" not in cells and "labels" not in cells:
         raise LikewiseError(
-            f"csv: {file.name} must have a column label, got: {', '.join(cells)}; name it: --columns label=COLUMN"
+            f"csv: {file.name} must have a column label or labels, got: {', '.join(cells)}; name it: --columns label=COLUMN"
         )
     return from_cells(cells, "csv")
 

@@ -1,6 +1,7 @@
 """CVAT: tags of images in its XML format "CVAT for images 1.1" go out, and its export comes back as decisions.
 
-Every image has one tag. Its label is the suggested one, if the audit suggests to relabel, otherwise the given one; its attribute
+Every image has one tag, or one per label if rows have several labels.
+Its label is the suggested one, if the audit suggests to relabel, otherwise the given one; its attribute
 `choice` is "not reviewed" until a person chooses. The format is written here: the package datumaro brings torch and OpenCV.
 """
 
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 from likewise.audit.read import find_audit
 from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
+from likewise.data.joined_labels import join_labels, split_labels
 from likewise.errors import LikewiseError
 from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
 from likewise.exchange.target import of_audit
@@ -49,10 +51,10 @@ def send(records: Records, config: Send) -> list[str]:
         place = {"id": str(number), "name": Path(os.path.relpath(line["path"], root)).as_posix(), **size}
         choice = suggested_decision(line.get("state", ""), line.get("score"), line.get("confidence"))
         shown = line["suggested"] if choice == "relabel" else line["label"]
-        tag = ElementTree.SubElement(
-            ElementTree.SubElement(top, "image", place), "tag", {"label": shown, "source": "file"}
-        )
-        ElementTree.SubElement(tag, "attribute", {"name": "choice"}).text = NOT_REVIEWED
+        image = ElementTree.SubElement(top, "image", place)
+        for name in split_labels(shown) if "labels" in line else (shown,):
+            tag = ElementTree.SubElement(image, "tag", {"label": name, "source": "file"})
+            ElementTree.SubElement(tag, "attribute", {"name": "choice"}).text = NOT_REVIEWED
     folder = make_folder(config.out, "cvat")
     select = {
         "name": "choice",
@@ -100,14 +102,15 @@ def receive(config: Receive) -> Records:
                 f"cvat: every image must be in the audit, but {name!r} is not; receive into the audit that was sent"
             )
         tags = image.findall("tag")
-        if len(tags) > 1 or place_of[name] in lines:
+        if (len(tags) > 1 and "labels" not in audit.columns) or place_of[name] in lines:
             raise LikewiseError(
                 f"cvat: every image must have one tag, but {name!r} has several; delete all but one in CVAT"
             )
         choices = [one.text for tag in tags for one in tag.findall("attribute") if one.get("name") == "choice"]
-        choice = choices[0] or NOT_REVIEWED if choices else NOT_REVIEWED
+        choice = next((one for one in choices if one and one != NOT_REVIEWED), NOT_REVIEWED)
         at = place_of[name]
-        given, label = audit.columns["label"][at], tags[0].get("label", "") if tags else ""
+        given = audit.columns["label"][at]
+        label = joined_tags([tag.get("label", "") for tag in tags], given)
         if choice == "relabel" and label in ("", given):
             raise LikewiseError(
                 f"cvat: an image to relabel must have another label, but {name!r} has {given!r}; change its tag"
@@ -118,6 +121,13 @@ def receive(config: Receive) -> Records:
         }  # fmt: skip
     names = ("row", "path", "label", "reviewer", "choice", "new_label")
     return from_cells({name: [line[name] for line in lines.values()] for name in names} if lines else {}, "cvat")
+
+
+def joined_tags(names: list[str], given: str) -> str:
+    """Return the tags of an image as the name of a class; the given name if these are its labels."""
+    if len(names) < 2:
+        return names[0] if names else ""
+    return given if sorted(names) == sorted(split_labels(given)) else join_labels(sorted(names))
 
 
 def read_annotations(file: Path) -> ElementTree.Element:

@@ -25,12 +25,10 @@ def send(records: Records, config: Send) -> list[str]:
     flat = faiss.IndexFlatIP(x.shape[1]) if records.similarity == "cosine" else faiss.IndexFlatL2(x.shape[1])
     index = faiss.IndexIDMap2(flat)
     index.add_with_ids(np.ascontiguousarray(x), records.row)
-    cells = zip(records.row.tolist(), *records.columns.values())
+    cells = zip(records.row.tolist(), *records.plain_columns().values())
     with atomic_write(out) as aside:
         faiss.write_index(index, str(aside))
-    write_csv(
-        out.with_suffix(".csv"), ["row", *records.columns], (["" if c is None else c for c in line] for line in cells)
-    )
+    write_csv(out.with_suffix(".csv"), ["row", *records.columns], cells)
     return [f"table of the ids: {out.with_suffix('.csv')}"]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
-from likewise.exchange.records import NUMBER_COLUMNS, Records, from_cells
+from likewise.exchange.records import Records, arrow_kind, from_cells
 
 OWNER_NAME = "hugging-face"
 FOLDER_OF_SPLIT = {"train": "train", "val": "validation", "test": "test"}
@@ -58,7 +58,7 @@ def write_folder(records: Records, folder: Path) -> None:
         for row, path in zip(part.row.tolist(), part.columns["path"]):
             names.append(f"{row:08d}{Path(path).suffix.lower()}")
             shutil.copyfile(path, own / names[-1])
-        kinds = {name: pa.float64() if name in NUMBER_COLUMNS else pa.string() for name in part.columns}
+        kinds = {name: arrow_kind(name) for name in part.columns}
         table = {name: pa.array(cells, kinds[name]) for name, cells in part.columns.items()}
         pq.write_table(pa.table({"file_name": names, "row": part.row, **table}), own / "metadata.parquet")
 
@@ -80,6 +80,8 @@ def receive(config: Receive) -> Records:
                 f"{OWNER_NAME}: all splits must have the same columns, got others; write the metadata again"
             )
         cells = {name: [*cells.get(name, []), *column] for name, column in own.items()}
-    if "label" not in cells:
-        raise LikewiseError(f"{OWNER_NAME}: the metadata must have a column label, got: {', '.join(cells)}; add it")
+    if "label" not in cells and "labels" not in cells:
+        raise LikewiseError(
+            f"{OWNER_NAME}: the metadata must have a column label or labels, got: {', '.join(cells)}; add it"
+        )
     return from_cells(cells, OWNER_NAME)

@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 from likewise._version import __version__
 from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
+from likewise.data.joined_labels import join_labels, split_labels
 from likewise.errors import LikewiseError
 from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
 from likewise.io.files import atomic_write, make_folder, read_json, write_json
@@ -30,7 +31,7 @@ def send(records: Records, config: Send) -> list[str]:
     folder, root = make_folder(config.out, OWNER_NAME), image_root(records)
     # Label Studio serves folders below its document root, and not the document root itself.
     start, base = (os.path.dirname(root), LOCAL_FILES) if config.url is None else (root, config.url.rstrip("/") + "/")
-    xml = labelling_config(records.classes)
+    xml = labelling_config(records.classes, "labels" in records.columns)
     tasks = [task(line, base + quote(os.path.relpath(line["path"], start))) for line in records.lines()]
     write_json(folder / "tasks.json", tasks)
     with atomic_write(folder / "config.xml") as aside:
@@ -46,15 +47,16 @@ def send(records: Records, config: Send) -> list[str]:
     return notes
 
 
-def labelling_config(classes: list[str]) -> str:
-    """Return the XML of the labelling interface: the image, the decision, and the new label."""
+def labelling_config(classes: list[str], several: bool = False) -> str:
+    """Return the XML of the labelling interface: the image, the decision, and the new label or, with `several`, labels."""
+    how = "multiple" if several else "single"
     layout = "inline" if len(classes) <= MAX_BUTTON_CLASSES else "select"
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in CHOICE_NAMES)
     labels = "".join(f"    <Choice value={attribute(name)}/>\n" for name in classes)
     return (
         '<View>\n  <Image name="image" value="$image"/>\n  <Text name="given" value="$label"/>\n'
         f'  <Choices name="choice" toName="image" choice="single-radio" showInline="true">\n{choices}  </Choices>\n'
-        f'  <Choices name="new_label" toName="image" choice="single" layout="{layout}">\n{labels}  </Choices>\n</View>\n'
+        f'  <Choices name="new_label" toName="image" choice="{how}" layout="{layout}">\n{labels}  </Choices>\n</View>\n'
     )
 
 
@@ -78,14 +80,15 @@ def task(line: dict[str, Any], image: str) -> dict[str, Any]:
     if score is None and choice == "keep":  # nothing is known about this label
         return one
     label = line["suggested"] if choice == "relabel" else line["label"]
-    result = [selected("choice", choice), *([selected("new_label", label)] if choice != "remove" else [])]
+    chosen = split_labels(label) if "labels" in line else (label,)
+    result = [selected("choice", choice), *([selected("new_label", *chosen)] if choice != "remove" else [])]
     sure = (1 - (score or 0.0)) * (confidence or 0.0) if choice == "relabel" else score or 0.0
     return one | {"predictions": [{"model_version": f"likewise {__version__}", "score": sure, "result": result}]}
 
 
-def selected(control: str, value: str) -> dict[str, Any]:
-    """Return the part of a prediction that selects a value of a control."""
-    return {"id": control, "from_name": control, "to_name": "image", "type": "choices", "value": {"choices": [value]}}
+def selected(control: str, *values: str) -> dict[str, Any]:
+    """Return the part of a prediction that selects values of a control."""
+    return {"id": control, "from_name": control, "to_name": "image", "type": "choices", "value": {"choices": [*values]}}
 
 
 def receive(config: Receive) -> Records:
@@ -139,8 +142,11 @@ def decisions(one: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
 
 
 def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | None:
-    """Return choice and new label; None without both. A label without a choice means keep, if it is the given one, or relabel."""
-    choice, label = only(choice), only(label)
+    """Return choice and new label; None without both. A label without a choice means keep, if it is the given one, or relabel.
+
+    Several labels are joined by "|", as in the given label, in the order of their names.
+    """
+    choice, label = only(choice), new_name(label, given)
     if not choice and not label:
         return None
     choice = choice or ("keep" if label == given else "relabel")
@@ -150,6 +156,15 @@ def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | 
             "Label Studio and export again"
         )
     return {"choice": choice, "new_label": label if choice == "relabel" else ""}
+
+
+def new_name(value: Any, given: str) -> str:
+    """Return the selected label or labels as the name of a class; the given name if these are its labels."""
+    value = value.get("choices") if isinstance(value, dict) else value
+    if not isinstance(value, list) or len(value) < 2:
+        return only(value)
+    chosen = sorted(map(str, value))
+    return given if chosen == sorted(split_labels(given)) else join_labels(chosen)
 
 
 def only(value: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, NUMBER_COLUMNS, Records, from_cells
+from likewise.exchange.records import DEFAULT_NAME, Records, arrow_kind, from_cells
 from likewise.io.files import first_line
 
 VECTOR_COLUMN = "vector"
@@ -45,7 +45,7 @@ def send(records: Records, config: Send) -> list[str]:
     assert x is not None
     if VECTOR_COLUMN in records.columns:
         raise LikewiseError(f"lancedb: a column must not be called {VECTOR_COLUMN}, which holds the vectors; rename it")
-    kinds = {column: pa.float64() if column in NUMBER_COLUMNS else pa.string() for column in records.columns}
+    kinds = {column: arrow_kind(column) for column in records.columns}
     columns = {column: pa.array(cells, kinds[column]) for column, cells in records.columns.items()}
     flat = pa.array(np.ascontiguousarray(x).reshape(-1))
     columns = {

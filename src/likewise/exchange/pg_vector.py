@@ -10,7 +10,7 @@ import numpy as np
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, NUMBER_COLUMNS, Records, from_cells
+from likewise.exchange.records import DEFAULT_NAME, LIST_COLUMNS, NUMBER_COLUMNS, Records, from_cells
 from likewise.io.files import first_line
 
 VECTOR_COLUMN = "embedding"
@@ -46,7 +46,9 @@ def send(records: Records, config: Send) -> list[str]:
     check_names([name, *records.columns], x.shape[1])
     table, kinds = sql.Identifier(name), {}
     for column in records.columns:
-        kinds[column] = "double precision" if column in NUMBER_COLUMNS else "text"
+        kinds[column] = (
+            "double precision" if column in NUMBER_COLUMNS else "text[]" if column in LIST_COLUMNS else "text"
+        )
     parts = [sql.SQL('"row" bigint PRIMARY KEY')]
     parts += [sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind)) for column, kind in kinds.items()]
     parts.append(sql.SQL("{} vector({})").format(sql.Identifier(VECTOR_COLUMN), sql.Literal(x.shape[1])))
@@ -63,7 +65,7 @@ def send(records: Records, config: Send) -> list[str]:
         connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, comment))
         copy_in = sql.SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(table)
         with connection.cursor().copy(copy_in) as copy:
-            copy.set_types(["int8", *("float8" if column in NUMBER_COLUMNS else "text" for column in kinds), "vector"])
+            copy.set_types(["int8", *("float8" if kind.startswith("d") else kind for kind in kinds.values()), "vector"])
             for line, vector in zip(records.lines(), x):
                 copy.write_row((*line.values(), vector))
     return []

@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from likewise.data.joined_labels import join_labels, split_labels
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write, write_csv
 
 NUMBER_COLUMNS = ("score", "confidence")
 """Columns that hold a number or nothing. All other columns hold text."""
+
+LIST_COLUMNS = ("labels",)
+"""Columns that hold a list of texts: the single labels of rows that have several. Tools without lists get them joined by "|"."""
 
 DECISION_COLUMNS = ("choice", "new_label", "reviewer", "note")
 """Columns with the decisions of people; they are not part of a table of labels."""
@@ -33,13 +37,14 @@ DEFAULT_NAME = "likewise"
 class Records:
     """Rows of a data set, column by column.
 
-    Columns that several tools know: `path` (absolute), `label` (class name), `split`; from an audit `score`, `state`,
+    Columns that several tools know: `path` (absolute), `label` (class name), `split`; `labels` (a list of the single labels) if
+    rows have several, then `label` is their names joined by "|"; from an audit `score`, `state`,
     `suggested`, `confidence`, `reason`; from a tool with decisions `choice`, `new_label`, `reviewer`, `note`. Other columns are
     copied.
     """
 
     row: Int[np.ndarray, "N"]  # rows in the data set, all different; with decisions, different for every reviewer
-    columns: dict[str, list]  # name -> N cells: text, or for `NUMBER_COLUMNS` a number or None
+    columns: dict[str, list]  # name -> N cells: text; for `NUMBER_COLUMNS` a number or None, for `LIST_COLUMNS` a list
     x: Float[np.ndarray, "N D"] | None = None  # vectors
     similarity: str = "cosine"  # of the vectors: cosine or euclidean
     root: str = ""  # folder of the images
@@ -49,14 +54,19 @@ class Records:
 
     @property
     def classes(self) -> list[str]:
-        """Return all labels and suggested labels, sorted."""
-        return sorted({word for name in ("label", "suggested") for word in self.columns.get(name, ()) if word})
+        """Return all labels and suggested labels, sorted; the single labels if rows have several."""
+        words = {word for name in ("label", "suggested") for word in self.columns.get(name, ()) if word}
+        return sorted(words if "labels" not in self.columns else {one for word in words for one in split_labels(word)})
 
     def take(self, places: Sequence[int]) -> Records:
         """Return some of the records, in this order."""
         at = list(places)
         columns = {name: [cells[place] for place in at] for name, cells in self.columns.items()}
         return Records(self.row[at], columns, None if self.x is None else self.x[at], self.similarity, self.root)
+
+    def plain_columns(self) -> dict[str, list]:
+        """Return the columns for a tool without lists: lists of labels are joined, missing numbers are empty texts."""
+        return {name: [plain(cell) for cell in cells] for name, cells in self.columns.items()}
 
     def lines(self) -> Iterable[dict[str, Any]]:
         """Yield every record as a dict: `row` and all columns."""
@@ -81,10 +91,10 @@ def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similar
         (twice, _), _ = keys.most_common(1)[0]
         raise LikewiseError(f"{owner}: every row must occur once, but row {twice} occurs twice; remove one of them")
     columns = {
-        name: [number(cell, name, owner) if name in NUMBER_COLUMNS else as_text(cell) for cell in column]
-        for name, column in cells.items()
-        if name != "row"
+        name: [read_cell(cell, name, owner) for cell in column] for name, column in cells.items() if name != "row"
     }
+    if "labels" in columns and "label" not in columns:
+        columns["label"] = [join_labels(labels) for labels in columns["labels"]]
     return Records(np.asarray(row, np.int64), columns, None if x is None else vectors(x, count, owner), similarity)
 
 
@@ -125,6 +135,31 @@ def whole_number(cell: Any, owner: str) -> int:
     return int(text)
 
 
+def read_cell(cell: Any, name: str, owner: str) -> Any:
+    """Return a cell as its column holds it: a number or None, a list of texts, or text."""
+    if name in NUMBER_COLUMNS:
+        return number(cell, name, owner)
+    if name not in LIST_COLUMNS:
+        return as_text(cell)
+    if isinstance(cell, (list, tuple, np.ndarray)):
+        return [as_text(one) for one in cell]
+    return list(split_labels(text)) if (text := as_text(cell)) else []
+
+
+def arrow_kind(column: str):
+    """Return the type of a column: numbers, lists of texts, or texts."""
+    import pyarrow as pa
+
+    return (
+        pa.float64() if column in NUMBER_COLUMNS else pa.list_(pa.string()) if column in LIST_COLUMNS else pa.string()
+    )
+
+
+def plain(cell: Any) -> Any:
+    """Return a cell for a tool without lists."""
+    return "" if cell is None else join_labels(cell) if isinstance(cell, list) else cell
+
+
 def number(cell: Any, name: str, owner: str) -> float | None:
     """Return a cell as a number; None for an empty cell."""
     if cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell)):
@@ -155,7 +190,7 @@ def write_vectors(records: Records, file: Path) -> None:
         if name in NUMBER_COLUMNS:
             arrays[name] = np.asarray([math.nan if cell is None else cell for cell in cells], np.float64)
         else:
-            arrays[name] = np.asarray(cells, dtype=str)
+            arrays[name] = np.asarray([plain(cell) for cell in cells], dtype=str)
     with atomic_write(file) as aside, aside.open("wb") as out:
         np.savez(out, **arrays)  # pyright: ignore[reportArgumentType]
 
@@ -170,12 +205,13 @@ def write_labels(records: Records, file: Path, owner: str) -> int:
             f"{owner}: a table must have one decision per row, got those of several reviewers; receive them into the audit, and "
             "export the corrected table from `likewise review`"
         )
-    names = [name for name in records.columns if name not in DECISION_COLUMNS]
+    several = "labels" in records.columns  # the table has label or labels
+    names = [name for name in records.columns if name not in DECISION_COLUMNS and not (several and name == "label")]
     lines = []
     for one in records.lines():
         choice = one.get("choice", "")
-        one |= {"label": one["new_label"]} if choice == "relabel" else {}
+        one |= {"labels" if several else "label": one["new_label"]} if choice == "relabel" else {}
         if choice != "remove":
-            lines.append(["" if one[name] is None else one[name] for name in (*names, "row")])
+            lines.append([plain(one[name]) for name in (*names, "row")])
     write_csv(file, [*names, "row"], lines)
     return len(lines)

@@ -12,6 +12,7 @@ from likewise.audit.read import UNSPLIT_NAME, Findings, in_order, read_findings
 from likewise.config import Send
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
+from likewise.data.joined_labels import labels_by_class, split_labels
 from likewise.data.table import item_columns
 from likewise.exchange import TOOL_BY_NAME
 from likewise.exchange.records import Records, vectors
@@ -66,6 +67,8 @@ def of_audit(folder: Path, root: str | None) -> Records:
         columns[name] = [getattr(one, name) for one in samples]
     for name in samples[0].carried:
         columns.setdefault(name, [one.carried[name] for one in samples])
+    if "labels" in findings.about:  # samples have several labels each
+        columns["labels"] = [list(split_labels(one.label)) for one in samples]
     if not any(columns["path"]):
         columns.pop("path")
     return Records(np.asarray([one.row for one in samples], np.int64), columns, root=base)
@@ -96,10 +99,14 @@ def of_data(config: Send) -> Records:
 
 def of_items(items: Items, row: np.ndarray) -> Records:
     """Return items as records: labels by name, paths absolute, all columns as text."""
-    columns = {name: [str(cell) for cell in cells] for name, cells in item_columns(items).items()}
-    columns["label"] = columns.pop("class_name")
+    columns: dict[str, list] = {name: [str(cell) for cell in cells] for name, cells in item_columns(items).items()}
+    columns["label"] = columns.pop("class_name", None) or [items.class_name[c] for c in items.y]
+    if (sets := labels_by_class(items)) is not None:
+        columns["labels"] = [list(sets[c]) for c in items.y]
     if items.y_clean is not None:
-        columns["label_clean"] = columns.pop("class_name_clean")
+        clean = columns.pop("class_name_clean", None) or [items.class_name[c] for c in items.y_clean]
+        columns["label_clean"] = clean
+        columns.pop("labels_clean", None)
     if items.path is not None:
         columns["path"] = [os.path.abspath(file_of(items, place)) for place in range(len(items))]
     x = None if items.x is None else vectors(items.x, len(items), "send")

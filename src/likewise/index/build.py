@@ -17,6 +17,7 @@ from torch import Tensor
 from likewise.config import Embed, Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
+from likewise.data.joined_labels import labels_by_class
 from likewise.index import storage
 from likewise.index.index import Index
 from likewise.index.run_gallery import gallery_of_run, network_stamp, trained_classes
@@ -88,6 +89,9 @@ def count_rows(rows: Rows) -> str:
     """Return the number of rows and of classes in words."""
     classes = len(np.unique(rows.table["label"][rows.here]))
     row = "image" if len(rows.text) else "row"
+    if rows.labels is not None:
+        labels = len({name for label in np.unique(rows.table["label"][rows.here]) for name in rows.labels[label]})
+        return f"{len(rows):,} {row}{'s' * (len(rows) != 1)}, {labels:,} label{'s' * (labels != 1)}"
     return f"{len(rows):,} {row}{'s' * (len(rows) != 1)}, {classes:,} class{'es' * (classes != 1)}"
 
 
@@ -99,9 +103,8 @@ def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
     table, text = pack(row[order], items.y[order], paths, box)
     assert items.x is not None
     vectors = items.x if (np.diff(order) == 1).all() else items.x[order]
-    return Rows(
-        prepare_vectors(vectors, similarity), table, text, items.class_name, np.ones(len(items), bool), similarity
-    )
+    here, labels = np.ones(len(items), bool), labels_by_class(items)
+    return Rows(prepare_vectors(vectors, similarity), table, text, items.class_name, here, similarity, labels)
 
 
 class Network:

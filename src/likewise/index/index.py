@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from likewise.errors import LikewiseError
 from likewise.index import storage
+from likewise.index.class_numbers import number_classes
 from likewise.index.faiss_backend import Approximate, BadGraph
+from likewise.index.label_filter import LabelFilter, allowed_rows
 from likewise.index.snapshot import Rows, pack, prepare_vectors
 from likewise.retrieval.integer_scores import euclidean_scale, prepare, readable
 
@@ -88,6 +90,7 @@ class Index:
         *,
         but: Sequence[int | None] | None = None,
         label: str | None = None,
+        wanted: LabelFilter | None = None,
         exact: bool = False,
     ) -> list[list[Hit]]:
         """Return the k nearest rows of every query, nearest first; fewer if the index has fewer.
@@ -95,6 +98,7 @@ class Index:
         Args:
             but: for every query the place to exclude (its own row), or None.
             label: search only rows of this class.
+            wanted: search only rows with and without these labels; the results are the k nearest of them, by exact comparison.
             exact: compare all rows even if there is a faiss index.
         """
         rows, graph = self.rows, self.graph
@@ -110,7 +114,9 @@ class Index:
                     f"search: the class must be in the index, got '{label}'; omit the class, or choose one of the index"
                 )
             allowed = allowed & (rows.table["label"] == rows.class_name.index(label))
-        if graph is None or exact or label is not None:
+        if wanted is not None:
+            allowed = allowed & allowed_rows(rows, wanted)
+        if graph is None or exact or label is not None or wanted is not None:
             return ranked(rows, z, by_all(rows, z, k, but, allowed), k)
         candidates: list = [by_graph(rows, graph, query, k, own, allowed) for query, own in zip(z, but, strict=True)]
         if unresolved := [number for number, places in enumerate(candidates) if places is None]:
@@ -121,22 +127,31 @@ class Index:
         return ranked(rows, z, candidates, k)
 
     def add(
-        self, vectors: Float[np.ndarray, "n D"], names: Sequence[str], paths: Sequence[str], box=None
+        self,
+        vectors: Float[np.ndarray, "n D"],
+        names: Sequence[str],
+        paths: Sequence[str],
+        box=None,
+        labels: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Int[np.ndarray, "n"]:
-        """Add rows with these class names, image paths and boxes; return their row numbers."""
+        """Add rows with these class names, image paths and boxes; return their row numbers.
+
+        Args:
+            labels: class name -> labels, if rows have several labels each. In an index with several labels per row, a class
+                that is not in it is named by its labels, joined by "|".
+        """
         if vectors.shape[1] != self.rows.vectors.shape[1]:
             raise LikewiseError(
                 f"search: new rows must have {self.rows.vectors.shape[1]} dimensions like the index, got {vectors.shape[1]}"
             )
         home = self._home()
         with self.lock, storage.changing(home, self.about):
-            classes = dict.fromkeys((*self.rows.class_name, *names))
-            number = {name: label for label, name in enumerate(classes)}
+            number, classes, sets = number_classes(self.rows, names, labels)
             row = self.about["next"] + np.arange(len(names))
             label = np.asarray([number[name] for name in names], np.int64)
             table, text = pack(row, label, list(paths), box, self.about["sizes"]["paths.txt"])
             prepared = prepare_vectors(vectors, self.rows.similarity)
-            self.about = storage.append(home, self.about, prepared, table, text, tuple(classes))
+            self.about = storage.append(home, self.about, prepared, table, text, classes, sets)
             self.rows = storage.read(home, known=True)[0]
         return row
 

@@ -11,11 +11,14 @@ from PIL import Image
 
 from likewise.config import Search
 from likewise.data.images import read_image
+from likewise.data.joined_labels import labels_by_class
 from likewise.errors import LikewiseError, printable
 from likewise.index.build import Network, embed_added, path_of, row_image
 from likewise.index.decision import IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
+from likewise.index.label_filter import parse_filter
 from likewise.index.new_classes import add_with_confusions, sentences
+from likewise.index.snapshot import describe_labels
 from likewise.io.files import atomic_write
 from likewise.render.gallery import Tile, draw_gallery
 from likewise.render.neighbours import Neighbours, describe_decision
@@ -81,7 +84,9 @@ def add_rows(network: Network | None, config: Search, calibrated: IndexCalibrati
     assert items.x is not None
     z, names = items.x, [items.class_name[label] for label in items.y]
     paths = [""] * len(items) if items.path is None else list(items.path)
-    return add_with_confusions(calibrated, z, names, lambda: calibrated.index.add(z, names, paths, items.box))
+    sets = labels_by_class(items)
+    labels = None if sets is None else dict(zip(items.class_name, sets, strict=True))
+    return add_with_confusions(calibrated, z, names, lambda: calibrated.index.add(z, names, paths, items.box, labels))
 
 
 def answer(
@@ -96,20 +101,24 @@ def answer(
     else:
         place, image = None, read_image(Path(config.query).expanduser())
         z = embed_image(image, network)
-    hits = index.find(z[None], config.k, but=[place])[0]
+    wanted = parse_filter(config.filter) if config.filter else None
+    hits = index.find(z[None], config.k, but=[place], wanted=wanted)[0]
+    if not hits and wanted is not None:
+        raise LikewiseError(f"search: no other row passes the filter {config.filter!r}; drop one of its labels")
     if not hits:
         alone = f"holds row {config.query} alone" if by_row else "is empty"
         raise LikewiseError(f"search: the target {alone}; there are no other rows to find")
-    decision = calibrated.decide(hits)
+    decision = calibrated.decide(hits if wanted is None else index.find(z[None], 1, but=[place])[0])
     if out:
         assert image is not None
         label = None if place is None else index.rows.label(place)
         shown = Tile(image, label or Path(config.query).name, "query")
-        save_figure(out, shown, hits, index, label, describe_decision(decision) if decision else None)
+        save_figure(out, shown, hits, index, place, describe_decision(decision) if decision else None)
     rows = index.rows
     found = [
         {"row": int(rows.table["row"][hit.place]), "similarity": hit.similarity, "class": rows.label(hit.place),
-         "path": path_of(index, hit.place), "same": not by_row and is_same(z, rows.vectors[hit.place])}
+         "path": path_of(index, hit.place), "same": not by_row and is_same(z, rows.vectors[hit.place]),
+         **describe_labels(rows, hit.place, place)}
         for hit in hits
     ]  # fmt: skip
     return Neighbours(found, config.query, decision, calibrated.hint or warning_of(calibrated.current()))
@@ -128,14 +137,14 @@ def embed_image(image: Image.Image, network: Network | None) -> Float[np.ndarray
 
 
 def save_figure(
-    out: Path, query: Tile, hits: list[Hit], index: Index, label: str | None, decision: str | None = None
+    out: Path, query: Tile, hits: list[Hit], index: Index, own: int | None, decision: str | None = None
 ) -> None:
-    """Draw the query and its nearest neighbours as a PNG file."""
+    """Draw the query and its nearest neighbours as a PNG file. `own`: place of the query if it is a row."""
     rows, neighbours = index.rows, []
     for hit in hits:
-        name = rows.label(hit.place)
-        right = None if label is None else name == label
-        neighbours.append(Tile(row_image(index, hit.place), name, f"{hit.similarity:.3f}", right))
+        name, relevance = rows.label(hit.place), describe_labels(rows, hit.place, own).get("relevance")
+        right = None if own is None else name == rows.label(own)
+        neighbours.append(Tile(row_image(index, hit.place), name, f"{hit.similarity:.3f}", right, relevance))
     note = f"nearest first, {'cosine similarity' if rows.similarity == 'cosine' else 'minus the distance'} below"
     page = draw_gallery([(query, neighbours)], decision or "Nearest neighbours", note)
     with atomic_write(out) as aside:

@@ -31,6 +31,7 @@ class Rows:
     class_name: tuple[str, ...]
     here: Bool[np.ndarray, "N"]  # False: removed
     similarity: str
+    labels: tuple[tuple[str, ...], ...] | None = None  # labels of every class, if rows have several labels each
 
     def __len__(self) -> int:
         return int(self.here.sum())
@@ -77,6 +78,36 @@ class Rows:
     def label(self, place: int) -> str:
         """Return the class name of a row."""
         return self.class_name[self.table["label"][place]]
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        """Return all labels, sorted: the single labels, or the class names if rows have one label each."""
+        return tuple(sorted(self.class_name if self.labels is None else {name for own in self.labels for name in own}))
+
+    @cached_property
+    def label_numbers(self) -> tuple[tuple[int, ...], ...]:
+        """Return the labels of every class as numbers of `label_names`, ascending."""
+        number = {name: place for place, name in enumerate(self.label_names)}
+        sets = ((name,) for name in self.class_name) if self.labels is None else self.labels
+        return tuple(tuple(sorted(number[name] for name in own)) for own in sets)
+
+    def labels_of(self, place: int) -> tuple[str, ...]:
+        """Return the labels of a row; its class name if rows have one label each."""
+        return tuple(self.label_names[number] for number in self.label_numbers[self.table["label"][place]])
+
+
+def shared_share(ours: Collection[str], theirs: Collection[str]) -> float:
+    """Return the relevance of two rows: the number of labels in common, divided by the number of all of their labels."""
+    return len(set(ours) & set(theirs)) / max(1, len(set(ours) | set(theirs)))
+
+
+def describe_labels(rows: Rows, place: int, query: int | None) -> dict:
+    """Return the labels of a row and its relevance to a query row, if rows have several labels each; otherwise nothing."""
+    if rows.labels is None:
+        return {}
+    own = rows.labels_of(place)
+    known = {} if query is None else {"relevance": shared_share(own, rows.labels_of(query))}
+    return {"labels": list(own), **known}
 
 
 def untrained_places(rows: Rows, trained: Collection[str]) -> Int[np.ndarray, "n"]:

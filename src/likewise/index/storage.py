@@ -33,6 +33,8 @@ from likewise.io.locks import file_lock
 
 FORMAT = 1
 """Version of the file format; change it when index.json or a file changes in an incompatible way."""
+LABELS_FORMAT = 2
+"""Version of an index whose rows have several labels: index.json also has `labels`, those of every class."""
 MAX_CHECKSUM_BYTES = 256 * 2**20
 """Above this size only the length of a file is checked: reading the whole file would take longer than the search."""
 DATA_FILES = ("vectors.f32", "table.bin", "paths.txt")
@@ -61,7 +63,7 @@ def create(folder: Path, rows: Rows, made_by: dict) -> dict:
             "next": 0, "classes": [], "removed": [], "sizes": dict.fromkeys(DATA_FILES, 0), "sums": dict.fromkeys(DATA_FILES, 0),
             "made_by": made_by, "graph": None,
         }  # fmt: skip
-        about = append(aside, about, rows.vectors, rows.table, rows.text, rows.class_name)
+        about = append(aside, about, rows.vectors, rows.table, rows.text, rows.class_name, rows.labels)
         if folder.exists():
             folder.rmdir()
         os.replace(aside, folder)
@@ -72,9 +74,11 @@ def create(folder: Path, rows: Rows, made_by: dict) -> dict:
     return about
 
 
-def append(folder: Path, about: dict, vectors, table, text, class_name: tuple[str, ...]) -> dict:
-    """Append rows to the data files and return the new content of index.json."""
+def append(folder: Path, about: dict, vectors, table, text, class_name: tuple[str, ...], labels=None) -> dict:
+    """Append rows to the data files and return the new content of index.json. `labels`: those of every class, or None."""
     about = about | {"sizes": dict(about["sizes"]), "sums": dict(about["sums"]), "classes": list(class_name)}
+    if labels is not None:
+        about |= {"format": LABELS_FORMAT, "labels": [list(own) for own in labels]}
     for name, new in zip(DATA_FILES, (vectors, table, text), strict=True):
         with (folder / name).open("r+b" if (folder / name).exists() else "wb") as file:
             file.truncate(about["sizes"][name])
@@ -126,6 +130,7 @@ def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
         tuple(about["classes"]),
         here,
         about["similarity"],
+        tuple(map(tuple, about["labels"])) if about["format"] == LABELS_FORMAT else None,
     )
     if about["rows"] and not 0 <= table["label"].min() <= table["label"].max() < len(rows.class_name):
         raise _damaged(folder, "table.bin has labels beyond the classes")
@@ -140,11 +145,14 @@ def read_about(folder: Path) -> dict:
         raise _damaged(folder, f"index.json: {error}") from None
     if not isinstance(about, dict) or "format" not in about:
         raise _damaged(folder, "index.json must be an object with the key format")
-    if about["format"] != FORMAT:
+    if about["format"] not in (FORMAT, LABELS_FORMAT):
         raise LikewiseError(
-            f"search: the index '{folder}' must have format {FORMAT}, got {about['format']!r}; update likewise, or save it again"
+            f"search: the index '{folder}' must have format {FORMAT} or {LABELS_FORMAT}, got {about['format']!r}; update "
+            "likewise, or save it again"
         )
     invalid = [name for name, is_valid in _FIELD_CHECKS.items() if name not in about or not is_valid(about[name])]
+    if not invalid and about["format"] == LABELS_FORMAT and not _labels(about.get("labels"), len(about["classes"])):
+        invalid = ["labels"]
     if invalid:
         raise _damaged(folder, f"index.json: {invalid[0]} is missing or invalid")
     graph = about["graph"]
@@ -160,6 +168,13 @@ def _count(value) -> bool:
 
 def _counts(value) -> bool:
     return isinstance(value, dict) and all(_count(value.get(name)) for name in DATA_FILES)
+
+
+def _labels(value, classes: int) -> bool:
+    """Whether a value has at least one label for each of the classes."""
+    if not isinstance(value, list) or len(value) != classes:
+        return False
+    return all(isinstance(own, list) and own and all(isinstance(name, str) for name in own) for own in value)
 
 
 def _graph(value) -> bool:

@@ -14,6 +14,8 @@ from likewise.losses.hierarchical import Hierarchical as Hierarchical
 from likewise.losses.hierarchical_triplet import HierarchicalTriplet as HierarchicalTriplet
 from likewise.losses.histogram import Histogram as Histogram
 from likewise.losses.lifted_structure import LiftedStructure as LiftedStructure
+from likewise.losses.listwise_kl import ListwiseKL as ListwiseKL
+from likewise.losses.log_ratio import LogRatio as LogRatio
 from likewise.losses.margin import Margin as Margin
 from likewise.losses.multi_similarity import MultiSimilarity as MultiSimilarity
 from likewise.losses.n_pair import NPair as NPair

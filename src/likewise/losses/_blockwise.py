@@ -27,7 +27,7 @@ from likewise.similarity import (
     normalise_by_count,
     reference_masks,
 )
-from likewise.types import Pairs, PairSource, Ref, Tuples
+from likewise.types import LikewiseError, Pairs, PairSource, Ref, Tuples
 
 CPU_BLOCK_SIZE = 2**17
 """Elements of a block on the CPU: half a megabyte, which fits into the cache of a core."""
@@ -50,7 +50,7 @@ def by_rows(
     miner: Miner | None = None,
     margin: float | None = None,
     similarity: Callable[[Tensor, Tensor], Tensor] = cosine,
-    relevance: PairSource | None = None,
+    relevance: Relevance | None = None,
 ) -> Float[Tensor, "B"]:
     """Return the values of a loss for which the value of sample i depends only on row i of the similarity matrix.
 
@@ -90,6 +90,11 @@ def triplets(
         relevance: as in `by_rows`; one that gives judged triplets replaces the miner.
     """
     if relevance is not None and "triplets" in relevance.gives:
+        if ref is not None:
+            raise LikewiseError(
+                f"{type(relevance).__name__}: judged triplets are among the samples of a batch, but the loss got a reference; "
+                "use no memory, and no confidence that leaves out partners"
+            )
         return relevance.triplets(y)
     job = _job(lambda *_: y, y, ref, cosine, miner, margin, relevance)
     with torch.no_grad(), full_precision(z):
@@ -161,9 +166,12 @@ class _Job(NamedTuple):
         return _join([self.one(rows, z.shape[1], part) for rows, part in zip(split_rows(sim, parts), parts)])
 
 
-def _job(rows: RowLoss, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin, relevance) -> _Job:
+def _job(
+    rows: RowLoss, y: Tensor, ref: Ref | None, similarity, miner: Miner | None, margin, relevance: Relevance | None
+) -> _Job:
     parts = (None, None, None, None) if ref is None else (ref.y, ref.own, ref.used, ref.live)
-    return _Job(rows, y, *parts, similarity, miner, margin, relevance)
+    source = None if relevance is None else relevance.bound(y if ref is None else ref.y)
+    return _Job(rows, y, *parts, similarity, miner, margin, source)
 
 
 class _ByRows(torch.autograd.Function):

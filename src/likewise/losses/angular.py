@@ -42,6 +42,7 @@ class Angular(Loss):
     """
 
     input = "raw"
+    relevance_inputs = ("pairs",)
 
     def __init__(
         self, alpha: float = math.pi / 4, weight: float = 2.0, penalty: float = 0.005, squared_penalty: bool = True
@@ -69,7 +70,7 @@ class Angular(Loss):
                 sizes = length(ref.z)
                 others = at_least_float32(ref.z) * (1 / sizes)[:, None]
                 ref = dataclasses.replace(ref, z=others)
-            sim, pairs = compare(z, y, ref)
+            sim, pairs = compare(z, y, ref, relevance=self.relevance)
             p, has = draw_columns(pairs.pos)
             mate = sim.gather(1, p[:, None]).squeeze(1)
             raw = mate * size * sizes.index_select(0, p)

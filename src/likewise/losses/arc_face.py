@@ -21,6 +21,9 @@ class ArcFace(Loss):
     Differs: cos(t + m) is cos t cos m - sin t sin m, without arccos, so that the gradient is finite at t = 0. Beyond
         t + m = pi it is cos t - m sin m, as in the authors' code, so that the loss never falls with the angle. Negative
         cosines are used (the study's code sets them to 0). `ref` is not used: samples are compared with proxies.
+    Graded: cross-entropy with the targets q_ic = r_ic / sum_k r_ik; a sample with several labels is pulled by each. The
+        margin is on each own logit (relevance from the threshold on). With `TreeDepth` this is label smoothing over the tree
+        (Bertinetto et al., Making Better Mistakes, CVPR 2020).
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -31,6 +34,8 @@ class ArcFace(Loss):
 
     lr_factor = 50.0
     can_shard = True
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(self, classes: int, dim: int, scale: float = 16.0, margin: float = 0.5):
         super().__init__()
@@ -48,10 +53,11 @@ class ArcFace(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         scale = self.scale
         return margin_softmax(
-            z, y, self.proxies, self.classes, scale, lambda own: scale * self._with_margin(own / scale)
-        )
+            z, y, self.proxies, self.classes, scale, lambda own: scale * self._with_margin(own / scale),
+            relevance=self.relevance,
+        )  # fmt: skip
 
-    def _with_margin(self, cosine: Float[Tensor, "B 1"]) -> Float[Tensor, "B 1"]:
+    def _with_margin(self, cosine: Float[Tensor, "B c"]) -> Float[Tensor, "B c"]:
         """Return cos(t + margin), given cos t."""
         sine = (1 - cosine.square()).clamp_min(MIN_SQUARED_DISTANCE).sqrt()
         within = cosine * math.cos(self.margin) - sine * math.sin(self.margin)

@@ -9,6 +9,7 @@ from torch import Tensor
 from likewise.contracts import Loss, Miner
 from likewise.losses._blockwise import by_rows, triplets
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.miners.random import Random
 from likewise.similarity import (
     MIN_SQUARED_DISTANCE,
     distance,
@@ -16,6 +17,7 @@ from likewise.similarity import (
     normalise_by_count,
     sum_by_anchor,
     triplet_similarities,
+    weighted_mean,
     with_known_gradient,
 )
 from likewise.types import LikewiseError, Pairs, Ref
@@ -30,6 +32,8 @@ class Contrastive(Loss):
     Differs: with a miner of triplets, the paper's form: one p and one n per anchor. With all pairs (`miner=None`) or a miner
         of pairs, the pull is the mean over the positives and the push is the mean over the negatives within the margin, so that
         the push does not shrink as the batch grows.
+    Graded: every pair is pulled with the weight r and pushed with 1 - r, and both means are weighted; the threshold of the
+        relevance is for the miner. Judged triplets replace the miner.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
@@ -40,6 +44,9 @@ class Contrastive(Loss):
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
             `likewise.losses._hyperbolic`.
     """
+
+    relevance_inputs = ("pairs", "triplets")
+    graded = True
 
     def __init__(
         self, margin: float = 1.0, pull_margin: float = 0.0, miner: Miner | None = None,
@@ -59,11 +66,11 @@ class Contrastive(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        if self.miner is None or self.miner.yields == "pairs":
-            return by_rows(
-                self._rows, z, y, ref, miner=self.miner, margin=self.margin / SPACES_BY_NAME[self.space].unit
-            )
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        margin = self.margin / SPACES_BY_NAME[self.space].unit
+        judged = self.relevance is not None and "pairs" not in self.relevance.gives
+        if not judged and (self.miner is None or self.miner.yields == "pairs"):
+            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=margin, relevance=self.relevance)
+        t = triplets(z, y, ref, self.miner or Random(), margin, self.relevance)
         near, far = triplet_similarities(z, ref, t)
         measure = SPACES_BY_NAME[self.space].distance
         pull = measure(near).where(t.pull, 0.0)
@@ -71,6 +78,8 @@ class Contrastive(Loss):
         return normalise_by_count(*sum_by_anchor(value, t, len(z)))
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
+        if pairs.value is not None:
+            return _graded(sim, pairs, self.margin, self.pull_margin, SPACES_BY_NAME[self.space].distance)
         if self.space != "cosine":
             return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES_BY_NAME[self.space].distance)
         return with_known_gradient(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
@@ -83,6 +92,14 @@ def _pull_and_push(
     d = measure(sim)
     near = pairs.neg & (d.detach() < margin)
     return mean_over((d - pull_margin).relu(), pairs.pos) + mean_over(margin - d, near)
+
+
+def _graded(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float, measure: Callable) -> Tensor:
+    """Return `_pull_and_push` with every pair in both means, weighted by its relevance and by the rest to 1."""
+    assert pairs.value is not None
+    d, r, known = measure(sim), pairs.value.to(sim), (pairs.pos | pairs.neg).to(sim)
+    near = known * (d.detach() < margin)
+    return weighted_mean((d - pull_margin).relu(), known * r) + weighted_mean(margin - d, near * (1 - r))
 
 
 def _fast(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> tuple[Tensor, Tensor]:

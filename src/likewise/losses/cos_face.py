@@ -14,6 +14,8 @@ class CosFace(Loss):
     Paper: Wang et al., CosFace: Large Margin Cosine Loss for Deep Face Recognition, CVPR 2018.
     Formula: l_i = -log( e^(s (s_iy - m)) / (e^(s (s_iy - m)) + sum_{c != y} e^(s s_ic)) )
     Differs: nothing. `ref` is not used: samples are compared with proxies.
+    Graded: cross-entropy with the targets q_ic = r_ic / sum_k r_ik; a sample with several labels is pulled by each. The
+        margin is on each own logit (relevance from the threshold on).
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -24,6 +26,8 @@ class CosFace(Loss):
 
     lr_factor = 1.0
     can_shard = True
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(self, classes: int, dim: int, scale: float = 64.0, margin: float = 0.35):
         super().__init__()
@@ -40,4 +44,6 @@ class CosFace(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         offset = self.scale * self.margin
-        return margin_softmax(z, y, self.proxies, self.classes, self.scale, lambda own: own - offset)
+        return margin_softmax(
+            z, y, self.proxies, self.classes, self.scale, lambda own: own - offset, relevance=self.relevance
+        )

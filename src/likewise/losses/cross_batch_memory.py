@@ -33,6 +33,7 @@ class CrossBatchMemory(Loss):
     """
 
     remembers = True
+    relevance_inputs = ("pairs",)
 
     memory: Tensor
     memory_y: Tensor

@@ -27,6 +27,7 @@ class GeneralizedLifted(Loss):
     """
 
     input = "raw"
+    relevance_inputs = ("pairs",)
 
     def __init__(self, margin: float = 1.0, penalty: float = 0.005, squared_penalty: bool = True):
         super().__init__()
@@ -37,7 +38,7 @@ class GeneralizedLifted(Loss):
         self.squared_penalty = squared_penalty
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        each = by_rows(self._rows, z, y, ref, similarity=neg_squared)
+        each = by_rows(self._rows, z, y, ref, similarity=neg_squared, relevance=self.relevance)
         return each + self.penalty * length(z, self.squared_penalty)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):

@@ -9,7 +9,8 @@ from torch import Tensor
 from likewise.contracts import Loss
 from likewise.losses._blockwise import blocks, split_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.similarity import at_least_float32, cosine, full_precision, positive_negative_masks, soft_histograms
+from likewise.losses._soft_histograms import soft_histograms
+from likewise.similarity import at_least_float32, cosine, full_precision, positive_negative_masks
 from likewise.types import LikewiseError, Ref
 
 
@@ -31,6 +32,8 @@ class Histogram(Loss):
             the same, and evaluation uses the cosine. See `likewise.losses._hyperbolic`.
     """
 
+    relevance_inputs = ("pairs",)
+
     def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):
         super().__init__()
         check_space(space, "Histogram")
@@ -51,10 +54,11 @@ class Histogram(Loss):
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """Return the histograms of positives and of negatives of every row, computed in blocks of rows to save memory."""
         parts, space = blocks(sim), SPACES_BY_NAME[self.space]
+        source = None if self.relevance is None else self.relevance.bound(y if ref is None else ref.y)
         scale = (self.nodes - 1) / (1 - space.least)
         found = [
             soft_histograms(
-                (space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part), self.nodes
+                (space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part, source), self.nodes
             )
             for s, part in zip(split_rows(sim, parts), parts)
         ]

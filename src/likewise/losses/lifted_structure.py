@@ -14,6 +14,7 @@ from likewise.similarity import (
     is_traced,
     log_sum_and_powers,
     log_sum_exp,
+    log_weights,
     neg_squared,
     normalise_by_count,
     positive_negative_masks,
@@ -32,6 +33,8 @@ class LiftedStructure(Loss):
         for both of its samples, and the value of a sample is the scaled sum over its own pairs. With a reference, j and n are
         reference rows, and the negatives of j are samples of the batch; a batch as its own reference has the same values. A
         pair without negatives has the value 0.
+    Graded: a positive pair of relevance r has the weight r in the mean, and e^(margin - d) of a negative the weight 1 - r; the
+        threshold of the relevance separates the two.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
@@ -39,6 +42,8 @@ class LiftedStructure(Loss):
     """
 
     input = "raw"
+    relevance_inputs = ("pairs",)
+    graded = True
 
     def __init__(self, margin: float = 1.0):
         super().__init__()
@@ -47,23 +52,33 @@ class LiftedStructure(Loss):
         self.margin = margin
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        pairs = positive_negative_masks(y, ref)
+        pairs = positive_negative_masks(y, ref, relevance=self.relevance)
         with full_precision(z):
             z = at_least_float32(z)
+            if pairs.value is not None:
+                r = pairs.value.to(z).masked_fill(~pairs.pos, 0)
+                each = _lifted(z, ref, pairs, self.margin, r)
+                return each * (len(z) / r.sum().clamp_min(torch.finfo(z.dtype).tiny))
             short = ref is None and z.device.type == "cpu" and not is_traced()
             each = _Lifted.apply(z, pairs, self.margin) if short else _lifted(z, ref, pairs, self.margin)
             return normalise_by_count(each, pairs.pos.sum(1))
 
 
-def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float) -> Tensor:
-    """Return the sum over the positive pairs of every sample."""
+def _lifted(z: Tensor, ref: Ref | None, pairs: Pairs, margin: float, weight: Tensor | None = None) -> Tensor:
+    """Return the sum over the positive pairs of every sample.
+
+    Args:
+        weight: weight of every positive pair; None: 1.
+    """
     d = raw_distance(neg_squared(z, z if ref is None else at_least_float32(ref.z)))
-    row = log_sum_exp(d, pairs.neg, -1.0) + margin
-    column = row if ref is None else log_sum_exp(d.T, pairs.neg.T, -1.0) + margin
+    away = d if pairs.value is None else d - log_weights(pairs.value.to(d))[1]  # the weight of a negative
+    row = log_sum_exp(away, pairs.neg, -1.0) + margin
+    column = row if ref is None else log_sum_exp(away.T, pairs.neg.T, -1.0) + margin
     negatives = exact_softplus(row[:, None] - column) + column  # log(e^row + e^column)
     if ref is not None:  # j may have no negatives although i has some
         negatives = negatives.where(column > EMPTY_SUM_THRESHOLD, row[:, None])
-    return (d + negatives).masked_fill(~pairs.pos, 0).relu().square().sum(1) / 2
+    hinge = (d + negatives).masked_fill(~pairs.pos, 0).relu().square()
+    return (hinge if weight is None else hinge * weight).sum(1) / 2
 
 
 class _Lifted(torch.autograd.Function):

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.contracts import Loss, Miner
+from likewise.contracts import Loss, Miner, Relevance
 from likewise.losses._blockwise import triplets
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners._kind import check_miner_kind
@@ -43,6 +43,7 @@ class Margin(Loss):
     """
 
     lr_factor = 50.0
+    relevance_inputs = ("pairs", "triplets")
 
     def __init__(
         self, classes: int | None = None, margin: float = 0.2, beta: float = 1.2, per_class: bool = True, learn: bool = True,
@@ -77,8 +78,15 @@ class Margin(Loss):
         rows = 1 if classes is None or not per_class else classes
         self.boundaries = nn.Parameter(torch.full((rows, 1), float(beta)), requires_grad=learn)
 
+    def check_relevance(self, relevance: Relevance) -> None:
+        super().check_relevance(relevance)
+        if self.per_class and (relevance.by != "class" or relevance.ids != self.classes):
+            raise LikewiseError(
+                f"Margin: a boundary per class needs one class per sample, got {type(relevance).__name__}; set per_class=False"
+            )
+
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit, self.relevance)
         near, far = triplet_similarities(z, ref, t)
         measure = SPACES_BY_NAME[self.space].distance
         boundaries = self.boundaries.to(near).squeeze(1)

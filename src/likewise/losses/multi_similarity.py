@@ -10,7 +10,7 @@ from likewise.losses._blockwise import by_rows
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners._kind import check_miner_kind
 from likewise.miners.hard_pairs import HardPairs
-from likewise.similarity import log1p_sum_exp
+from likewise.similarity import log1p_sum_exp, log_weights
 from likewise.types import LikewiseError, Pairs, Ref
 
 
@@ -20,7 +20,7 @@ class MultiSimilarity(Loss):
     Paper: Wang et al., Multi-Similarity Loss with General Pair Weighting for Deep Metric Learning, CVPR 2019.
     Formula: l_i = 1/a log(1 + sum_p e^(-a (s_ip - m))) + 1/b log(1 + sum_n e^(b (s_in - m)))
     Differs: nothing. Pairs the miner leaves out are left out of the sums; the mean is over all anchors of the batch.
-    Graded: the pair (i, j) of relevance r has the weight r in the sum of positives, 1 - r in the sum of negatives.
+    Graded: a positive of relevance r has the weight r in its sum, a negative 1 - r; the threshold separates the two.
     Needs: two samples of a class in the batch; use `SamplesPerClass`.
 
     Args:
@@ -58,7 +58,8 @@ class MultiSimilarity(Loss):
         above = SPACES_BY_NAME[self.space].similarity(sim) - self.base
         near = far = above
         if pairs.value is not None:  # the logarithm of a weight is added to the exponent of its pair
-            near, far = above - pairs.value.log() / self.alpha, above + (-pairs.value).log1p() / self.beta
+            log_r, log_rest = log_weights(pairs.value.to(sim))
+            near, far = above.sub(log_r, alpha=1 / self.alpha), above.add(log_rest, alpha=1 / self.beta)
         pull = log1p_sum_exp(near, pairs.pos, -self.alpha) / self.alpha
         push = log1p_sum_exp(far, pairs.neg, self.beta) / self.beta
         return pull + push

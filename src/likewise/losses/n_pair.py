@@ -28,6 +28,7 @@ class NPair(Loss):
     """
 
     input = "raw"
+    relevance_inputs = ("pairs",)
 
     def __init__(self, one_positive: bool = False, penalty: float = 0.005, squared_penalty: bool = True):
         super().__init__()
@@ -38,7 +39,8 @@ class NPair(Loss):
         self.squared_penalty = squared_penalty
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        return by_rows(self._rows, z, y, ref) + self.penalty * length(z, self.squared_penalty)
+        each = by_rows(self._rows, z, y, ref, relevance=self.relevance)
+        return each + self.penalty * length(z, self.squared_penalty)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
         if self.one_positive:

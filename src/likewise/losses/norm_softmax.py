@@ -4,8 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.contracts import Loss
-from likewise.distributed.sharded_proxies import cross_entropy
-from likewise.losses._margin_softmax import uniform_proxies
+from likewise.losses._margin_softmax import margin_softmax, uniform_proxies
 from likewise.similarity import at_least_float32, full_precision
 from likewise.types import LikewiseError, Ref
 
@@ -17,6 +16,9 @@ class NormSoftmax(Loss):
         as in Roth et al., Revisiting Training Strategies, ICML 2020, eq. 19 (printed without a term of the denominator).
     Formula: l_i = -log( e^(s_iy / T) / sum_c e^(s_ic / T) )
     Differs: nothing. `ref` is not used: samples are compared with proxies.
+    Graded: cross-entropy with the targets q_ic = r_ic / sum_k r_ik; a sample with several labels is pulled by each. With
+        `TreeDepth` this is label smoothing over the tree (Bertinetto et al., Making Better Mistakes, CVPR 2020), and its
+        `power` sets how sharp.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -26,6 +28,8 @@ class NormSoftmax(Loss):
 
     lr_factor = 1.0
     can_shard = True
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(self, classes: int, dim: int, temperature: float = 0.05):
         super().__init__()
@@ -38,4 +42,5 @@ class NormSoftmax(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            return cross_entropy(at_least_float32(z) / self.temperature, y, self.proxies, self.classes)
+            z = at_least_float32(z) / self.temperature
+            return margin_softmax(z, y, self.proxies, self.classes, 1.0, relevance=self.relevance)

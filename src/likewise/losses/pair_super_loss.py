@@ -39,6 +39,7 @@ class PairSuperLoss(Loss):
 
     mean: Tensor
     count: Tensor
+    relevance_inputs = ("pairs",)
 
     def __init__(
         self, lam: float = 1.0, margin: float = 1.0, pull_margin: float = 0.0,
@@ -63,7 +64,7 @@ class PairSuperLoss(Loss):
         self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        sim, pairs = compare(z, y, ref)
+        sim, pairs = compare(z, y, ref, relevance=self.relevance)
         d = SPACES_BY_NAME[self.space].distance(sim)
         each = torch.where(pairs.pos, d - self.pull_margin, self.margin - d).relu() * (pairs.pos | pairs.neg)
         still = each.detach()

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from likewise.contracts import Loss
-from likewise.similarity import at_least_float32, full_precision, log_sum_and_powers, unit_rows
+from likewise.similarity import at_least_float32, full_precision, log_sum_and_powers, log_weights, unit_rows
 from likewise.types import LikewiseError, Ref
 
 
@@ -56,7 +56,8 @@ class ProxyAnchor(Loss):
             else:  # the logarithm of a weight is added to the exponent of its pair
                 r = self.relevance.targets(y).T.to(z)
                 own, mask = r > 0, torch.cat([r > 0, r < 1])
-                pull, push = pull + r.log() / self.alpha, push + (-r).log1p() / self.alpha
+                log_r, log_rest = log_weights(r)
+                pull, push = pull.add(log_r, alpha=1 / self.alpha), push.add(log_rest, alpha=1 / self.alpha)
             # Pull and push in one matrix: half as many kernels, which matters if they are small.
             of_proxy, power = log_sum_and_powers(torch.cat([pull, push]), mask, self.alpha)
             share = of_proxy / power.sum(1).clamp_min(torch.finfo(z.dtype).tiny)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from likewise.contracts import Loss
 from likewise.distributed.sharded_proxies import logit_cross_entropy
-from likewise.losses._margin_softmax import check_scale, margin_softmax
+from likewise.losses._margin_softmax import check_scale, margin_softmax, target_cross_entropy
 from likewise.similarity import at_least_float32, distance, full_precision, unit_rows
 from likewise.types import LikewiseError, Ref
 
@@ -20,6 +20,8 @@ class ProxyNCA(Loss):
     Differs: nothing. Without the proxy of the own class in the denominator, values may be negative. Roth et al. 2020, eq. 13,
         print distances without the square and without k: `squared=False, scale=1`, then q_ic = |k z_i - k p_c|. `ref` is not
         used: samples are compared with proxies.
+    Graded: cross-entropy with the targets q_ic = r_ic / sum_k r_ik; a sample with several labels is pulled by each. Without
+        own proxies in the denominator, all with a relevance from the threshold on are left out.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -32,6 +34,8 @@ class ProxyNCA(Loss):
 
     lr_factor = 50.0
     can_shard = True
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(
         self, classes: int, dim: int, scale: float = 3.0, positive_in_denominator: bool = False, squared: bool = True
@@ -53,8 +57,11 @@ class ProxyNCA(Loss):
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         scale, with_own = 2 * self.scale**2, self.positive_in_denominator
         if self.squared:
-            return margin_softmax(z, y, self.proxies, self.classes, scale, with_own=with_own)
+            return margin_softmax(z, y, self.proxies, self.classes, scale, with_own=with_own, relevance=self.relevance)
         with full_precision(z):
             z = at_least_float32(z)
             apart = distance(z @ unit_rows(self.proxies).to(z).T)
+            if self.relevance is not None:
+                r = self.relevance.targets(y)
+                return target_cross_entropy(-self.scale * apart, r, self.relevance.threshold, with_own=with_own)
             return logit_cross_entropy(-self.scale * apart, y, with_own=with_own)

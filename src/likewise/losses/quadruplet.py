@@ -5,7 +5,7 @@ from typing import Literal
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.contracts import Loss, Miner
+from likewise.contracts import Loss, Miner, Relevance
 from likewise.losses._blockwise import triplets
 from likewise.losses._hyperbolic import SPACES_BY_NAME, check_space
 from likewise.miners._kind import check_miner_kind
@@ -42,6 +42,8 @@ class Quadruplet(Loss):
             `likewise.losses._hyperbolic`.
     """
 
+    relevance_inputs = ("pairs",)
+
     def __init__(
         self, margin: float = 1.0, far_margin: float = 0.5, miner: Miner = DistanceWeighted(),
         space: Literal["cosine", "hyperbolic"] = "cosine",
@@ -59,9 +61,9 @@ class Quadruplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit, self.relevance)
         near, far = triplet_similarities(z, ref, t)
-        other, has = _third(y, ref, t)
+        other, has = _third(y, ref, t, self.relevance)
         measure = SPACES_BY_NAME[self.space].distance
         with full_precision(z):
             others = at_least_float32(z if ref is None else ref.z)
@@ -72,8 +74,16 @@ class Quadruplet(Loss):
             return normalise_by_count(*sum_by_anchor(first + second.where(has & t.pull, 0.0), t, len(z)))
 
 
-def _third(y: Int[Tensor, "B"], ref: Ref | None, t: Tuples) -> tuple[Int[Tensor, "T"], Bool[Tensor, "T"]]:
-    """Draw, for every triplet, a sample of a third class; return its reference row, and whether there is one."""
+def _third(
+    y: Int[Tensor, "B"], ref: Ref | None, t: Tuples, relevance: Relevance | None
+) -> tuple[Int[Tensor, "T"], Bool[Tensor, "T"]]:
+    """Draw, for every triplet, a sample of a third class; return its reference row, and whether there is one.
+
+    With a relevance: a sample that is a negative of the anchor and of the negative.
+    """
     labels = y if ref is None else ref.y
-    free = (labels != y[t.a][:, None]) & (labels != labels[t.n][:, None])
+    if relevance is None:
+        free = (labels != y[t.a][:, None]) & (labels != labels[t.n][:, None])
+    else:
+        free = relevance.pairs(y[t.a], labels).neg & relevance.pairs(labels[t.n], labels).neg
     return draw_columns(free if ref is None or ref.used is None else free & ref.used)

@@ -39,6 +39,8 @@ class SNR(Loss):
         count: what the sum is divided by: "active" triplets (the study's code) or "all" (its print).
     """
 
+    relevance_inputs = ("pairs", "triplets")
+
     def __init__(
         self, margin: float = 0.2, penalty: float = 0.005, miner: Miner = DistanceWeighted(),
         count: Literal["active", "all"] = "active",
@@ -55,7 +57,7 @@ class SNR(Loss):
         self.count = count
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin)
+        t = triplets(z, y, ref, self.miner, self.margin, self.relevance)
         with full_precision(z):
             z = at_least_float32(z)
             signal = centred(z)

@@ -34,6 +34,8 @@ class SNRContrastive(Loss):
             0.1382 on CUB200.
     """
 
+    relevance_inputs = ("pairs",)
+
     def __init__(self, margin: float = 1.0, pull_margin: float = 0.0, penalty: float = 0.005):
         super().__init__()
         if not 0 <= pull_margin <= margin or penalty < 0:
@@ -46,7 +48,7 @@ class SNRContrastive(Loss):
         self.penalty = penalty
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        pairs = positive_negative_masks(y, ref)
+        pairs = positive_negative_masks(y, ref, relevance=self.relevance)
         with full_precision(z):
             z = at_least_float32(z)
             signal = centred(z)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
+from likewise.losses._margin_softmax import target_cross_entropy
 from likewise.similarity import at_least_float32, full_precision, is_traced, unit_rows, with_known_gradient
 from likewise.types import LikewiseError, Ref
 
@@ -19,6 +20,8 @@ class SoftTriple(Loss):
         S_ic = sum_k softmax_k(s_ick / gamma) s_ick, R = 1/(C K (K-1)) sum_c sum_{k < l} sqrt(2 + 1e-5 - 2 w_ck w_cl)
     Differs: nothing. R belongs to no sample and is added to the value of each, so that the mean is the paper's; with one centre
         per class there is no R. `ref` is not used: samples are compared with centres.
+    Graded: cross-entropy with the targets q_ic = r_ic / sum_k r_ik; a sample with several labels is pulled by each. The
+        margin is on each own logit (relevance from the threshold on).
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -31,6 +34,8 @@ class SoftTriple(Loss):
     """
 
     lr_factor = 100.0
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(
         self, classes: int, dim: int, per_class: int = 10, scale: float = 20.0, gamma: float = 0.1, tau: float = 0.2,
@@ -60,12 +65,19 @@ class SoftTriple(Loss):
             centres = unit_rows(self.centres).to(z)
             sim = (z @ centres.T).view(len(z), self.per_class, self.classes)
             logits = self.scale * with_known_gradient(_pool, _fast_pool, sim, self.gamma)
-            own = logits.gather(1, y[:, None]) - self.scale * self.margin
-            each = F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")
+            each = self._cross_entropy(logits, y)
             if self.per_class == 1 or not self.tau:
                 return each
             pairs = self.classes * self.per_class * (self.per_class - 1)
             return each + self.tau / pairs * apart(centres.view(self.per_class, self.classes, self.dim))
+
+    def _cross_entropy(self, logits: Float[Tensor, "B C"], y: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
+        offset = self.scale * self.margin
+        if self.relevance is not None:
+            r = self.relevance.targets(y)
+            return target_cross_entropy(logits, r, self.relevance.threshold, lambda own: own - offset)
+        own = logits.gather(1, y[:, None]) - offset
+        return F.cross_entropy(logits.scatter(1, y[:, None], own), y, reduction="none")
 
 
 def _pool(sim: Float[Tensor, "B K C"], gamma: float) -> Float[Tensor, "B C"]:

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.contracts import Loss
-from likewise.distributed.sharded_proxies import cross_entropy, nearest
+from likewise.distributed.sharded_proxies import nearest
+from likewise.losses._margin_softmax import margin_softmax
 from likewise.similarity import at_least_float32, full_precision
 from likewise.types import Ref
 
@@ -19,6 +20,9 @@ class Softmax(Loss):
     Formula: l_i = -log( e^(w_y e_i + b_y) / sum_c e^(w_c e_i + b_c) ), e_i the embedding before the division by its length
     Differs: nothing in training. Evaluation ranks raw embeddings by the Euclidean distance, as for all losses on raw embeddings;
         the public code of Zheng et al. divides them by their lengths first. `ref` is not used: samples are compared with classes.
+    Graded: cross-entropy with the targets q_ic = r_ic / sum_k r_ik; a sample with several labels is pulled by each. With
+        `TreeDepth` this is label smoothing over the tree (Bertinetto et al., Making Better Mistakes, CVPR 2020), and its
+        `power` sets how sharp.
 
     Args:
         classes: number of training classes; the run fills it in.
@@ -27,6 +31,8 @@ class Softmax(Loss):
 
     input = "raw"
     can_shard = True
+    relevance_inputs = ("targets",)
+    graded = True
 
     def __init__(self, classes: int, dim: int):
         super().__init__()
@@ -36,7 +42,8 @@ class Softmax(Loss):
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
-            return cross_entropy(with_constant(at_least_float32(z)), y, self.proxies, self.classes, unit_proxies=False)
+            z = with_constant(at_least_float32(z))
+            return margin_softmax(z, y, self.proxies, self.classes, 1.0, relevance=self.relevance, unit_proxies=False)
 
     def predict(self, z: Float[Tensor, "B D"]) -> Int[Tensor, "B"]:
         """Return the class with the highest probability for every sample."""

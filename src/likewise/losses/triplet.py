@@ -32,6 +32,8 @@ class Triplet(Loss):
             `likewise.losses._hyperbolic`.
     """
 
+    relevance_inputs = ("pairs", "triplets")
+
     def __init__(
         self, margin: float = 0.2, squared: bool = False, miner: Miner = DistanceWeighted(),
         space: Literal["cosine", "hyperbolic"] = "cosine",
@@ -47,7 +49,7 @@ class Triplet(Loss):
         self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit, self.relevance)
         near, far = triplet_similarities(z, ref, t)
         measure = SPACES_BY_NAME[self.space].squared if self.squared else SPACES_BY_NAME[self.space].distance
         pull = measure(near).where(t.pull, 0.0)

@@ -24,6 +24,8 @@ class TripletNCA(Loss):
         miner: miner of the triplets. Paper: `EasyPositive`; it calls the semi-hard form EPSHN, the hard one EPHN.
     """
 
+    relevance_inputs = ("pairs", "triplets")
+
     def __init__(self, temperature: float = 1.0, miner: Miner = EasyPositive()):
         super().__init__()
         check_miner_kind(miner, "triplets", "TripletNCA", "EasyPositive()")
@@ -33,7 +35,7 @@ class TripletNCA(Loss):
         self.miner = miner
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner)
+        t = triplets(z, y, ref, self.miner, relevance=self.relevance)
         near, far = triplet_similarities(z, ref, t)
         value = exact_softplus((far - near.where(t.pull, 1.0)) / self.temperature)
         return normalise_by_count(*sum_by_anchor(value, t, len(z)))

@@ -17,13 +17,13 @@ from torch.nn import functional as F
 
 from likewise.contracts import Metric, QueryMetric, SetMetric
 from likewise.errors import LikewiseError, nearest_name
-from likewise.metrics import clustering, ranking, spectrum, tree, verification
+from likewise.metrics import clustering, graded, ranking, spectrum, tree, verification
 from likewise.metrics.spectrum import class_spectrum, density, spectral_decay
 
 __all__ = [
     "NAMES", "SET_NAMES", "RankingDepth", "import_metrics", "as_text", "class_spectrum", "density", "last_rank", "level_of",
-    "low_is_good", "measure_set", "metric", "is_set_metric", "is_tree_metric", "reach", "spectral_decay",
-    "undefined_reason",
+    "graded_depth", "is_graded", "is_label_free", "low_is_good", "measure_set", "metric", "needs_graded_hits", "needs_triplets",
+    "is_set_metric", "is_tree_metric", "reach", "spectral_decay", "undefined_reason",
 ]  # fmt: skip
 
 
@@ -35,6 +35,7 @@ class PerQuery(NamedTuple):
     all_hits: bool = False  # whether it needs the ranks of all relevant gallery rows
     in_tree: bool = False  # whether `measure` takes a TreeRetrieval
     low_is_good: bool = False
+    graded: bool = False  # whether its values depend on graded relevance, not only on which rows are relevant
 
 
 _AVERAGE_PRECISION, _DIVISOR_USERS = ranking.average_precision, ranking.DIVISOR_USERS
@@ -48,7 +49,13 @@ PER_QUERY: dict[str, PerQuery] = {
     "MRR": PerQuery(ranking.reciprocal_rank, "1 / rank of the first relevant result, at any depth", all_hits=True),
     "MRR@k": PerQuery(ranking.reciprocal_rank, "1 / rank of the first relevant result, 0 if it is below rank k"),
     "NDCG@k": PerQuery(ranking.ndcg_at,
-        "gain 1 / log2(rank + 1) of the relevant among the first k results, divided by that of a perfect ranking"),
+        "sum of relevance / log2(rank + 1) over the first k results, divided by that of a perfect ranking; also nDCG@k",
+        graded=True),
+    "graded-mAP": PerQuery(graded.graded_average_precision,
+        "average precision with graded relevance: pairs of results count by the smaller of their relevances "
+        "(Robertson et al. 2010)", all_hits=True, graded=True),
+    "triplet-agreement": PerQuery(graded.agreement,
+        "share of the judged triplets of the query in which the nearer sample is more similar"),
     "mAP": PerQuery(_AVERAGE_PRECISION,
         "average precision over all relevant items, at any depth; equal to scikit-learn's except for ties", all_hits=True),
     "mAP/C": PerQuery(partial(_AVERAGE_PRECISION, over="C"),
@@ -163,12 +170,33 @@ def low_is_good(name: str) -> bool:
     return parsed is not None and parsed[0].low_is_good
 
 
+def is_graded(name: str) -> bool:
+    """Return whether the values of a metric per query depend on graded relevance, not only on which rows are relevant."""
+    parsed = _parse(_without_level(name))
+    return parsed is not None and parsed[0].graded
+
+
+def graded_depth(names: Iterable[str]) -> int:
+    """Return the number of results whose graded relevance these metrics need."""
+    return max((k for name in names if is_graded(name) and (k := last_rank(name))), default=0)
+
+
+def needs_graded_hits(names: Iterable[str]) -> bool:
+    """Return whether one of these metrics needs the rank of every gallery row of relevance above 0."""
+    return any(is_graded(name) and last_rank(name) is None for name in names)
+
+
+def needs_triplets(names: Iterable[str]) -> bool:
+    """Return whether one of these metrics needs judged triplets."""
+    return any(_without_level(name) == "triplet-agreement" for name in names)
+
+
 def last_rank(name: str) -> int | None:
     """Return the last rank that a metric per query reads; None if that depends on the number of relevant gallery rows."""
     parsed = _parse(_without_level(name))
     if parsed is None:
         return None
-    return 1 if parsed[1] is None and parsed[0].in_tree else parsed[1]
+    return 1 if parsed[1] is None and (parsed[0].in_tree or needs_triplets([name])) else parsed[1]
 
 
 def _unknown_metric_message(name: str) -> str:
@@ -222,6 +250,11 @@ def is_set_metric(name: str) -> bool:
     )
 
 
+def is_label_free(name: str) -> bool:
+    """Return whether a set metric does not use the labels."""
+    return spectrum.knows(name) and name.startswith("rho")
+
+
 def measure_set(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> dict[str, float]:
     """Return these set metrics by name, in this order; NaN where a metric is undefined.
 
@@ -269,6 +302,7 @@ def _is_dotted(name: str) -> bool:
 
 def _parse(name: str) -> tuple[PerQuery, int | None] | None:
     """Return the built-in metric per query of this name and its k: "R@10" -> (entry of "R@k", 10). None if there is none."""
+    name = re.sub(r"^nDCG@", "NDCG@", name)  # the usual spelling of papers
     found = re.fullmatch(r"([\w-]+@)([1-9][0-9]*)(/\w+)?", name)
     generic, k = (f"{found[1]}k{found[3] or ''}", int(found[2])) if found else (name, None)
     fits = generic in PER_QUERY and ("@k" in generic) == (k is not None)

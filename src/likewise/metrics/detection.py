@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.special import stdtrit
 from torch import Tensor
 
 from likewise.errors import LikewiseError
@@ -163,6 +162,8 @@ def count_without_groups(score: Float[Tensor, "N"], wrong: Bool[Tensor, "N"], se
 
 def jackknife_interval(a: list[TieCounts], b: list[TieCounts], metric: str) -> Interval:
     """Return the interval of `paired_jackknife` from the counts of both scores."""
+    from scipy.special import stdtrit  # slow to import
+
     each = [(METRIC_FUNCTIONS[metric](of_b) - METRIC_FUNCTIONS[metric](of_a)).numpy() for of_a, of_b in zip(a, b)]
     (gap,), *without = each
     wrongs, rights = float(a[0].wrongs[0, 0]), float(a[0].rights[0, 0])

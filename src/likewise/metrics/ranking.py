@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from likewise.metrics._hits import Depth, hit_number, nan_without_relevant, sum_over_hits, within_depth
+from likewise.metrics.graded import graded_ndcg_at
 from likewise.types import Retrieval
 
 DIVISOR_USERS: dict[Literal["R", "C", "min", "hits"], str] = {
@@ -59,10 +60,14 @@ def reciprocal_rank(found: Retrieval, k: int | None = None) -> Float[Tensor, "Q"
 
 
 def ndcg_at(found: Retrieval, k: int) -> Float[Tensor, "Q"]:
-    """Return the discounted gain of the relevant items among the first k results, divided by that of a perfect ranking.
+    """Return the discounted gain of the first k results, divided by that of a perfect ranking.
+
+    The gain of a result is its relevance, which is 1 or 0 unless it is graded (`graded_ndcg_at`).
 
     Formula: sum_{i: rank_i <= k} 1 / log2(rank_i + 1)  /  sum_{r = 1}^{min(R, k)} 1 / log2(r + 1)
     """
+    if found.value is not None:
+        return graded_ndcg_at(found, k)
     gained = within_depth(found, k) / (found.hit_rank.double() + 1).log2()
     best = (1 / torch.arange(2, k + 2, dtype=torch.float64, device=gained.device).log2()).cumsum(0)
     return sum_over_hits(found, gained) / best[found.relevant.clamp(1, k) - 1] + nan_without_relevant(found)

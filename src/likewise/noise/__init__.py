@@ -1,7 +1,9 @@
 """Noise models: they inject wrong labels on purpose, to measure the effect. The classes imported here are the registry."""
 
+from likewise.noise.add_labels import AddLabels as AddLabels
 from likewise.noise.class_frequency import ClassFrequency as ClassFrequency
 from likewise.noise.class_shift import ClassShift as ClassShift
+from likewise.noise.drop_labels import DropLabels as DropLabels
 from likewise.noise.semantic import Semantic as Semantic
 from likewise.noise.small_cluster import SmallCluster as SmallCluster
 from likewise.noise.uniform import Uniform as Uniform

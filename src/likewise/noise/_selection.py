@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.errors import LikewiseError
 
@@ -33,6 +33,48 @@ def number_classes(
             f"{owner}: wrong labels need at least two classes, got {len(classes)}; use data with more classes, or share=0"
         )
     return classes, place
+
+
+def draw_absent(
+    sample: Int[np.ndarray, "n"],
+    taken: tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P"]],
+    labels: Int[np.ndarray, "L"],
+    rng: np.random.Generator,
+) -> Int[np.ndarray, "n"]:
+    """Return a random label for every sample that it does not have, all with the same probability.
+
+    Args:
+        sample: samples that get a label; one that is listed twice gets two different labels. Each must lack enough labels.
+        taken: pairs (sample, label) that exist.
+        labels: the labels to draw from, ascending.
+    """
+    drawn, open_places = np.full(len(sample), -1), np.arange(len(sample))
+    known = np.sort(taken[0] * len(labels) + np.searchsorted(labels, taken[1]))  # one number per pair
+    while len(open_places):
+        pair = sample[open_places] * len(labels) + rng.integers(0, len(labels), len(open_places))
+        fresh = ~np.isin(pair, known)
+        fresh[fresh] = first_of(pair[fresh])
+        drawn[open_places[fresh]] = pair[fresh] % len(labels)
+        known = np.concatenate([known, pair[fresh]])
+        open_places = open_places[~fresh]
+    return labels[drawn]
+
+
+def check_absent(owner: str, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], share: float) -> None:
+    """Raise unless every sample lacks as many labels as it has, so that each of them can get another one."""
+    labels, most = len(np.unique(label)), int(np.bincount(sample).max(initial=0))
+    if share and labels < 2 * most:
+        raise LikewiseError(
+            f"{owner}: a sample must lack at least as many labels as it has, but one has {most} of the {labels} labels; use "
+            "DropLabels, or data with more labels"
+        )
+
+
+def first_of(values: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+    """Return a mask of the first occurrence of every value."""
+    mask = np.zeros(len(values), bool)
+    mask[np.unique(values, return_index=True)[1]] = True
+    return mask
 
 
 def check_transition_size(name: str, classes: Int[np.ndarray, "C"]) -> int:

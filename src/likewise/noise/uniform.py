@@ -4,11 +4,20 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
-from likewise.noise._selection import check_share, check_transition_size, choose, number_classes
+from likewise.noise._selection import (
+    check_absent,
+    check_share,
+    check_transition_size,
+    choose,
+    draw_absent,
+    number_classes,
+)
 
 
 class Uniform(NoiseModel):
     """A share of the samples gets the label of another class; all other classes have equal probability.
+
+    If samples have several labels, a share of all these labels becomes another label, which the sample does not have.
 
     Paper: the symmetric noise of Barbany et al., ProcSim, WACV 2024, and of most work on wrong labels.
     Formula: P(new = c) = share / (C - 1) for every c that is not the true class
@@ -32,6 +41,15 @@ class Uniform(NoiseModel):
         noisy = y.copy()
         noisy[rows] = classes[shifted]
         return noisy
+
+    def change_labels(
+        self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
+    ) -> tuple:
+        check_absent("Uniform", sample, label, self.share)
+        places = choose(len(label), self.share, self.exact, rng)
+        noisy = label.copy()
+        noisy[places] = draw_absent(sample[places], (sample, label), np.unique(label), rng)
+        return sample, noisy
 
     def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
         count = check_transition_size("Uniform", classes)

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 
@@ -64,6 +62,9 @@ def merge_classes(tree: SpanningTree, thresholds: Float[Tensor, "L"]) -> Int[Ten
     Args:
         thresholds: ascending.
     """
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
     edge, distance = tree.edge.cpu().numpy(), tree.distance.cpu()
     classes, levels = len(edge) + 1, []
     for number, threshold in enumerate(thresholds.cpu()):

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import expit, logit, stdtr, stdtrit
 
 from likewise.errors import LikewiseError
 
@@ -84,6 +83,8 @@ def t_interval(values, level: float = 0.95) -> Interval:
 
     Formula: mean +- t_{(1 + level) / 2, n - 1} s / sqrt(n), s with n - 1 in the denominator
     """
+    from scipy.special import stdtrit  # slow to import
+
     values, level = np.asarray(values, np.float64), _checked_level(level)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise LikewiseError(
@@ -184,6 +185,8 @@ def ratio_intervals(
         count: number of values of each unit.
         gallery: variance that the classes of the gallery add (`gallery_variance`); None: the gallery stays the same.
     """
+    from scipy.special import expit, logit, stdtr, stdtrit  # slow to import
+
     level, units = _checked_level(level), total.shape[-1]
     size = count.sum(-1, keepdims=True)
     mean, weight = total.sum(-1, keepdims=True) / size, count / size

@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -218,6 +217,8 @@ class _Likelihood:
         return max(found, key=lambda noise: noise.gain)
 
     def _climb(self, similar: float | None, find: Callable[[Tensor], Tensor], share: float, weight: float) -> Noise:
+        from scipy.optimize import minimize  # slow to import
+
         members = len(self.scores)
         values = np.array(
             [math.log(weight / members)] * members + [math.log(share / (1 - share))] + [1.0] * (similar is None)

@@ -3,6 +3,8 @@
 from likewise.protocols.class_folds import ClassFolds as ClassFolds
 from likewise.protocols.query_gallery import QueryGallery as QueryGallery
 from likewise.protocols.seen_classes import SeenClasses as SeenClasses
+from likewise.protocols.stratified_labels import StratifiedLabels as StratifiedLabels
 from likewise.protocols.unseen_classes import UnseenClasses as UnseenClasses
+from likewise.protocols.unseen_labels import UnseenLabels as UnseenLabels
 
 __all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

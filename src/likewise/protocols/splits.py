@@ -71,6 +71,15 @@ def check_groups(items: Items, split: np.ndarray) -> None:
         )
 
 
+def check_own_split(items: Items, owner: str, arguments: str, are_default: bool) -> None:
+    """Raise if the data has its own split and arguments of the protocol ask for another one."""
+    if items.split is not None and not are_default:
+        raise LikewiseError(
+            f"{owner}: {arguments} must be omitted, because the data '{items.name}' has its own split; omit it, or drop the "
+            "column `split`"
+        )
+
+
 def split_by(protocol: Protocol, items: Items) -> np.ndarray:
     """Return the split of each row; "": in no split. A training row that is also gallery of the test split is "train"."""
     split = np.full(len(items), "", "<U5")

@@ -12,6 +12,8 @@ class UnseenClasses(Protocol):
     """Test on classes that are not in training: every test sample is a query, all other test samples are its gallery.
 
     The column `split` of the data defines the splits, if it exists; else the first share of the classes (in label order) trains.
+    If samples have several labels, a class is a set of labels: test sets do not train, but their labels may, and the check for
+    leaks then counts these labels. Use `StratifiedLabels` or `UnseenLabels`.
     A query does not retrieve samples of its own `group`, nor samples of its own class from its own `camera`.
 
     Args:

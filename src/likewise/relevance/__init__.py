@@ -1,6 +1,9 @@
-"""Relevance of samples to each other, where equal labels do not say it. The classes imported here are the registry."""
+"""Relevance of samples to each other, in place of equal labels. The classes imported here are the registry."""
 
 from likewise.relevance.given_values import GivenValues as GivenValues
+from likewise.relevance.judged_pairs import JudgedPairs as JudgedPairs
+from likewise.relevance.judged_triplets import JudgedTriplets as JudgedTriplets
+from likewise.relevance.listed_pairs import ListedPairs as ListedPairs
 from likewise.relevance.shared_labels import SharedLabels as SharedLabels
 from likewise.relevance.tree_depth import TreeDepth as TreeDepth
 

@@ -17,6 +17,7 @@ class GivenValues(Relevance):
         threshold: a pair of this relevance or more is positive.
     """
 
+    symmetric = False
     values: Float[Tensor, "N N"]
 
     def __init__(self, values: Float[Tensor, "N N"], threshold: float = 0.5):
@@ -33,7 +34,9 @@ class GivenValues(Relevance):
             )
         self.threshold = threshold
         self.ids = len(values)
-        self.register_buffer("values", values.detach().to(torch.get_default_dtype()), persistent=False)
+        values = values.detach().to(torch.get_default_dtype())
+        self.register_buffer("values", None, persistent=False)
+        self.values = values
 
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
         return self.values[a[:, None], b[None, :]]

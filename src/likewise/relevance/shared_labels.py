@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from likewise.contracts import Relevance, RelevanceInput
 from likewise.relevance._threshold import check_threshold
-from likewise.types import LikewiseError
+from likewise.types import LikewiseError, Pairs, PairSource
 
 
 class SharedLabels(Relevance):
@@ -64,11 +64,27 @@ class SharedLabels(Relevance):
         return self._members(y)[:, : self.labels]
 
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
+        return self._values(a, self._columns(b), self.size[b])
+
+    def bound(self, b: Int[Tensor, "R"]) -> PairSource:
+        return _Bound(self, self._columns(b), self.size[b])
+
+    def pairs_of(self, value: Float[Tensor, "B R"]) -> Pairs:
+        pos = value >= self.threshold
+        return Pairs(pos, ~pos, value)  # every pair is known
+
+    def _columns(self, b: Int[Tensor, "R"]) -> Float[Tensor, "C1 R"]:
+        """Return the reference as one row per label."""
+        return self._members(b).T.contiguous()
+
+    def _values(
+        self, a: Int[Tensor, "B"], columns: Float[Tensor, "C1 R"], size: Float[Tensor, "R"]
+    ) -> Float[Tensor, "B R"]:
         # Sum the columns of the labels of each anchor: B x R x labels per sample additions, and no tensor of that size.
-        common = F.embedding_bag(self.lists[a], self._members(b).T.contiguous(), mode="sum")
+        common = F.embedding_bag(self.lists[a], columns, mode="sum")
         if self.measure == "any":
             return (common > 0).float()
-        sizes = self.size[a][:, None], self.size[b][None, :]
+        sizes = self.size[a][:, None], size[None, :]
         return common / (torch.minimum(*sizes) if self.measure == "overlap" else sizes[0] + sizes[1] - common)
 
     def _members(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C1"]:
@@ -76,3 +92,13 @@ class SharedLabels(Relevance):
         hot = torch.zeros(len(y), self.labels + 1, device=y.device).scatter_(1, self.lists[y], 1.0)
         hot[:, -1] = 0
         return hot
+
+
+class _Bound:
+    """A `SharedLabels` with its reference, whose multi-hot matrix is computed once."""
+
+    def __init__(self, relevance: SharedLabels, columns: Tensor, size: Tensor):
+        self.relevance, self.columns, self.size = relevance, columns, size
+
+    def pairs(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Pairs:
+        return self.relevance.pairs_of(self.relevance._values(a, self.columns, self.size))

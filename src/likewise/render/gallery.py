@@ -22,15 +22,22 @@ INK_COLOUR, SOFT_COLOUR, PAPER_COLOUR, RIGHT_COLOUR, WRONG_COLOUR, NEUTRAL_COLOU
 )
 """Colours of text, secondary text, background, right frames, wrong frames and frames of queries."""
 
+TRACK_COLOUR = "#d5dae2"
+"""Colour of the frame of a tile with a relevance, which its bar covers from the left."""
+
 
 @dataclass(frozen=True)
 class Tile:
-    """An image, two short lines below it, and whether it is right (None: a query)."""
+    """An image, two short lines below it, and whether it is right (None: a query).
+
+    A tile with a relevance has a bar of this length, 0 to 1, at its lower edge in place of the coloured frame.
+    """
 
     image: Image.Image
     caption: str
     detail: str = ""
     right: bool | None = None
+    relevance: float | None = None
 
 
 def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subtitle: str = "") -> Image.Image:
@@ -63,6 +70,8 @@ def draw_gallery(lines: Sequence[tuple[Tile, Sequence[Tile]]], title: str, subti
 
 def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, top: int) -> None:
     colour = NEUTRAL_COLOUR if tile.right is None else RIGHT_COLOUR if tile.right else WRONG_COLOUR
+    if tile.relevance is not None:
+        colour = TRACK_COLOUR
     draw.rounded_rectangle([left, top, left + TILE_PIXELS - 1, top + TILE_PIXELS - 1], 7, fill=colour)
     inner = TILE_PIXELS - 2 * FRAME_PIXELS
     small = min(tile.image.size) < inner  # enlarged characters stay crisp, photographs smooth
@@ -71,6 +80,11 @@ def _place(page: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, left: int, 
     image = tile.image.resize(size, Image.Resampling.BICUBIC if small else Image.Resampling.LANCZOS)
     x, y = (size[0] - inner) // 2, (size[1] - inner) // 2
     page.paste(image.crop((x, y, x + inner, y + inner)), (left + FRAME_PIXELS, top + FRAME_PIXELS))
+    if tile.relevance is not None:
+        first, low = left + FRAME_PIXELS, top + TILE_PIXELS - FRAME_PIXELS
+        length = round(inner * min(1.0, max(0.0, tile.relevance)))
+        if length:
+            draw.rectangle([first, low, first + length - 1, low + FRAME_PIXELS - 2], RIGHT_COLOUR)
     draw.text(
         (left + 2, top + TILE_PIXELS + 4),
         fit(tile.caption, font_of(12), TILE_PIXELS),

@@ -68,6 +68,9 @@ def draw_noise(items: Items, rows: Int[np.ndarray, "n"], table: Path) -> tuple[P
 def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
     """Print the number of wrong labels, the classes that changed most, and the classes that are left without pairs."""
     assert items.y_clean is not None
+    if items.label_name is not None:
+        show_label_noise(items, rows)
+        return
     before, after = (np.bincount(y[rows], minlength=items.classes) for y in (items.y_clean, items.y))
     wrong = items.y_clean[rows] != items.y[rows]
     lost, gained = (np.bincount(y[rows][wrong], minlength=items.classes) for y in (items.y_clean, items.y))
@@ -94,6 +97,31 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
         names = [escape(items.class_name[c]) for c in np.flatnonzero(picked)]
         if names:
             console.print(f"classes {what}: {len(names)} ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})")
+
+
+def show_label_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
+    """Print the number of missing and superfluous labels, for samples with several labels, and the labels that changed most."""
+    assert items.y_clean is not None and items.label_name is not None and items.label_sets is not None
+    sets = [set(one) for one in items.label_sets]
+    true, given = ([sets[c] for c in y[rows]] for y in (items.y_clean, items.y))
+    before = Counter(label for one in true for label in one)
+    missing = Counter(label for one, other in zip(true, given) for label in one - other)
+    added = Counter(label for one, other in zip(true, given) for label in other - one)
+    worst = sorted(missing.keys() | added.keys(), key=lambda label: (-missing[label] - added[label], label))
+    console = Console(highlight=False)
+    if worst:
+        table = Table("label", "samples", "missing", "superfluous", "now")
+        for label in worst[:MAX_LISTED_CLASSES]:
+            counts = (before[label], missing[label], added[label], before[label] - missing[label] + added[label])
+            table.add_row(escape(items.label_name[label]), *map(str, counts))
+        console.print(table)
+    if len(worst) > MAX_LISTED_CLASSES:
+        console.print(f"and {len(worst) - MAX_LISTED_CLASSES} more labels that changed less", style="dim")
+    samples = int((items.y[rows] != items.y_clean[rows]).sum())
+    console.print(
+        f"of {before.total()} training labels, {missing.total()} are missing, and {added.total()} superfluous ones were added; "
+        f"{samples} of {len(rows)} samples have wrong labels"
+    )
 
 
 def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:

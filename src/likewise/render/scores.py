@@ -17,6 +17,9 @@ COLUMN_HEADS = ("metric", "mean", "95 % interval", "mean over classes")
 CORRECTED_HEAD = "under true labels"
 """Head of the column of scores that are corrected for wrong test labels."""
 
+MAX_SHOWN_LABELS = 10
+"""Labels in the table of labels, those of the lowest scores."""
+
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:
     """Return a column of scores for the whole gallery and one for each named gallery: title -> scores."""
@@ -58,8 +61,10 @@ def show_scores(columns: dict[str, dict]) -> None:
         print(
             f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
-    for line in tree_lines(first):
-        print(line)
+    for line in [*relevance_lines(first), *tree_lines(first)]:
+        print(printable(line))
+    if first.get("labels"):
+        show_labels(first["labels"])
     print(f"{first['similarity']} similarity in {first['dim']} dimensions")
     for title, scores in columns.items():
         for line in interval_lines(scores):
@@ -98,6 +103,31 @@ def show_cameras(scores: Mapping) -> None:
     )
 
 
+def relevance_lines(scores: Mapping) -> list[str]:
+    """Return a line about what is relevant, if not rows of the query's class; [] otherwise."""
+    facts = scores.get("relevance")
+    if not facts:
+        return []
+    judged = f"; {facts['triplets']:,} judged triplets" if "triplets" in facts else ""
+    return [f"relevance: {facts['spec']}; relevant: {facts['relevant']}{judged}"]
+
+
+def show_labels(labels: Mapping) -> None:
+    """Print R@k of the labels with the lowest values, and the mean over labels."""
+    names = list(labels["mean"])
+    worst = sorted(labels["each"].items(), key=lambda pair: pair[1]["metrics"][names[0]])[:MAX_SHOWN_LABELS]
+    table = Table("label", *map(escape, names), "queries")
+    for label, one in worst:
+        cells = (with_interval(name, one["metrics"][name], one["interval"].get(name)) for name in names)
+        table.add_row(escape(label), *cells, str(one["queries"]))
+    table.add_row("mean over labels", *(as_text(name, labels["mean"][name]) for name in names), "")
+    Console().print(table)
+    if labels["count"] > len(worst):
+        print(
+            f"the {len(worst)} labels of lowest {names[0]} of {labels['count']:,}; relevant here: rows with that label"
+        )
+
+
 def with_interval(name: str, value: float, ends: Sequence[float] | None) -> str:
     """Return a value as text, with the ends of its interval in percent: "49.6 % (46.9 to 52.2)"."""
     return as_text(name, value) + (" ({:.1f} to {:.1f})".format(*(100 * end for end in ends)) if ends else "")
@@ -107,7 +137,8 @@ def interval_lines(scores: Mapping) -> list[str]:
     """Return what the intervals hold for, and for each reason for no interval, or for no value, its metrics."""
     over, lines = scores.get("interval_over"), []
     if scores.get("interval"):
-        claim = "other classes" if over == "classes" else "other queries of these few classes, not for other classes"
+        claims = {"classes": "other classes", "label sets": "other sets of the same labels, not for other labels"}
+        claim = claims.get(over or "", "other queries of these few classes, not for other classes")
         lines.append(f"intervals over {over}: they hold for {claim}")
     for part, noun in (("no_value", "value"), ("no_interval", "interval")):
         metrics: dict[str, list[str]] = {}

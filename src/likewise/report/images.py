@@ -36,7 +36,7 @@ def places_shown(number: int, views: Sequence[RunView], compared: Sequence) -> l
     queries += chain.from_iterable(both for one in compared if views[one.a].pool == number for both in one.queries)
     confused = chain.from_iterable(found["confusion"].pairs[:20] for found in here if "confusion" in found)
     pairs = [pair.example for pair in confused if pair.example]
-    classes = [one for some in galleries for one in some.get("each class", ())]
+    classes = [one for some in galleries for kind in ("each class", "each label") for one in some.get(kind, ())]
     in_order = chain(map(query_and_neighbours, queries), pairs, map(query_and_neighbours, classes))
     return list(dict.fromkeys(chain.from_iterable(in_order)))
 

@@ -42,7 +42,7 @@ def write_page(facts: Facts, file: Path, quiet: bool = False) -> Path:
 
 def page_context(facts: Facts) -> dict:
     """Return the variables of the template: the facts, the sections that are shown, the style and all scripts."""
-    shown = [section for section in load_sections() if section.is_shown(facts)]
+    shown = [section.worded(facts) for section in load_sections() if section.is_shown(facts)]
     folded = [section for section in shown if section.folded]
     return {
         "facts": facts,

@@ -71,14 +71,16 @@ def large_blocks(facts: Facts) -> Iterator[Block]:
 
 
 def pool_names(pool: Pool) -> dict:
-    """Return the names of a pool, of its classes and of its groupings, for the block `facts`."""
+    """Return the names of a pool, of its classes, of its groupings and of its labels, for the block `facts`."""
     groupings = [{"name": one.name, "names": one.names, "of": one.of_class} for one in pool.groupings]
+    several = {} if pool.label_sets is None else {"labels": {"names": pool.label_name, "sets": pool.label_sets}}
     return {
         "name": pool.name,
         "split": pool.split,
         "n": len(pool.row),
         "classes": pool.class_name,
         "groupings": groupings,
+        **several,
     }
 
 

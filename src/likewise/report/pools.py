@@ -41,4 +41,5 @@ def make_pool(one: ReportTarget) -> Pool:
     path = items.path or (one.data.path and [one.data.path[r] for r in one.row] if one.data is not None else None)
     caption = None if path is None else tuple(os.path.basename(p.replace("\\", "/")) for p in path)
     name = items.name if one.data is None else one.data.name
-    return Pool(name, one.split, one.row, items.y, items.class_name, groupings, caption)
+    sets = {"label_name": items.label_name, "label_sets": items.label_sets}
+    return Pool(name, one.split, one.row, items.y, items.class_name, groupings, caption, **sets)

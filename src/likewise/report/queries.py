@@ -5,20 +5,41 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.report.records import Neighbour, RankedQuery
+from likewise.report.records import Neighbour, PairRelevance, RankedQuery
 
 
 def ranked_query(
-    place: int, value: float, label: Int[np.ndarray, "N"], near: Int[np.ndarray, "N K"], sim: Float[np.ndarray, "N K"]
+    place: int,
+    value: float,
+    label: Int[np.ndarray, "N"],
+    near: Int[np.ndarray, "N K"],
+    sim: Float[np.ndarray, "N K"],
+    relevance: PairRelevance | None = None,
 ) -> RankedQuery:
-    """Return the query at a place with its value of the main metric and its nearest neighbours."""
-    each = zip(near[place].tolist(), sim[place].tolist())
-    return RankedQuery(place, value, tuple(Neighbour(p, s, bool(label[p] == label[place])) for p, s in each if p >= 0))
+    """Return the query at a place with its value of the main metric and its nearest neighbours.
+
+    Args:
+        relevance: relevance of a class to other classes; None: a neighbour is right or wrong.
+    """
+    known = near[place] >= 0
+    others, sims = near[place][known].tolist(), sim[place][known].tolist()
+    values = [None] * len(others) if relevance is None else relevance(int(label[place]), label[others]).tolist()
+    values = [None if v is None or np.isnan(v) else v for v in values]
+    each = zip(others, sims, values, strict=True)
+    return RankedQuery(place, value, tuple(Neighbour(p, s, bool(label[p] == label[place]), v) for p, s, v in each))
 
 
 def query_as_list(one: RankedQuery) -> list:
-    """Return a query as the scripts read it: place, value, and [place, similarity, 0 or 1 for the same class] per neighbour."""
-    return [one.place, one.value, [[near.place, near.similarity, int(near.right)] for near in one.neighbours]]
+    """Return a query as the scripts read it: place, value, and [place, similarity, 0 or 1 for the same class] per neighbour.
+
+    A neighbour with a relevance has it as a fourth entry.
+    """
+    return [one.place, one.value, [neighbour_as_list(near) for near in one.neighbours]]
+
+
+def neighbour_as_list(near: Neighbour) -> list:
+    graded = [] if near.relevance is None else [round(near.relevance, 4)]
+    return [near.place, near.similarity, int(near.right), *graded]
 
 
 def places_of(rows: np.ndarray, all_rows: np.ndarray) -> np.ndarray:

@@ -5,12 +5,16 @@ A place is the index of a sample in its `Pool`; a class is the index of its name
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from PIL import Image
+
+PairRelevance = Callable[[int, Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]
+"""A class and the classes of some results -> the relevance of each result, 0 to 1; NaN: not known."""
 
 
 class Grouping(NamedTuple):
@@ -33,6 +37,8 @@ class Pool:
     groupings: tuple[Grouping, ...] = ()
     caption: tuple[str, ...] | None = None  # file name of each sample
     images: dict[int, Image.Image] = field(default_factory=dict)  # place -> thumbnail, for some of the samples
+    label_name: tuple[str, ...] | None = None  # of the single labels, if samples have several labels each
+    label_sets: tuple[tuple[int, ...], ...] | None = None  # label numbers of every class
 
 
 class Score(NamedTuple):
@@ -47,11 +53,12 @@ class Score(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a query; `right`: it has the label of the query."""
+    """A neighbour of a query; `right`: it has the label of the query. `relevance`: 0 to 1; None: right or wrong is all."""
 
     place: int
     similarity: float
     right: bool
+    relevance: float | None = None
 
 
 class RankedQuery(NamedTuple):

@@ -14,6 +14,7 @@ from likewise.metrics import as_text
 from likewise.render.scores import by_camera, corrected_cell, corrected_notes, label_lines, tree_lines, with_interval
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
+from likewise.report.relevance import relevance_of
 from likewise.report.section import Study, load_sections
 from likewise.report.target import ReportTarget
 from likewise.runs.usage import sessions
@@ -76,7 +77,7 @@ def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
     assert one.items is not None
     z = None if one.items.x is None else as_tensor(one.items.x, one.similarity)
     near, sim = neighbours(one, z, config.k, config.quiet)
-    return dataclasses.replace(study, z=z, near=near, near_sim=sim)
+    return dataclasses.replace(study, z=z, near=near, near_sim=sim, relevance=relevance_of(one))
 
 
 def facts_of(one: ReportTarget) -> tuple[str, ...]:
@@ -91,7 +92,8 @@ def facts_of(one: ReportTarget) -> tuple[str, ...]:
         found.append(f"trained on {date:%-d %B %Y}: {steps:,} steps in {seconds_as_text(seconds)} on {devices}")
     if one.queries is not None:
         classes = len(np.unique(one.queries.class_name.astype(str)))
-        found.append(f"scored on {len(one.queries.row):,} queries of {classes:,} classes")
+        sets = "sets of labels" if one.items is not None and one.items.label_sets is not None else "classes"
+        found.append(f"scored on {len(one.queries.row):,} queries of {classes:,} {sets}")
     return tuple(found)
 
 

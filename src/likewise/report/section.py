@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +16,7 @@ from likewise.config import Report
 from likewise.report import sections
 from likewise.report.blocks import Block
 from likewise.report.queries import places_of
-from likewise.report.records import Facts, Pool, RunView
+from likewise.report.records import Facts, PairRelevance, Pool, RunView
 from likewise.report.target import ReportTarget
 
 
@@ -25,7 +25,7 @@ class Study:
     """One target with the data that several sections use. A section may append to `notes`.
 
     `pool`, `near` and `near_sim` are None if the run was not scored, `z` also if its embeddings are not known. `z` has unit
-    length if the similarity is cosine.
+    length if the similarity is cosine. `relevance` is None if results are right or wrong.
     """
 
     one: ReportTarget
@@ -37,6 +37,7 @@ class Study:
     z: Float[Tensor, "N D"] | None = None
     near: Int[np.ndarray, "N K"] | None = None
     near_sim: Float[np.ndarray, "N K"] | None = None
+    relevance: PairRelevance | None = None
 
     @property
     def queries(self) -> tuple[Int[np.ndarray, "Q"], Float[np.ndarray, "Q"]] | None:
@@ -93,6 +94,7 @@ class Section:
         template: HTML below the heading. The default holds `intro` and the element that a script fills.
         context: computes the variable `content` of the template.
         folded: whether it is at the end of the page, under "More", because few readers need it.
+        words: returns another title and introduction for these facts, or None.
         scripts: names of its scripts, in order; the last one calls `fillSection`. None: the script with the name of the section.
     """
 
@@ -111,6 +113,12 @@ class Section:
     context: Callable[[Facts], Any] | None = None
     scripts: tuple[str, ...] | None = None
     folded: bool = False
+    words: Callable[[Facts], tuple[str, str] | None] | None = None
+
+    def worded(self, facts: Facts) -> Section:
+        """Return the section with the title and introduction that fit the facts."""
+        found = None if self.words is None else self.words(facts)
+        return self if found is None else replace(self, title=found[0], intro=found[1])
 
     def is_shown(self, facts: Facts) -> bool:
         """Return whether the page has this section."""

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from likewise.config import Report
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
+from likewise.data.joined_labels import with_label_sets
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
 from likewise.report.splits import embeddings_of, shown_split
 from likewise.report.target import ReportTarget
@@ -155,4 +156,5 @@ def with_queries(one: ReportTarget, queries: PerQuery) -> ReportTarget:
     root = "" if one.data is None else one.data.root
     assert one.run is not None and one.settings is not None
     items = Items(str(one.settings.data), y.astype(np.int64), tuple(names.tolist()), path, root)
+    items = with_label_sets(items) if one.data is not None and one.data.label_sets is not None else items
     return dataclasses.replace(one, items=items, row=queries.row, queries=queries, scores=one.run.scores or {})

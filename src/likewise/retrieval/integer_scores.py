@@ -8,7 +8,7 @@ scores the lower row is first. Only the embeddings are stored: blocks of integer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -169,6 +169,7 @@ class Exclusions:
         groups: Sequence[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]] = (),
     ):
         self.own, self.query, self.row, self.groups = own, pairs[:, 0], pairs[:, 1], groups
+        self.unknown: Callable[[Tensor, Tensor, int], None] | None = None  # hides further rows, as `mask` does
         count = torch.bincount(self.query, minlength=queries)
         self.start = torch.cat([count.new_zeros(1), count.cumsum(0)])
 
@@ -184,6 +185,8 @@ class Exclusions:
         for of_query, of_row in self.groups:
             group = of_query[ids][:, None]
             score.masked_fill_((group == of_row[None, first : first + score.shape[1]]) & (group >= 0), -torch.inf)
+        if self.unknown is not None:
+            self.unknown(score, ids, first)
 
     def share_group(self, query: Int[Tensor, "M"], row: Int[Tensor, "M"]) -> Bool[Tensor, "M"]:
         """Return whether query `query[i]` and gallery row `row[i]` are in one group, for every i."""

@@ -7,7 +7,8 @@ Gallery rows are ordered by descending similarity, equal similarities by row, on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, combinations
+from dataclasses import replace
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,7 @@ from torch import Tensor
 from likewise.retrieval import integer_scores
 from likewise.retrieval.candidates import error_of, top_rows
 from likewise.retrieval.hit_counts import MAX_MEAN_HITS, HitCounter
+from likewise.retrieval.relevant_rows import EqualLabels, GradedRows, RowRelevance, count_relevant
 from likewise.types import LikewiseError, Retrieval
 
 WORKING_MEMORY_BYTES = 512 * 2**20
@@ -40,6 +42,7 @@ def rank(
     similarity: str = "cosine",
     scale: float | None = None,
     levels: tuple[Int[Tensor, "L Q"], Int[Tensor, "L G"]] | None = None,
+    relevance: RowRelevance | None = None,
     budget: int = WORKING_MEMORY_BYTES,
     device: torch.device | str | None = None,
     progress: Callable[[float], None] | None = None,
@@ -59,6 +62,7 @@ def rank(
         scale: for "euclidean", when the queries are ranked in several calls: `euclidean_scale` of all queries and the gallery.
         levels: labels of queries and gallery rows on other levels of a class tree; -1 is equal to no label. The result then has
             `hit_row` and `relevant_at`.
+        relevance: which gallery rows are relevant, in place of equal labels. The result then has `value`, `best` and `hit_value`.
         budget: bytes of working memory without embeddings and result. A smaller budget gives smaller blocks, the same result.
         device: where to compute; None: the device of the queries. Embeddings that do not fit into GPU memory are copied in
             blocks; on a CPU they may be a tensor over a memory map.
@@ -74,36 +78,69 @@ def rank(
     y, gallery_y = y.to(device).long(), gallery_y.to(device).long()
     rest = own, group, gallery_group, exclude
     own, group, gallery_group, exclude = (None if t is None else t.to(device).long() for t in rest)
-    z = _to_device(z, device)
-    gallery_z = z if same else _to_device(gallery_z, device)
-    if similarity == "euclidean" and scale is None:
-        scale = integer_scores.euclidean_scale(*([z] if same else [z, gallery_z]))
-    queries = integer_scores.prepare(z, device, scale, "query", room=budget // 4)
-    gallery = queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=budget // 4)
+    queries, gallery = _prepared(z, None if same else gallery_z, device, similarity, scale, budget // 4)
     pairs = _excluded(exclude, len(z), len(gallery_z), own, same, device)
     exclusions = integer_scores.Exclusions(len(z), own, pairs, pair_groups(group, gallery_group))
-    relevant = count_relevant(y, gallery_y, exclusions)
+    source, relevant, best = _relevance(relevance, y, gallery_y, exclusions, budget)
     n, report = len(gallery_z), progress or (lambda share: None)
     shown, wanted = min(k, n), min(max(k, depth), n)
     known = (relevant + 1).clamp(wanted, n)
     deep = known > max(wanted, n // 8)  # too deep for candidates: `places` computes the ranks of their hits
     listed = known.where(~deep, wanted)  # number of gallery rows that `top_rows` returns for each query
 
-    counter = _hit_counter(queries, gallery, exclusions, y, gallery_y, relevant, budget) if all_hits else None
-    buffer = _RankingBuffer(len(z), shown, device)
-    for ids, row, key in top_rows(queries, gallery, exclusions, listed, budget, same, report, counter):
-        buffer.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), gallery_y, y, listed)
+    counter = _hit_counter(queries, gallery, exclusions, source, relevant, budget) if all_hits else None
+    buffer = _RankingBuffer(len(z), shown, device, source)
+    both_ways = same and exclusions.unknown is None  # unknown pairs need not be the same in both directions
+    for ids, row, key in top_rows(queries, gallery, exclusions, listed, budget, both_ways, report, counter):
+        buffer.put(ids, row, integer_scores.readable(key[:, :shown], queries, ids), listed)
     hits = [torch.cat(parts) for parts in zip(*buffer.hits)]
     buffer.hits.clear()
     missing = (torch.bincount(hits[0], minlength=len(z)) < relevant) & (deep | all_hits)
     if counter is not None:
         hits, missing = _with_counted(hits, missing, counter)
-    more = _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, hits[:2], budget)
-    hit_rank, hit_row, start = _in_order(chain([hits], more), len(z), n, levels is not None)
+    more = _missing_hits(queries, gallery, exclusions, source, missing, hits[:2], budget)
+    with_values = relevance is not None and relevance.hit_values
+    hit_rank, hit_row, start = _in_order(chain([hits], more), len(z), n, levels is not None or with_values)
     known = torch.full_like(known, n) if all_hits else known.where(~deep, n)
     query = torch.arange(len(z), device=device)
     at = None if levels is None else _relevant_at(levels[0].to(device), levels[1].to(device), exclusions)
-    return Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hit_rank, start, hit_row, at)
+    found = Retrieval(query, buffer.row, buffer.match, buffer.sim, relevant, known, hit_rank, start, hit_row, at)
+    return _with_values(found, source, buffer.value, best) if isinstance(source, GradedRows) else found
+
+
+def _prepared(
+    z: Tensor, gallery_z: Tensor | None, device: torch.device, similarity: str, scale: float | None, room: int
+):
+    """Return queries and gallery prepared for exact scores; without a gallery, the queries are the gallery."""
+    z = _to_device(z, device)
+    gallery_z = z if gallery_z is None else _to_device(gallery_z, device)
+    same = gallery_z is z
+    if similarity == "euclidean" and scale is None:
+        scale = integer_scores.euclidean_scale(*([z] if same else [z, gallery_z]))
+    queries = integer_scores.prepare(z, device, scale, "query", room=room)
+    return queries, queries if same else integer_scores.prepare(gallery_z, device, scale, "gallery", room=room)
+
+
+def _with_values(found: Retrieval, source: GradedRows, value: Tensor | None, best: Tensor | None) -> Retrieval:
+    """Return the ranking with its graded relevances; those of the hits if they have their gallery rows."""
+    if found.hit_row is None or not source.given.hit_values:
+        return replace(found, value=value, best=best)
+    query = found.query.repeat_interleave(found.start.diff())
+    return replace(found, value=value, best=best, hit_value=source.at(query, found.hit_row))
+
+
+def _relevance(given: RowRelevance | None, y, gallery_y, exclusions: integer_scores.Exclusions, budget: int):
+    """Return which gallery rows are relevant, their number for every query, and the highest values of every query.
+
+    Rows of unknown relevance are excluded from now on.
+    """
+    if given is None:
+        source = EqualLabels(y, gallery_y)
+        return source, source.count(exclusions), None
+    source = GradedRows(given, y.device, budget // 4)
+    relevant, best = source.survey(exclusions)
+    exclusions.unknown = source.hide_unknown if source.unknown else None
+    return source, relevant, best
 
 
 def _in_order(hits: Iterable[Sequence[Tensor]], queries: int, n: int, with_rows: bool):
@@ -123,15 +160,19 @@ def _in_order(hits: Iterable[Sequence[Tensor]], queries: int, n: int, with_rows:
 class _RankingBuffer:
     """Collects the chunks of a ranking: the first `shown` gallery rows of every query, and every hit as (query, row, rank)."""
 
-    def __init__(self, queries: int, shown: int, device: torch.device):
+    def __init__(self, queries: int, shown: int, device: torch.device, source: EqualLabels | GradedRows):
+        self.source = source
+        self.value = torch.full((queries, shown), torch.nan, device=device) if isinstance(source, GradedRows) else None
         self.row = torch.full((queries, shown), -1, dtype=torch.int64, device=device)
         self.sim = torch.full((queries, shown), torch.nan, dtype=torch.float64, device=device)
         self.match = torch.zeros((queries, shown), dtype=torch.bool, device=device)
         self.hits: list[tuple[Tensor, Tensor, Tensor]] = []
 
-    def put(self, ids: Tensor, row: Tensor, sim: Tensor, gallery_y: Tensor, y: Tensor, listed: Tensor) -> None:
+    def put(self, ids: Tensor, row: Tensor, sim: Tensor, listed: Tensor) -> None:
         shown = self.row.shape[1]
-        match = (gallery_y[row.clamp_min(0)] == y[ids][:, None]) & (row >= 0)
+        match, value = self.source.match(ids, row)
+        if value is not None and self.value is not None:
+            self.value[ids] = value[:, :shown]
         self.row[ids], self.sim[ids], self.match[ids] = row[:, :shown], sim, match[:, :shown]
         place, at = match.nonzero(as_tuple=True)
         kept = at < listed[ids][place]
@@ -209,37 +250,10 @@ def _excluded(exclude, queries: int, gallery: int, own, same: bool, device) -> I
     return exclude if own is None else exclude[own[exclude[:, 0]] != exclude[:, 1]]
 
 
-def count_relevant(y, gallery_y, exclusions: integer_scores.Exclusions) -> Int[Tensor, "Q"]:
-    """Return the number of relevant gallery rows of every query, without excluded rows."""
-    labels = torch.cat([y, gallery_y]).unique()
-    yq, yg = torch.searchsorted(labels, y), torch.searchsorted(labels, gallery_y)
-    count = torch.bincount(yg, minlength=len(labels))[yq]
-    query, row = _pairs(exclusions)
-    for kinds in range(1, len(exclusions.groups) + 1):  # rows that share one group or more, by inclusion and exclusion
-        for chosen in combinations(exclusions.groups, kinds):
-            count = count + (-1) ** kinds * _count_equal(((yq, yg), *chosen))
-    mates = (yq[query] == yg[row]) & ~exclusions.share_group(query, row)  # rows of a group are subtracted already
-    return count - torch.bincount(query[mates], minlength=len(y))
-
-
 def _relevant_at(label: Tensor, gallery_label: Tensor, exclusions: integer_scores.Exclusions) -> Int[Tensor, "Q L"]:
     """Return the number of relevant gallery rows of every query on every level; 0 where the query has no label."""
     each = [count_relevant(y, gallery_y, exclusions) for y, gallery_y in zip(label, gallery_label, strict=True)]
     return torch.stack(each, 1).where(label.T >= 0, 0)
-
-
-def _count_equal(keys: Sequence[tuple[Int[Tensor, "Q"], Int[Tensor, "G"]]]) -> Int[Tensor, "Q"]:
-    """Return the number of gallery rows that agree with each query in all keys; a key of -1 agrees with none."""
-    joint = torch.zeros_like(torch.cat(keys[0]))
-    valid = torch.ones_like(joint, dtype=torch.bool)
-    for of_query, of_row in keys:
-        own = torch.cat([of_query, of_row])
-        values, number = own.unique(return_inverse=True)
-        joint = (joint * len(values) + number).unique(return_inverse=True)[1]  # small numbers again: no overflow
-        valid &= own >= 0
-    queries = len(keys[0][0])
-    count = torch.bincount(joint[queries:][valid[queries:]], minlength=int(joint.max()) + 1)
-    return torch.where(valid[:queries], count[joint[:queries]], 0)
 
 
 def pair_groups(
@@ -252,14 +266,6 @@ def pair_groups(
     return list(zip(*(side.T.contiguous() for side in sides), strict=True))
 
 
-def _pairs(exclusions: integer_scores.Exclusions) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
-    """Return the excluded (query, gallery row) pairs, without those excluded by group."""
-    if exclusions.own is None:
-        return exclusions.query, exclusions.row
-    in_gallery = (exclusions.own >= 0).nonzero()[:, 0]
-    return torch.cat([in_gallery, exclusions.query]), torch.cat([exclusions.own[in_gallery], exclusions.row])
-
-
 def _with_counted(hits: Sequence[Tensor], missing: Tensor, counter: HitCounter) -> tuple[Sequence[Tensor], Tensor]:
     """Return the hits (query, gallery row, rank) with those of the missing queries that were counted, and the queries left."""
     counted = missing & counter.counted
@@ -268,45 +274,24 @@ def _with_counted(hits: Sequence[Tensor], missing: Tensor, counter: HitCounter) 
     return hits, missing & ~counted
 
 
-def _missing_hits(queries, gallery, exclusions, y, gallery_y, missing, listed_hits, budget):
+def _missing_hits(queries, gallery, exclusions, source, missing, listed_hits, budget):
     """Yield chunks of (query, gallery row, rank): the relevant gallery rows outside `listed_hits`.
 
     Args:
+        source: which gallery rows are relevant.
         missing: (Q,) mask of the queries to complete.
         listed_hits: (query, gallery row) of the hits that are already known.
     """
-    for query, row in _relevant_pairs(exclusions, y, gallery_y, missing, listed_hits, budget):
+    for query, row in source.pairs(exclusions, missing, listed_hits, budget):
         yield query, row, integer_scores.places(queries, gallery, exclusions, query, row, budget // 2)
 
 
-def _relevant_pairs(exclusions, y, gallery_y, asked, listed_hits, budget):
-    """Yield chunks of (query, gallery row): the relevant rows of the queries in the mask `asked`, outside `listed_hits`."""
-    if not asked.any():
-        return
-    order = gallery_y.argsort(stable=True)
-    sorted_y, n = gallery_y[order], len(gallery_y)
-    first, end = torch.searchsorted(sorted_y, y), torch.searchsorted(sorted_y, y, right=True)
-    known = torch.cat([query * n + row for query, row in (listed_hits, _pairs(exclusions))]).sort().values
-    ids = asked.nonzero()[:, 0]
-    most = max(1, int((end - first)[ids].max()))
-    for some in ids.split(max(1, budget // (most * 64))):
-        count = (end - first)[some]
-        query = some.repeat_interleave(count)
-        offset = torch.arange(len(query), device=query.device) - (count.cumsum(0) - count).repeat_interleave(count)
-        row = order[first[query] + offset]
-        code = query * n + row
-        at = torch.searchsorted(known, code).clamp_max(len(known) - 1)
-        new = known[at] != code if len(known) else torch.ones_like(code, dtype=torch.bool)
-        new &= ~exclusions.share_group(query, row)
-        yield query[new], row[new]
-
-
-def _hit_counter(queries, gallery, exclusions, y, gallery_y, relevant, budget) -> HitCounter | None:
+def _hit_counter(queries, gallery, exclusions, source, relevant, budget) -> HitCounter | None:
     """Return a counter of the rows before every hit; None if there are no hits, or too many for counting or for the memory."""
     total = int(relevant.sum())
-    if not 0 < total <= min(MAX_MEAN_HITS * len(y), budget // 512):
+    if not 0 < total <= min(MAX_MEAN_HITS * len(relevant), budget // 512):
         return None
     nothing = relevant.new_zeros(0)
-    chunks = _relevant_pairs(exclusions, y, gallery_y, relevant > 0, (nothing, nothing), budget)
+    chunks = source.pairs(exclusions, relevant > 0, (nothing, nothing), budget)
     query, row = (torch.cat(parts) for parts in zip(*chunks))
     return HitCounter(queries, gallery, query, row, error_of(gallery), budget)

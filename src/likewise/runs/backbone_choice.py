@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from likewise.config import Train
+from likewise.data import DRAWN_DATA
 from likewise.distributed.process_group import broadcast_from_first
 from likewise.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
 from likewise.pretrained.weights import DEFAULT_BACKBONE
@@ -31,7 +32,7 @@ def find_backbone(config: Train) -> Available | None:
 
     None if the settings name one, or if the data may decide.
     """
-    is_image_data = config.data != "glyphs" and not config.data.lower().endswith((".npz", ")"))
+    is_image_data = config.data not in DRAWN_DATA and not config.data.lower().endswith((".npz", ")"))
     return available_backbone() if is_image_data and leaves_backbone_open(config) else None
 
 
@@ -41,7 +42,7 @@ def resolve_with(config: Train, items: Items, found: Available | None) -> tuple[
     Args:
         found: what `find_backbone` returned. All processes take the backbone that the first process found.
     """
-    if items.x is not None or items.name == "glyphs" or not leaves_backbone_open(config):
+    if items.x is not None or items.name in DRAWN_DATA or not leaves_backbone_open(config):
         return resolve(config, items), ""
     found = found or available_backbone()
     name = BACKBONE_CHOICES[int(broadcast_from_first(torch.tensor(BACKBONE_CHOICES.index(found.name))))]

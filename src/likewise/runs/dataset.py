@@ -18,6 +18,7 @@ from likewise.data import NAMES, is_named, load
 from likewise.data.broken_images import skip_again, skip_broken
 from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import is_flat, read_flat
+from likewise.data.label_sets import sample_labels, with_labels
 from likewise.data.table import split_columns
 from likewise.data.tabular import read_csv
 from likewise.io.files import cache_folder
@@ -102,8 +103,13 @@ def make_protocol(config: Train) -> Protocol:
 
 
 def default_protocol(items: Items) -> str:
-    """Return the spec of the default protocol: QueryGallery() for data with query or gallery marks, else UnseenClasses()."""
-    return "QueryGallery()" if marks_queries(items) else "UnseenClasses()"
+    """Return the spec of the default protocol, which takes the column `split` of the data if there is one.
+
+    QueryGallery() for data with query or gallery marks, StratifiedLabels() for several labels per sample, else UnseenClasses().
+    """
+    if marks_queries(items):
+        return "QueryGallery()"
+    return "UnseenClasses()" if items.label_sets is None else "StratifiedLabels()"
 
 
 def protocol_for(items: Items) -> Protocol:
@@ -114,6 +120,7 @@ def protocol_for(items: Items) -> Protocol:
 def inject_noise(items: Items, protocol: Protocol, noise: str | None, seed: int, allow_imports: bool = False) -> Items:
     """Return the data with label noise injected into the train and val splits; the true labels are in `y_clean`.
 
+    If samples have several labels, new sets of labels are classes behind those of the data, whose numbers do not change.
     The protocol assigns the rows to train and val again afterwards, by the noisy labels, as it would with real noise.
 
     Args:
@@ -124,8 +131,12 @@ def inject_noise(items: Items, protocol: Protocol, noise: str | None, seed: int,
     rows = np.union1d(protocol.rows(items, "train"), protocol.rows(items, "val"))
     facts = {"class_names": items.class_name, "taxonomy": items.taxonomy, "rows": rows, "samples": len(items)}
     model = build(noise, NoiseModel, allow_imports=allow_imports, **facts)
+    rng = np.random.default_rng((seed, 77, 0))
+    if items.label_sets is not None:
+        changed = model.change_labels(*sample_labels(items, items.y[rows]), rng)
+        return dataclasses.replace(with_labels(items, rows, *changed), y_clean=items.y_before_noise)
     y = items.y.copy()
-    y[rows] = model(items.y[rows], np.random.default_rng((seed, 77, 0)))
+    y[rows] = model(items.y[rows], rng)
     return dataclasses.replace(items, y=y, y_clean=items.y_before_noise)
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
-from likewise.config import SPECS, Train, duration_fields, texts_of
+from likewise.config import SPECS, Train, default_metrics, duration_fields, texts_of
 from likewise.config.overrides import with_argument
-from likewise.config.spec import build, canonical, check_names, spec
-from likewise.contracts import Loss, Protocol
-from likewise.data import NAMES
+from likewise.config.spec import build, canonical, check_names, describe, spec
+from likewise.contracts import Loss, Protocol, Relevance
+from likewise.data import DRAWN_DATA, NAMES
 from likewise.durations import period_of, steps_of
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
 from likewise.pretrained.foundation import FOUNDATION_BACKBONES
@@ -43,7 +44,7 @@ def check_durations(config: Train) -> None:
 
 def resolve(config: Train, items: Items) -> Train:
     """Return the settings with all defaults that depend on the data filled in, and all specs in canonical form."""
-    glyphs = items.name == "glyphs"
+    glyphs = items.name in DRAWN_DATA
     backbone = config.backbone or ("features" if items.x is not None else "conv_small" if glyphs else DEFAULT_BACKBONE)
     if (backbone == "features") != (items.x is not None):
         kind = "features" if items.x is not None else "images"
@@ -57,13 +58,12 @@ def resolve(config: Train, items: Items) -> Train:
         noisy = inject_noise(
             items, rule, config.noise, config.seed, config.allow_imports
         )  # noise may leave fewer classes
-        size = np.unique(noisy.y[rule.rows(noisy, "train")], return_counts=True)[1]
-        lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
-        sampler = f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+        sampler = default_sampler(config, noisy, noisy.y[rule.rows(noisy, "train")])
     if config.batch_size is not None:
         sampler = with_argument(
             dataclasses.replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train"
         ).sampler
+    relevance = config.relevance or default_relevance(items)
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
@@ -87,15 +87,45 @@ def resolve(config: Train, items: Items) -> Train:
         augment=config.augment or ("affine" if glyphs else "crop"),
         loss=canonical(config.loss),
         sampler=canonical(sampler or ""),
-        relevance=canonical(relevance) if (relevance := config.relevance or default_relevance(items)) else None,
+        relevance=canonical(relevance) if relevance else None,
+        metrics=default_metrics(config.metrics, relevance),
         batch_size=None,  # now the `batch` argument of the sampler
         epochs=float(config.epochs),
         head=head,
         dim=dim,
         noise=canonical(config.noise) if config.noise else None,
-        confidence=canonical(config.confidence) if config.confidence else None,
+        confidence=chosen_confidence(canonical(config.confidence), items) if config.confidence else None,
         terms=tuple(canonical(term) for term in config.terms),
     )
+
+
+def default_sampler(config: Train, items: Items, labels: Int[np.ndarray, "n"]) -> str:
+    """Return the sampler of a training that names none: four samples of a class, of a label, or relevant to each other.
+
+    Args:
+        labels: classes of the training samples.
+    """
+    relevance = config.relevance or default_relevance(items)
+    batch = max(4, min(112, len(labels) // 8 * 4))  # at most half of the samples
+    if relevance and describe(relevance, Relevance, allow_imports=config.allow_imports).kind.by == "sample":  # pyright: ignore[reportAttributeAccessIssue]
+        return f"RelatedSamples(batch={batch})"
+    if relevance and items.label_sets is not None:
+        return f"SamplesPerLabel(batch={batch})"
+    size = np.unique(labels, return_counts=True)[1]
+    lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
+    return f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+
+
+def chosen_confidence(confidence: str, items: Items) -> str:
+    """Return the confidence; --robust on samples with several labels is `LabelSetPosterior`, which works on single labels."""
+    if items.label_sets is None or not confidence.startswith("LabelPosterior("):
+        return confidence
+    if confidence != canonical("LabelPosterior()"):
+        raise LikewiseError(
+            f"train: {confidence} needs one label per sample, and '{items.name}' has several; use --confidence "
+            '"LabelSetPosterior(least=0.9)"'
+        )
+    return canonical("LabelSetPosterior()")
 
 
 def default_relevance(items: Items) -> str | None:

@@ -39,6 +39,8 @@ def save_embeddings(
     rows = e.row.numpy()
     columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
     columns["class_name"] = np.asarray([items.class_name[label] for label in items.y[rows]], dtype=str)
+    if items.label_sets is not None:
+        columns["labels"] = columns["class_name"]  # its presence marks names that join several labels
     if (coarse := coarse_cells(columns["class_name"].tolist(), items.taxonomy)) is not None:
         columns["coarse"] = np.asarray(coarse, dtype=str)
     if items.path is not None:

@@ -96,6 +96,8 @@ def facts_of(config: Train, items: Items, rows: Int[np.ndarray, "n"]) -> dict:
     class_names = tuple(items.class_name[c] for c in used)
     facts = {"classes": len(used), "dim": config.dim, "labels": labels, "class_names": class_names}
     facts |= {"seed": config.seed, "taxonomy": items.taxonomy, "sample_names": sample_names(items, rows)}
+    if config.relevance is not None:  # files of pairs and triplets may name samples of other splits
+        facts["other_names"] = sample_names(items, np.setdiff1d(np.arange(len(items)), rows))
     if items.label_sets is None:
         return facts
     sets = [items.label_sets[c] for c in used]
@@ -122,9 +124,14 @@ def make_relevance(config: Train, facts: dict) -> Relevance | None:
 
 def make_loss(config: Train, facts: dict, relevance: Relevance | None) -> Loss:
     """Return a new loss of the settings, with the relevance; its proxies are then the columns of the targets."""
-    proxies = {} if relevance is None or relevance.width is None else {"classes": relevance.width}
-    loss = build(config.loss, Loss, allow_imports=config.allow_imports, **(facts | proxies))
+    known = facts if relevance is None else facts | facts_of_relevance(relevance)
+    loss = build(config.loss, Loss, allow_imports=config.allow_imports, **known)
     return loss if relevance is None else loss.with_relevance(relevance)
+
+
+def facts_of_relevance(relevance: Relevance) -> dict:
+    """Return the facts that differ with a relevance: it has its own proxies, and no bound on the positives of a sample."""
+    return {"largest_class": None} | ({} if relevance.width is None else {"classes": relevance.width})
 
 
 def facts_with(config: Train, sampler: BatchSampler, embedder: Embedder) -> dict:
@@ -152,7 +159,8 @@ def open_loss(
     assert config.sampler is not None
     imports = {"allow_imports": config.allow_imports}
     with torch.random.fork_rng(devices=[]):
+        facts["relevance"] = make_relevance(config, facts)
         facts |= facts_with(config, build(config.sampler, BatchSampler, **imports, **facts), embedder)
-        loss = make_loss(config, facts, make_relevance(config, facts))
+        loss = make_loss(config, facts, facts["relevance"])
     load_into(loss, *_stored(run, checkpoint, "loss."))
     return loss.to(device).eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from likewise.io.files import atomic_write, first_line
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 PER_QUERY = "per_query.parquet"
+RELEVANCE_KEY = b"likewise.relevance"
+"""Name of the facts about the relevance in the file, as in scores.json."""
 
 
 def write_per_query(
@@ -46,8 +49,11 @@ def write_per_query(
         columns["camera"] = items.camera[scores.query]
     if items.path is not None:
         columns["path"] = [items.path[i] for i in scores.query]
+    table = pa.table(columns)
+    if scores.relevance is not None:
+        table = table.replace_schema_metadata({RELEVANCE_KEY: json.dumps(scores.relevance)})
     with atomic_write(file) as aside:
-        pq.write_table(pa.table(columns), aside)
+        pq.write_table(table, aside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +69,7 @@ class PerQuery:
     similarity: Float[np.ndarray, "Q K"]
     path: np.ndarray | None = None
     rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: none. None: an older file
+    relevance: dict | None = None  # what is relevant, as in scores.json; None: rows of the query's class
 
 
 def as_per_query(scores: Scores, found: Retrieval, e: Embedded, items: Items) -> PerQuery:
@@ -71,7 +78,7 @@ def as_per_query(scores: Scores, found: Retrieval, e: Embedded, items: Items) ->
     return PerQuery(
         scores.query, label, np.asarray(items.class_name)[label], found.relevant.numpy(), scores.each, neighbour_rows(found, e),
         found.sim.float().numpy(), None if items.path is None else np.asarray([items.path[i] for i in scores.query]),
-        scores.rival,
+        scores.rival, scores.relevance,
     )  # fmt: skip
 
 
@@ -104,7 +111,8 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
     import pyarrow.parquet as pq
 
     wanted = None if metrics is None else ["row", "label", "class_name", "relevant", "rival", *metrics]
-    known = pq.read_schema(path).names
+    schema = pq.read_schema(path)
+    known, facts = schema.names, (schema.metadata or {}).get(RELEVANCE_KEY)
     table = pq.read_table(path, columns=wanted and [name for name in wanted if name in known])
     plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
     if missing := [name for name in plain if name not in known]:
@@ -123,5 +131,5 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
     return PerQuery(
         **{name: column[name] for name in plain[:4]}, nearest=shown["nearest"], similarity=shown["nearest_similarity"],
         each={name: value for name, value in column.items() if value.dtype.kind == "f"}, path=column.get("path"),
-        rival=column.get("rival"),
+        rival=column.get("rival"), relevance=None if facts is None else json.loads(facts),
     )  # fmt: skip

@@ -5,7 +5,9 @@ from likewise.samplers.clustered import Clustered as Clustered
 from likewise.samplers.distance_matching import DistanceMatching as DistanceMatching
 from likewise.samplers.frechet_matching import FrechetMatching as FrechetMatching
 from likewise.samplers.greedy_coreset import GreedyCoreset as GreedyCoreset
+from likewise.samplers.related_samples import RelatedSamples as RelatedSamples
 from likewise.samplers.samples_per_class import SamplesPerClass as SamplesPerClass
+from likewise.samplers.samples_per_label import SamplesPerLabel as SamplesPerLabel
 from likewise.samplers.samples_random import SamplesRandom as SamplesRandom
 from likewise.samplers.shuffled import Shuffled as Shuffled
 

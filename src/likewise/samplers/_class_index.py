@@ -97,11 +97,11 @@ def usable_classes(
     return ClassIndex(labels, least=2)
 
 
-def check_batch(owner: str, batch: int, per_class: int) -> None:
-    """Raise unless a batch holds a whole number of classes."""
+def check_batch(owner: str, batch: int, per_class: int, name: str = "per_class") -> None:
+    """Raise unless a batch holds a whole number of classes, or of other groups of that size with the argument `name`."""
     if per_class < 1 or batch < 1 or batch % per_class:
         raise LikewiseError(
-            f"{owner}: batch must be a multiple of per_class, got batch={batch}, per_class={per_class}; "
+            f"{owner}: batch must be a multiple of {name}, got batch={batch}, {name}={per_class}; "
             f"try batch={max(1, batch // max(1, per_class)) * max(1, per_class)}"
         )
 

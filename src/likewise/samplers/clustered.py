@@ -5,7 +5,6 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.optimize import linear_sum_assignment
 
 from likewise.contracts import BatchSampler
 from likewise.numerics.kmeans import kmeans
@@ -101,6 +100,8 @@ class Clustered(EmbeddingSampler, BatchSampler):
         new = new.cpu().numpy()
         if (self.groups < 0).all():
             return new
+        from scipy.optimize import linear_sum_assignment  # slow to import
+
         shared = np.zeros((self.clusters, self.clusters), np.int64)
         np.add.at(shared, (new, self.groups), 1)
         return linear_sum_assignment(shared, maximize=True)[1][new]

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from likewise.contracts import BatchSampler
 from likewise.errors import LikewiseError
 from likewise.samplers._class_index import check_batch, usable_classes
+from likewise.samplers._deck import deal
 
 
 class SamplesPerClass(BatchSampler):
@@ -72,18 +73,6 @@ class SamplesPerClass(BatchSampler):
         packs: list[list[int]] = [[] for _ in rows]
         batches = []
         for _ in range(len(self)):
-            chosen = _deal(deck, np.arange(len(rows)), slots, rng)
-            batches.append([r for c in chosen for r in _deal(packs[c], rows[c], self.per_class, rng)])
+            chosen = deal(deck, np.arange(len(rows)), slots, rng)
+            batches.append([r for c in chosen for r in deal(packs[c], rows[c], self.per_class, rng)])
         return batches
-
-
-def _deal(pack: list[int], everyone: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
-    """Remove and return the first `count` entries of a shuffled list; append a new shuffled copy when it is too short.
-
-    The entries that are still in the list come last in the new copy, so that they do not repeat at once.
-    """
-    while len(pack) < count:
-        left, fresh = set(pack), rng.permutation(everyone).tolist()
-        pack += [v for v in fresh if v not in left] + [v for v in fresh if v in left]
-    taken, pack[:] = pack[:count], pack[count:]
-    return taken

@@ -17,9 +17,9 @@ def evaluate(config: Evaluate, say=print) -> Scored:
     return Scored(score(config, say))
 
 
-def evaluate_arrays(config: Evaluate, z, y) -> Scored:
-    """Return the scores of embeddings (N, D) with their N labels; `config.target` only names them."""
+def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> Scored:
+    """Return the scores of embeddings (N, D) with their N labels or sets of labels; `config.target` only names them."""
     from likewise.evaluation.embedding_file import evaluate_arrays as score
     from likewise.render.results import Scored
 
-    return Scored(score(config, z, y))
+    return Scored(score(config, z, y, relevance))

@@ -26,6 +26,8 @@ def search(config: Search, say=print) -> Neighbours:
         )
     if config.out and config.query is None:
         raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
+    if config.filter and config.query is None:
+        raise LikewiseError("search: --filter limits the results of a --query, which is missing; give --query too")
     from likewise.index.build import count_rows, open_index, scope_of
     from likewise.index.decision import IndexCalibration
     from likewise.index.search import answer, change, outside_of

@@ -16,11 +16,18 @@ def train(config: Train, say=print) -> Run:
     If the network started from pretrained weights, scores.json also has the scores of the baseline before training. A finished
     run drops the state that only a resume needs: a longer training has another identity, and thus another folder.
     """
-    from likewise.evaluation.baseline import add_baseline
-    from likewise.training.fit import train as fit
+    from likewise.runs.devices import start_device
 
-    run, is_first = fit(config, say), os.environ.get("RANK", "0") == "0"
+    in_one_process = not config.gpus or config.gpus == 1
+    device_thread = start_device(config.device, config.precision == "bf16") if in_one_process else None
+    from likewise.training.fit import train as fit  # slow to import: the device starts in the meantime
+    from likewise.training.loop import Hooks
+
+    hooks = Hooks(restored=lambda state: device_thread and device_thread.join())
+    run, is_first = fit(config, say, hooks), os.environ.get("RANK", "0") == "0"
     if config.evaluate and run.scores is not None and is_first:
+        from likewise.evaluation.baseline import add_baseline  # after training: it imports matplotlib
+
         add_baseline(run, config, say)
     if run.done and is_first:
         (run.path / "state.pt").unlink(missing_ok=True)

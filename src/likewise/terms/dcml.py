@@ -29,6 +29,8 @@ class DCML(Term):
         weighted: whether the sample weights of the confidence apply to this term.
     """
 
+    uses_classes = False
+
     def __init__(
         self, make_loss: Callable[..., Loss], embedder: nn.Module, decision: float = 1.0, weight: float = 1.0,
         weighted: bool = False,

@@ -31,6 +31,7 @@ class DivideConquer(Term):
     """
 
     syncs = True
+    uses_classes = False
 
     def __init__(
         self, make_loss: Callable[[int], Loss], embedder: nn.Module, weight: float = 1.0, weighted: bool = False

@@ -38,6 +38,7 @@ class Ensemble(Term):
     """
 
     syncs = True
+    uses_classes = False
 
     usual: Tensor
 

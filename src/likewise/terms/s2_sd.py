@@ -36,6 +36,8 @@ class S2SD(Term):
         weighted: whether the sample weights of the confidence apply to this term.
     """
 
+    uses_classes = False
+
     begun: Tensor
 
     def __init__(

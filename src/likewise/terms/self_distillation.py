@@ -32,6 +32,8 @@ class SelfDistillation(Term):
         weighted: whether the sample weights of the confidence apply to this term.
     """
 
+    uses_classes = False
+
     embedder: nn.Module
     ramp: Tensor
 

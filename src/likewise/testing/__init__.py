@@ -7,9 +7,17 @@
 and components that need the training labels for `LABELS`.
 """
 
-from likewise.testing.components import check_metric, check_miner, check_noise, check_reader, check_sampler
+from likewise.testing.components import (
+    check_label_noise,
+    check_metric,
+    check_miner,
+    check_noise,
+    check_reader,
+    check_sampler,
+)
 from likewise.testing.confidence import CHECK_LABELS, check_confidence
 from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM, check_loss
+from likewise.testing.relevance import check_relevance
 from likewise.testing.term import check_term
 
 __all__ = [
@@ -17,11 +25,13 @@ __all__ = [
     "CHECK_DIM",
     "CHECK_LABELS",
     "check_confidence",
+    "check_label_noise",
     "check_loss",
     "check_metric",
     "check_miner",
     "check_noise",
     "check_reader",
+    "check_relevance",
     "check_sampler",
     "check_term",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel, SetMetric
@@ -20,9 +21,18 @@ from likewise.types import Embedded, Items, LikewiseError, Pairs, Tuples
 
 
 def check_miner(make: Callable[[], Miner]) -> None:
-    """Check a miner: valid pairs only, one shape, no gradient, the same random choices for the same seed."""
+    """Check a miner: valid pairs only, one shape, no gradient, the same random choices for the same seed.
+
+    Once with all pairs of a batch, and once with some that are neither positive nor negative.
+    """
     z, y = batch()
     sim, pairs = compare(z.requires_grad_(), y)
+    known = torch.rand(sim.shape, generator=torch.Generator().manual_seed(1)) < 0.7
+    for some in (pairs, Pairs(pairs.pos & known, pairs.neg & known, known.to(sim))):
+        _check_mined(make, z, sim, some)
+
+
+def _check_mined(make: Callable[[], Miner], z: Tensor, sim: Tensor, pairs: Pairs) -> None:
 
     def mine(pairs: Pairs = pairs):
         torch.manual_seed(3)
@@ -99,6 +109,32 @@ def check_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None
     assert abs(wrong - share) <= room, f"{wrong:.3f} of the labels are wrong, must be {share}"
     assert np.array_equal(noisy, make(share)(y, np.random.default_rng(1))), "the same seed gave other labels"
     assert np.array_equal(make(0.0)(y, np.random.default_rng(1)), y), "share=0 changed labels"
+
+
+def check_label_noise(make: Callable[[float], NoiseModel], share: float = 0.3) -> None:
+    """Check a noise model for several labels per sample: it changes the requested share of labels by a seed, and leaves sets.
+
+    A label that is missing counts, and one that is superfluous; one that was replaced counts once.
+    """
+    rng = np.random.default_rng(0)
+    size = rng.integers(1, 6, 500)
+    sample = np.repeat(np.arange(500), size)
+    label = np.concatenate([np.sort(rng.permutation(20)[:count]) for count in size]) * 7 + 3
+    before = sample.copy(), label.copy()
+    found = make(share).change_labels(sample, label, np.random.default_rng(1))
+    assert np.array_equal(sample, before[0]) and np.array_equal(label, before[1]), "the labels passed in were changed"
+    assert len(found[0]) == len(found[1]), "samples and labels differ in length"
+    assert set(found[0].tolist()) == set(range(500)), "a sample has no label, or does not exist"
+    assert set(found[1].tolist()) <= set(label.tolist()), "a label that is not among the labels"
+    old, new = ({*zip(s.tolist(), one.tolist())} for s, one in (before, found))
+    assert len(new) == len(found[0]), "a sample has a label twice"
+    changed = max(len(old - new), len(new - old)) / len(old)
+    room = 4 * (share * (1 - share) / len(old)) ** 0.5
+    assert abs(changed - share) <= room, f"{changed:.3f} of the labels are wrong, must be {share}"
+    again = make(share).change_labels(sample, label, np.random.default_rng(1))
+    assert all(np.array_equal(*pair) for pair in zip(found, again)), "the same seed gave other labels"
+    same = make(0.0).change_labels(sample, label, np.random.default_rng(1))
+    assert {*zip(same[0].tolist(), same[1].tolist())} == old, "share=0 changed labels"
 
 
 def check_metric(metric: Metric | SetMetric, best: float = 1.0) -> None:

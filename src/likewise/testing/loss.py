@@ -10,20 +10,129 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.config.spec import build, spec
-from likewise.contracts import Loss
-from likewise.types import Ref
+from likewise.contracts import Loss, Relevance
+from likewise.supervision import RelevanceInput
+from likewise.types import LikewiseError, Ref, Tuples
 
 CHECK_CLASSES, CHECK_DIM = 5, 8
 
 
 def check_loss(make: Callable[[], Loss]) -> None:
-    """Check a loss: one finite value per sample, finite gradients, no side effects, exact spec and state."""
+    """Check a loss: one finite value each, finite gradients, no side effects, exact spec and state; with a relevance too."""
     for check in (
         _one_number_each, _gradient_where_samples_coincide, _gradient_on_a_proxy, _order_does_not_matter,
         _nothing_to_learn, _leaves_inputs_alone, _sixteen_bit, _spec_and_state, _batch_as_reference, _large_labels,
         _second_derivative, _forward_mode_and_vmap, _compiles, _never_syncs,
     ):  # fmt: skip
         check(make)
+    _check_with_relevance(make)
+
+
+def _check_with_relevance(make: Callable[[], Loss]) -> None:
+    """Check the loss with a relevance, or that it refuses one if it declares no `relevance_inputs`."""
+    equal = torch.eye(CHECK_CLASSES)
+    if not _fresh(make).relevance_inputs:
+        try:
+            _fresh(make).with_relevance(ClassRelevance(equal))
+        except LikewiseError:
+            return
+        raise AssertionError("accepts a relevance, but declares no relevance_inputs")
+    _equal_labels_as_relevance(make, equal)
+    _unknown_pairs(make, equal)
+    if "triplets" in _fresh(make).relevance_inputs:
+        _judged_triplets(make)
+    for check in (
+        _one_number_each, _gradient_where_samples_coincide, _order_does_not_matter, _nothing_to_learn,
+        _leaves_inputs_alone, _sixteen_bit, _batch_as_reference, _second_derivative, _forward_mode_and_vmap, _compiles,
+        _never_syncs,
+    ):  # fmt: skip
+        try:
+            check(lambda: make().with_relevance(ClassRelevance(graded_classes())))
+        except AssertionError as error:
+            raise AssertionError(f"with a graded relevance: {error}") from None
+
+
+class ClassRelevance(Relevance):
+    """Relevance of classes by a matrix, which also gives targets: the relevance to every class; for checks."""
+
+    gives: tuple[RelevanceInput, ...] = ("pairs", "targets")
+    values: Tensor
+
+    def __init__(self, values: Tensor):
+        super().__init__()
+        self.ids = len(values)
+        self.register_buffer("values", values, persistent=False)
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.values[a[:, None], b[None, :]]
+
+    def targets(self, y: Tensor) -> Tensor:
+        return self.values[y]
+
+    @property
+    def width(self) -> int:
+        return self.ids
+
+
+class JudgedBatch(Relevance):
+    """Triplets among samples by their ids, for checks: a sample, the next one, and the one after that."""
+
+    by = "sample"
+    gives: tuple[RelevanceInput, ...] = ("triplets",)
+
+    def __init__(self, ids: int):
+        super().__init__()
+        self.ids = ids
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.full((len(a), len(b)), torch.nan)
+
+    def triplets(self, y: Tensor) -> Tuples:
+        a = torch.arange(len(y), device=y.device)
+        valid = torch.full_like(y, len(y) > 2, dtype=torch.bool)
+        return Tuples(a, (a + 1) % len(y), (a + 2) % len(y), valid, torch.ones_like(valid))
+
+
+def graded_classes() -> Tensor:
+    """Return a relevance of the classes with 1 on the diagonal, 0 and values between beside it."""
+    values = torch.rand(CHECK_CLASSES, CHECK_CLASSES, generator=torch.Generator().manual_seed(3))
+    return ((values + values.T) / 2 * (values + values.T > 0.7)).fill_diagonal_(1)
+
+
+def _equal_labels_as_relevance(make, equal: Tensor) -> None:
+    z, y = batch()
+    loss = _fresh(make).double()
+    other = _fresh(make).double().with_relevance(ClassRelevance(equal))
+    with_labels, with_relevance = (_value(one, z, y) for one in (loss, other))
+    assert torch.allclose(with_labels, with_relevance), "a relevance of 1 for equal labels gives other values"
+
+
+def _unknown_pairs(make, equal: Tensor) -> None:
+    """Check that samples whose relevance is not known affect no other sample."""
+    if "pairs" not in _fresh(make).relevance_inputs:
+        return
+    values = equal.clone()
+    values[-1], values[:, -1] = torch.nan, torch.nan
+    z, y = batch()
+    moved = torch.where((y == CHECK_CLASSES - 1)[:, None], z.flip(1), z)
+    loss = _fresh(make).double().with_relevance(ClassRelevance(values))
+    first, second = (_value(loss, one, y)[y < CHECK_CLASSES - 1] for one in (z, moved))
+    assert torch.allclose(first, second), "samples of unknown relevance change the values of others"
+
+
+def _judged_triplets(make) -> None:
+    z, y = batch()
+    try:
+        loss = _fresh(make).double().with_relevance(JudgedBatch(len(y)))
+    except LikewiseError:
+        return  # it depends on the arguments of the loss
+    ids = torch.arange(len(y))
+    _check_gradient(loss, z, ids, "with judged triplets")
+    try:
+        _value(loss, z, ids, Ref(z, ids, ids))
+    except LikewiseError:
+        return
+    raise AssertionError("judged triplets are among the samples of the batch, but a reference was accepted")
 
 
 def batch(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,7 @@ def build_components(config: Train, samples: Samples, device: torch.device) -> t
     """Build networks, losses, confidence and terms, and the first sampler."""
     embedder = to_device(make_embedder(config, samples.features, reseed=True), device)
     facts = facts_of(config, samples.items, samples.rows)
-    relevance = make_relevance(config, facts)
+    facts["relevance"] = relevance = make_relevance(config, facts)
     sampler = build_sampler(config, facts)
     facts |= facts_with(config, sampler, embedder)
 

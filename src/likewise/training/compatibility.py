@@ -9,6 +9,7 @@ from likewise.config.spec import describe
 from likewise.contracts import BatchSampler, Loss, input_of
 from likewise.errors import LikewiseError
 from likewise.runs.devices import bytes_of
+from likewise.runs.network import facts_of_relevance
 from likewise.training.state import Components
 
 
@@ -35,8 +36,25 @@ def check_compatibility(
             f"train: {config.confidence} trains {len(components.embedders)} networks, but {config.terms[0]} supports one; "
             "drop one of the two"
         )
+    if components.loss.relevance is not None:
+        check_relevance(config, components)
     if config.mixup is not None:
         check_mixup(config, components, sampler, processes)
+
+
+def check_relevance(config: Train, components: Components) -> None:
+    """Raise if a component that uses labels as classes, or proxies in several processes, is combined with a relevance."""
+    if config.shard_proxies:
+        raise LikewiseError(
+            f"train: --shard-proxies supports one class per sample, and {config.relevance} has other targets; drop one of the two"
+        )
+    used = [(config.confidence, components.confidence), *zip(config.terms, components.terms, strict=True)]
+    for text, component in used:
+        if component is not None and component.uses_classes:
+            raise LikewiseError(
+                f"train: {text} compares or changes the labels of samples as classes, which {config.relevance} does not have; "
+                "drop one of the two"
+            )
 
 
 def check_loss_arguments(config: Train, components: Components) -> None:
@@ -48,7 +66,7 @@ def check_loss_arguments(config: Train, components: Components) -> None:
             "class attribute, or override `input_of`"
         )
     relevance = components.loss.relevance
-    facts = components.facts | ({"classes": relevance.width} if relevance is not None and relevance.width else {})
+    facts = components.facts | ({} if relevance is None else facts_of_relevance(relevance))
     for component in components.loss.modules():
         for name in ("classes", "dim", "largest_class"):
             given = getattr(component, name, None)

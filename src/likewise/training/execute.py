@@ -48,6 +48,8 @@ def execute(
     hooks.built(state)
     if default_sampler and (sentence := samples.describe_single_classes()):
         say(sentence)
+    if (relevance := state.components.loss.relevance) is not None and relevance.note:
+        say(relevance.note)
     with cleared_after_failure(run, first, lambda: state.step > 0), run.owned() if first else nullcontext():
         wait_for_all()  # no process reads the folder while the first one fills it
         if first:

@@ -38,7 +38,7 @@ class Objective:
             batch: labels are class numbers; rows are positions among the training samples.
             weight: sample weights of the data set.
         """
-        ids = batch.row if self.by_sample else batch.y
+        ids = self.ids(batch)
         each = [out.z if loss.input == "unit" else out.e for out, loss in zip(outs, self.losses, strict=True)]
         weights, known_losses = self.sample_weights(outs, each, batch, ids)
         value: Any = 0.0
@@ -53,15 +53,14 @@ class Objective:
             for term in self.terms:
                 ones = torch.ones_like(weight)
                 value = value + term.weight * weighted_mean(
-                    term(out, batch), ones, confidence_weights if term.weighted else None
+                    term(out, batch._replace(y=ids)), ones, confidence_weights if term.weighted else None
                 )
         return value, weights, losses
 
-    @property
-    def by_sample(self) -> bool:
-        """Whether losses get positions of training samples in place of labels, because their relevance is between samples."""
+    def ids(self, batch: Batch) -> Int[Tensor, "B"]:
+        """Return what losses get as labels: classes, or positions of training samples if their relevance is between samples."""
         relevance = self.losses[0].relevance
-        return relevance is not None and relevance.by == "sample"
+        return batch.row if relevance is not None and relevance.by == "sample" else batch.y
 
     def sample_weights(
         self, outs: list[Output], each: list[Tensor], batch: Batch, ids: Int[Tensor, "B"]

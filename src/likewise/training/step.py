@@ -108,7 +108,8 @@ def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> t
     loss = state.components.loss
     output, mixture = state.components.mixup(batch.x)
     z = output.z if loss.input == "unit" else output.e
-    values = [share * (weight[source] * loss(z, batch.y[source])).mean() for source, share in mixture]
+    ids = state.objective.ids(batch)
+    values = [share * (weight[source] * loss(z, ids[source])).mean() for source, share in mixture]
     return output, state.config.loss_weight * sum(values)  # pyright: ignore[reportReturnType]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from likewise.distributed.process_group import broadcast_from_first
+from likewise.evaluation.relevance import relevance_of
 from likewise.evaluation.scoring import as_compared, mean_score, score
 from likewise.metrics import is_set_metric
 from likewise.runs.log import TEST_PREFIX
@@ -22,7 +23,9 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     log.check_finite(state)
     samples, select = state.samples, state.config.select
     e = embed(state, inputs, samples.val_rows)
-    value = mean_score(e, samples.items, samples.protocol, select, state.similarity, state.device)
+    how = {"trained": True, "allow_imports": state.config.allow_imports}
+    relevance = relevance_of(samples.items, samples.val_rows, state.config.relevance, **how)
+    value = mean_score(e, samples.items, samples.protocol, select, state.similarity, state.device, relevance)
     if value > state.best:
         log.save_best(state)
     state.schedule.validated(value)
@@ -33,8 +36,9 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
         clean = replace(samples.items, y=samples.items.y_clean)
         e = replace(e, y=torch.as_tensor(clean.y[samples.val_rows]))
         line[f"val {select} by true labels"] = mean_score(
-            e, clean, samples.protocol, select, state.similarity, state.device
-        )
+            e, clean, samples.protocol, select, state.similarity, state.device,
+            relevance_of(clean, samples.val_rows, state.config.relevance, **how),
+        )  # fmt: skip
     log.note(line)
 
 
@@ -45,7 +49,10 @@ def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     rows = samples.protocol.rows(samples.loaded, "test")
     e = replace(as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows]))
     names = [name for name in state.config.metrics if not is_set_metric(name)]
-    scores, _ = score(e, samples.loaded, samples.protocol, names, state.similarity, state.device, quiet=True)
+    how = {"trained": True, "allow_imports": state.config.allow_imports}
+    relevance = relevance_of(samples.loaded, rows, state.config.relevance, **how)
+    how = {"quiet": True, "relevance": relevance}
+    scores, _ = score(e, samples.loaded, samples.protocol, names, state.similarity, state.device, **how)
     log.note({"step": state.step, **{f"{TEST_PREFIX}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}})
 
 

@@ -2,6 +2,8 @@
 
 import base64
 import threading
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from made_calibration import make_calibration, threshold
@@ -60,13 +62,22 @@ def served(tmp_path):
         "all of birds",
         lambda place: path_of(index, place),
     )
+    with serving(desk) as address:
+        yield index, address, desk.calibrated
+
+
+@contextmanager
+def serving(desk):
+    """Serve a page from a thread and yield its address."""
     door = take_port("search", "127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(desk, KEY), log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
     thread.start()
-    yield index, f"http://127.0.0.1:{door.getsockname()[1]}/", desk.calibrated
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{door.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture
@@ -224,3 +235,39 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
     see(page, "30 classes promise 0.2 at best", "#found .notice")
     page.click(".card > .pic >> nth=0")
     see(page, "Known or unknown cannot be decided: 30 classes promise 0.2 at best.", "#decision")
+
+
+def test_a_filter_by_label_with_chips_and_relevance(browser, tmp_path):
+    """Labels come from users, so one of them is a script."""
+    script = "<img src=x onerror=alert(1)> & !"
+    index = make_index(40)
+    index.rows = replace(index.rows, labels=(("dress", "red"), ("dress", script), ("red", "shirt")))
+    desk = SearchContext(
+        index, "shop", 100_000, open_image, decode, draw, calibrated=IndexCalibration(index, None), scope="shop"
+    )
+    with serving(desk) as address:
+        wrong, page = [], browser.new_page(viewport={"width": 390, "height": 800})
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append("alert"))
+        page.goto(f"{address}?token={KEY}")
+        api.expect(page.locator("#facts")).to_have_text("40 images · 4 labels", timeout=60_000)
+        page.evaluate("search({ row: 0 })")
+        see(page, "Relevance", ".card >> nth=0")
+        api.expect(page.locator(".card .chip.shared").first).to_be_visible()
+        page.fill("#within", script)
+        page.press("#within", "Enter")
+        api.expect(page.locator(".card .chip", has_text=script)).to_have_count(12)
+        page.click(".term button >> nth=0")  # without it
+        see(page, "without", ".term")
+        api.expect(page.locator(".card .chip", has_text=script)).to_have_count(0)
+        page.fill("#within", "!shirt")
+        page.press("#within", "Enter")
+        api.expect(page.locator(".term.not")).to_have_count(2)
+        api.expect(page.locator(".card .chip", has_text="shirt")).to_have_count(0)
+        page.fill("#within", "nothing like it")
+        page.press("#within", "Enter")
+        see(page, "No image has the label nothing like it.", "#said")
+        page.locator(".term .drop").first.click()
+        api.expect(page.locator(".term")).to_have_count(1)
+        page.close()
+        assert wrong == []

@@ -4,9 +4,10 @@ function comparedRow({ a, b, metric }, [ours, theirs]) {
   const { pool } = facts.runs[a], [place] = ours;
   const side = (run, [, value, neighbours]) => {
     const heading = `${facts.runs[run].name} · ${metric} ${percent(value)}`;
-    return h("div", {}, h("h5", { class: runKind(run) }, h("i", { class: "key" }), heading), neighbourTiles(run, neighbours));
+    const head = h("h5", { class: runKind(run) }, h("i", { class: "key" }), heading);
+    return h("div", {}, head, neighbourTiles(run, neighbours, place));
   };
-  return h("article", { class: "query-row" }, h("h4", {}, h("b", {}, className(pool, place))),
+  return h("article", { class: "query-row" }, h("h4", {}, nameOf(pool, place)),
     tile(pool, place, { kind: "query", line: captionOf(pool, place) }),
     h("div", { class: "twice" }, side(a, ours), side(b, theirs)));
 }

@@ -36,11 +36,13 @@ class MapSection {
   /** Ways to colour the points: a name, the names of the groups, and the group of a sample. */
   get colourings() {
     const { classes, groupings } = facts.pools[this.pool], { label } = this;
-    const all = [{ name: "class", names: classes, of: place => label[place] }];
+    const all = this.labelColourings;
+    if (!all.length) all.push({ name: "class", names: classes, of: place => label[place] });
     for (const one of groupings) all.push({ name: one.name, names: one.names, of: place => one.of[label[place]] ?? -1 });
-    const names = ["nearest is of the same class", "nearest is of another class"];
+    const names = this.several ? ["nearest shares a label", "nearest shares no label"]
+      : ["nearest is of the same class", "nearest is of another class"];
     const of = place => this.hasNeighbour(place, 0) ? Number(!this.isRight(place, 0)) : -1;
-    if (this.near) all.push({ name: "right or wrong", names, of, fixed: ["--right", "--wrong"] });
+    if (this.near) all.push({ name: this.nearestName, names, of, fixed: ["--right", "--wrong"] });
     const { suspects } = facts.runs[this.run];
     if (suspects) {
       all.push({ name: "suspect label", names: ["label is plausible", "label looks wrong"],
@@ -49,11 +51,37 @@ class MapSection {
     return all;
   }
 
+  /** Labels of the pool if samples have several each: names, and the labels of every class. */
+  get several() { return facts.pools[this.pool].labels ?? null; }
+
+  get nearestName() { return this.several ? "nearest shares a label" : "right or wrong"; }
+
+  /** Labels that the map can be coloured by, the most frequent first. */
+  get labelOrder() {
+    if (!this.several) return [];
+    this.orders ??= new Map();
+    if (!this.orders.has(this.pool)) {
+      const { names, sets } = this.several, times = names.map(() => 0);
+      for (const one of this.label) for (const label of sets[one] ?? []) times[label] += 1;
+      const used = names.map((_, i) => i).filter(i => times[i]);
+      this.orders.set(this.pool, used.sort((a, b) => times[b] - times[a]));
+    }
+    return this.orders.get(this.pool);
+  }
+
+  /** One colouring per label: samples with it, and the others. */
+  get labelColourings() {
+    const { label, several } = this;
+    return this.labelOrder.map(one => ({ name: several.names[one], names: [several.names[one], "other samples"],
+      of: place => Number(!(several.sets[label[place]] ?? []).includes(one)), fixed: ["--run-1", "--soft"] }));
+  }
+
   get colouring() { return this.colourings[Math.min(this.by, this.colourings.length - 1)]; }
 
   drawControls() {
     const { classes, groupings } = facts.pools[this.pool];
-    const names = ["class", ...groupings.map(one => one.name), ...(facts.runs[this.run].map.near.k ? ["right or wrong"] : []),
+    const first = this.several ? (labels.has(this.pool) ? this.labelOrder : []).map(i => this.several.names[i]) : ["class"];
+    const names = [...first, ...groupings.map(one => one.name), ...(facts.runs[this.run].map.near.k ? [this.nearestName] : []),
       ...(facts.runs[this.run].suspects ? ["suspect label"] : [])];
     const options = names.map((name, i) => h("option", { value: i, selected: i === this.by }, name));
     this.select = h("select", { onchange: event => this.colourBy(Number(event.target.value)) }, options);
@@ -61,7 +89,8 @@ class MapSection {
       oneOf("Run", this.runs.map(i => facts.runs[i].name), this.runs.indexOf(this.run), i => this.switchTo(this.runs[i])),
       choice("Map", this.maps, this.method, i => { this.method = i; this.open(); }),
       names.length > 1 ? h("label", { class: "field" }, "Colour", this.select) : null,
-      ...searchBox("Search a class", classes, found => this.find(found))].filter(Boolean));
+      ...(this.several ? searchBox("Search a label", this.several.names, found => this.findLabel(found))
+        : searchBox("Search a class", classes, found => this.find(found)))].filter(Boolean));
   }
 
   switchTo(run) {
@@ -80,6 +109,7 @@ class MapSection {
     const [raw] = await Promise.all([when(`map-${run}-${this.maps[method]}`), readPool(this.pool)]);
     if (!current()) return;
     this.wait.remove();
+    if (this.several) this.drawControls();
     this.view.place(Float32Array.from(new Uint16Array(raw), value => value / 65535));
     this.withImage = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasImage(imageSlot(this.pool, place)));
     this.regions = chooseRegions(this.view.now, this.withImage, this.label, INSETS);
@@ -105,7 +135,10 @@ class MapSection {
 
   hasNeighbour(place, j) { return this.near.place[place * this.near.k + j] < facts.pools[this.pool].n; }
 
-  isRight(place, j) { return this.label[this.near.place[place * this.near.k + j]] === this.label[place]; }
+  isRight(place, j) {
+    const other = this.near.place[place * this.near.k + j];
+    return this.several ? sharedLabels(this.pool, place, other) > 0 : this.label[other] === this.label[place];
+  }
 
   colourOf(group) {
     const { names, fixed } = this.colouring;
@@ -149,6 +182,12 @@ class MapSection {
     this.colour();
   }
 
+  /** Colour the map by the label that was searched. */
+  findLabel(found) {
+    const place = this.labelOrder.indexOf(found);
+    if (place >= 0 && place !== this.by) this.colourBy(place);
+  }
+
   drawChips() {
     const { names, name } = this.colouring, few = names.length <= CHIPS;
     const shown = few ? names.map((_, i) => i) : this.chosen >= 0 ? [this.chosen] : [];
@@ -166,8 +205,8 @@ class MapSection {
   hover(place, event) {
     if (place < 0) return hideTip();
     const line = text => h("div", { class: "soft" }, text), group = this.colouring.names[this.colouring.of(place)];
-    return showTip(event, this.wholeImage(place) ?? "", h("b", {}, className(this.pool, place)),
-      line(captionOf(this.pool, place)), this.by && group !== undefined ? line(group) : "");
+    return showTip(event, this.wholeImage(place) ?? "", nameOf(this.pool, place),
+      line(captionOf(this.pool, place)), this.by && !this.several && group !== undefined ? line(group) : "");
   }
 
   pin(place) {
@@ -188,12 +227,14 @@ class MapSection {
   pinnedPanel() {
     const { pool, pinned } = this, near = this.neighbours(pinned), own = this.label[pinned];
     const tiles = near.map(({ other, similarity, right }) => tile(pool, other,
-      { kind: right ? "right" : "wrong", line: nearness(this.run, similarity), onclick: () => this.pin(other) }));
+      { kind: right ? "right" : "wrong", line: nearness(this.run, similarity), onclick: () => this.pin(other), beside: pinned,
+        relevance: this.several ? sharedLabels(pool, pinned, other) : undefined }));
     const button = (name, onclick) => h("button", { type: "button", class: "plain", onclick }, name);
-    const highlight = own < 0 ? null : button("Show its class", () => this.find(own));
-    const heading = `Nearest neighbours: ${near.filter(one => one.right).length} of ${near.length} of its class`;
+    const highlight = own < 0 || this.several ? null : button("Show its class", () => this.find(own));
+    const heading = `Nearest neighbours: ${near.filter(one => one.right).length} of ${near.length} `
+      + (this.several ? "share a label" : "of its class");
     return h("div", { class: "pinned" },
-      h("div", { class: "bar" }, h("h3", {}, className(pool, pinned)), button("Close", () => this.pin(-1))),
+      h("div", { class: "bar" }, h("h3", {}, nameOf(pool, pinned)), button("Close", () => this.pin(-1))),
       h("div", { class: "whole" }, this.wholeImage(pinned)), h("p", { class: "soft" }, captionOf(pool, pinned)), highlight,
       near.length ? h("h3", {}, heading) : null, h("div", { class: "answers" }, tiles));
   }

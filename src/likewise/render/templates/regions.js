@@ -66,6 +66,20 @@ function thumbnails(view, pool, withImage, side, colour) {
   });
 }
 
+/** The two labels that are more frequent among these samples than in the whole pool, with their number of samples. */
+function typicalLabels(pool, members) {
+  const { sets, names } = facts.pools[pool].labels, { label } = labels.get(pool);
+  const tally = classes => {
+    const times = new Float64Array(names.length);
+    for (const one of classes) for (const name of sets[one] ?? []) times[name] += 1;
+    return times;
+  };
+  const here = tally(members.map(i => label[i])), whole = tally(label);
+  const gain = name => here[name] / members.length - whole[name] / label.length;
+  const order = [...here.keys()].filter(name => here[name]).sort((a, b) => gain(b) - gain(a));
+  return order.slice(0, 2).map(name => [name, here[name]]);
+}
+
 /** A magnified region. */
 function inset(region, number, places, pool, colour, onclick) {
   const names = facts.pools[pool].classes, { shown, rest } = spread(region, places);
@@ -80,9 +94,11 @@ function inset(region, number, places, pool, colour, onclick) {
     made.style.width = `${100 * LENS_PIC}%`;
     return made;
   });
-  const shares = region.ranked.slice(0, 2).flatMap(([one, votes], i) =>
-    [i ? ", " : "", h("bdi", {}, names[one] ?? "no class"), ` ${Math.round(100 * votes / region.many)} %`]);
-  const left = region.ranked.length - 2;
+  const { labels: several } = facts.pools[pool];
+  const shares = (several ? typicalLabels(pool, region.members) : region.ranked.slice(0, 2)).flatMap(([one, votes], i) =>
+    [i ? ", " : "", h("bdi", {}, (several ? several.names : names)[one] ?? "no class"),
+      ` ${Math.round(100 * votes / (several ? region.members.length : region.many))} %`]);
+  const left = several ? 0 : region.ranked.length - 2;
   return h("button", { type: "button", class: "inset", onclick, title: "Zoom in" },
     h("span", { class: "lens" }, rest.map(one => put(h("i"), one, 0.02)), images),
     h("small", {}, h("b", {}, `${number} `), shares, left > 0 ? ` and ${left} more class${left > 1 ? "es" : ""}` : ""));

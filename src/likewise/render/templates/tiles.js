@@ -48,12 +48,47 @@ function nearness(run, similarity) {
   return facts.runs[run].similarity === "euclidean" ? `distance ${digits(-similarity)}` : similarity.toFixed(2);
 }
 
-/** A sample: image, class name, and a line of text. `kind`: right, wrong or query. */
-function tile(pool, place, { kind = "", line = "", whole = false, onclick = null, bare = false } = {}) {
-  const name = className(pool, place), caption = captionOf(pool, place);
-  const description = `${kind && `${kind}: `}${name}, ${caption}`;
-  const looks = { class: `tile ${kind}`, title: `${name} · ${caption}` };
+/** Numbers of the labels of a sample; null if samples have one label each. */
+const labelsOf = (pool, place) => facts.pools[pool].labels?.sets[classOf(pool, place)] ?? null;
+
+/** Relevance of two samples with several labels: labels in common, divided by all of their labels. */
+function sharedLabels(pool, a, b) {
+  const ours = labelsOf(pool, a), theirs = labelsOf(pool, b), common = ours.filter(one => theirs.includes(one)).length;
+  return common / (ours.length + theirs.length - common);
+}
+
+/** The labels of a sample as chips, those that another sample (`beside`) has too first and highlighted. */
+function chips(pool, place, beside = -1) {
+  const { names } = facts.pools[pool].labels, ours = beside < 0 ? [] : labelsOf(pool, beside);
+  const own = [...labelsOf(pool, place)].sort((a, b) => Number(ours.includes(b)) - Number(ours.includes(a)));
+  return h("span", { class: "labels-of" }, own.map(one => {
+    const shared = ours.includes(one);
+    return h("span", { class: shared ? "chip shared" : "chip", title: shared ? "shared with the query" : null }, names[one]);
+  }));
+}
+
+/** Relevance as a bar from 0 to 1. */
+function relevanceBar(value) {
+  const bar = h("span", { class: "share" }, h("i")), text = value.toFixed(2);
+  bar.style.setProperty("--share", clamp(value, 0, 1));
+  return h("span", { class: "relevance", role: "img", title: `relevance ${text}`, "aria-label": `relevance ${text}` }, bar, text);
+}
+
+/** The name of a sample in a heading or below an image: its class, or its labels as chips. */
+function nameOf(pool, place, beside) {
+  return labelsOf(pool, place) ? chips(pool, place, beside) : h("b", {}, breakable(className(pool, place)));
+}
+
+/**
+ * A sample: image, class name or labels, and a line of text. `kind`: right, wrong or query; `relevance`: a bar in place of the
+ * frame; `beside`: the sample whose labels are highlighted.
+ */
+function tile(pool, place, { kind = "", line = "", whole = false, onclick = null, bare = false, relevance, beside } = {}) {
+  const name = className(pool, place), caption = captionOf(pool, place), graded = isNumber(relevance);
+  const description = `${kind && !graded ? `${kind}: ` : ""}${name}, ${caption}`;
+  const looks = { class: `tile ${graded ? "graded" : kind}`, title: `${name} · ${caption}` };
   return h(onclick ? "button" : "figure", onclick ? { ...looks, type: "button", onclick } : looks,
     hasImage(imageSlot(pool, place)) ? pic(imageSlot(pool, place), description, whole) : pic(null, caption),
-    bare ? null : h(onclick ? "span" : "figcaption", { class: "tile-text" }, h("b", {}, breakable(name)), breakable(line)));
+    graded ? relevanceBar(relevance) : null,
+    bare ? null : h(onclick ? "span" : "figcaption", { class: "tile-text" }, nameOf(pool, place, beside), breakable(line)));
 }

@@ -6,6 +6,7 @@ NAMES = (
     "map",
     "galleries",
     "compared",
+    "labels",
     "confusion",
     "distances",
     "spectrum",

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from likewise.evaluation.compare import conclude, difference_intervals, join, same, shared_metrics
 from likewise.report.queries import places_of, query_as_list, ranked_query
 from likewise.report.records import Facts, Pool, RankedQuery, RunView
+from likewise.report.relevance import relevance_of
 from likewise.report.section import Packing, Section, Studies
 from likewise.report.target import ReportTarget
 from likewise.types import LikewiseError
@@ -37,11 +38,11 @@ def compare_runs(
     metric = "MAP@R" if "MAP@R" in names else names[0]
     old, new = one.each[metric], other.each[metric]
     conclusion = same(one, other, None, None) or conclude(metric, difference_intervals(one, other, metric))
-    place = places_of(one.row, pool.row)
+    place, relevance = places_of(one.row, pool.row), relevance_of(targets[a])
 
     def query(q: np.int64, value: np.ndarray, view: RunView) -> RankedQuery:
         assert view.near is not None and view.near_sim is not None
-        return ranked_query(int(place[q]), float(value[q]), pool.label, view.near, view.near_sim)
+        return ranked_query(int(place[q]), float(value[q]), pool.label, view.near, view.near_sim, relevance)
 
     changed = most_changed(old, new, top)
     queries = tuple((query(q, old, views[a]), query(q, new, views[b])) for q in changed)

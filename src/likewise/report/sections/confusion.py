@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.report.class_tree import class_means, leaves
-from likewise.report.records import Pool
+from likewise.report.label_confusions import count_label_confusions
+from likewise.report.records import Facts, Pool
 from likewise.report.section import Packing, Section, Study
 
 MAX_CONFUSED_PAIRS, MAX_CONFUSION_CLASSES = 60, 40
@@ -91,6 +92,11 @@ def of_run(study: Study) -> Confusion | None:
         return None
     place, value = study.queries
     scored = place[~np.isnan(value)]  # NaN: no relevant rows
+    if study.pool.label_sets is not None:
+        counted = count_label_confusions(
+            scored, study.near[scored, 0], study.pool, MAX_CONFUSED_PAIRS, MAX_CONFUSION_CLASSES
+        )
+        return counted and Confusion(tuple(map(Confused._make, counted[0])), *counted[1:])
     label, classes = study.pool.label, len(study.pool.class_name)
     mean = None if study.z is None else class_means(study.z, label, classes)
     return count_confusions(scored, study.near[scored, 0], label, mean)
@@ -100,6 +106,9 @@ def pack(found: Confusion, packing: Packing) -> dict:
     """Return pairs, classes and matrix; each pair with places of example samples."""
     assert packing.pool is not None and packing.run is not None
     with_image = np.array(list(packing.pool.images), np.int64)
+    if packing.pool.label_sets is not None:
+        pairs = [[*pair[:4], [[place] for place in pair.example or ()]] for pair in found.pairs]
+        return {"pairs": pairs, "classes": found.classes, "matrix": np.round(found.matrix, 4), "labels": True}
     pairs = [[*pair[:4], examples(pair, packing.pool, with_image, packing.run.near)] for pair in found.pairs]
     return {"pairs": pairs, "classes": found.classes, "matrix": np.round(found.matrix, 4)}
 
@@ -117,6 +126,16 @@ def examples(pair: Confused, pool: Pool, with_image: Int[np.ndarray, "P"], near:
     return [list(dict.fromkeys([*one, *some.tolist()]))[:MAX_EXAMPLE_IMAGES] for one, some in both]
 
 
+def words(facts: Facts) -> tuple[str, str] | None:
+    """Return title and introduction about labels if samples have several, otherwise None."""
+    if not any(pool.label_sets for pool in facts.pools):
+        return None
+    return (
+        "Confused labels",
+        "Queries whose nearest neighbour lacks one of their labels and has another in its place, more often than by chance.",
+    )
+
+
 SECTION = Section(
     "confusion",
     "Confusions",
@@ -124,4 +143,5 @@ SECTION = Section(
     "Queries whose nearest neighbour has another label.",
     of_run=of_run,
     pack=pack,
+    words=words,
 )

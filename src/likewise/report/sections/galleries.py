@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.report.queries import query_as_list, ranked_query
-from likewise.report.records import RankedQuery
+from likewise.report.records import Facts, PairRelevance, RankedQuery
 from likewise.report.section import Packing, Section, Study
 
 MAX_GALLERY_CLASSES = 400
@@ -21,6 +23,8 @@ def galleries(
     sim: Float[np.ndarray, "N K"],
     top: int,
     seed: int = 0,
+    relevance: PairRelevance | None = None,
+    label_sets: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, tuple[RankedQuery, ...]]:
     """Return galleries by name: queries ordered by their value. Queries without relevant rows are left out.
 
@@ -29,6 +33,8 @@ def galleries(
         value: main metric of each query; NaN: no relevant rows.
         near: places of the nearest neighbours of every sample; -1: none.
         top: number of queries in each gallery except "each class".
+        relevance: relevance of results; None: they are right or wrong.
+        label_sets: label numbers of every class; the gallery "each label" then replaces "each class".
     """
     known = ~np.isnan(value)
     query, value, rng = query[known], value[known], np.random.default_rng(seed)
@@ -40,10 +46,13 @@ def galleries(
         "worst": np.lexsort((drawn, -first_sim, value))[:top],  # ties: most similar neighbour first
         "best": np.lexsort((drawn, -value))[:top],
         "random": np.argsort(drawn)[:top],
-        "each class": median_query_per_class(label[query], value, rng),
     }
+    if label_sets is None:
+        picked["each class"] = median_query_per_class(label[query], value, rng)
+    else:
+        picked["each label"] = median_query_per_label(label[query], value, label_sets, rng)
     return {
-        name: tuple(ranked_query(int(query[q]), float(value[q]), label, near, sim) for q in some)
+        name: tuple(ranked_query(int(query[q]), float(value[q]), label, near, sim, relevance) for q in some)
         for name, some in picked.items()
         if len(some)
     }
@@ -62,15 +71,42 @@ def median_query_per_class(
     return middle if len(middle) <= most else middle[np.sort(rng.choice(len(middle), most, replace=False))]
 
 
+def median_query_per_label(
+    label: Int[np.ndarray, "Q"],
+    value: Float[np.ndarray, "Q"],
+    label_sets: Sequence[Sequence[int]],
+    rng: np.random.Generator,
+    most: int = MAX_GALLERY_CLASSES,
+) -> Int[np.ndarray, "l"]:
+    """Return the query with the median value of every single label, each query once; takes the arguments of the one per class."""
+    sets = [label_sets[one] for one in label.tolist()]
+    place = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
+    single = np.array([name for one in sets for name in one], np.int64)
+    return np.unique(place[median_query_per_class(single, value[place], rng, most)])
+
+
 def of_run(study: Study) -> dict[str, tuple[RankedQuery, ...]]:
     if study.queries is None or study.pool is None or study.near is None or study.near_sim is None:
         return {}
     config = study.config
-    return galleries(*study.queries, study.pool.label, study.near, study.near_sim, config.top, config.seed)
+    how = {"relevance": study.relevance, "label_sets": study.pool.label_sets}
+    return galleries(*study.queries, study.pool.label, study.near, study.near_sim, config.top, config.seed, **how)
 
 
 def pack(found: dict[str, tuple[RankedQuery, ...]], packing: Packing) -> dict[str, list]:
     return {name: list(map(query_as_list, some)) for name, some in found.items() if some}
+
+
+def words(facts: Facts) -> tuple[str, str] | None:
+    """Return title and introduction if a neighbour has a relevance, otherwise None."""
+    some = (one for run in facts.runs for gallery in run.found.get("galleries", {}).values() for one in gallery[:1])
+    if not any(near.relevance is not None for one in some for near in one.neighbours):
+        return None
+    intro = "A query and its nearest gallery samples. The bar shows how relevant a neighbour is, from 0 to 1"
+    shared = (
+        "; labels that it shares with the query are coloured" if any(pool.label_sets for pool in facts.pools) else ""
+    )
+    return "Queries and their nearest neighbours", f"{intro}{shared}."
 
 
 SECTION = Section(
@@ -78,6 +114,7 @@ SECTION = Section(
     "Galleries",
     "Queries and their nearest neighbours",
     "A query and its nearest gallery samples. The frame shows whether a neighbour has the label of the query.",
+    words=words,
     of_run=of_run,
     pack=pack,
 )

@@ -38,6 +38,12 @@ from likewise.web.review.items import (
     shown,
     tile,
 )
+from likewise.web.review.label_items import (
+    LabelQuestioned,
+    label_shown,
+    label_tile,
+    matches_label_filter,
+)
 from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
 
 from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
@@ -101,7 +107,7 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
     def page() -> FileResponse:
         return FileResponse(STATIC_FOLDER / "index.html")
 
-    questions = Questioned(store.findings)
+    questions = Questioned(store.findings) if store.findings.questions is None else LabelQuestioned(store.findings)
     add_item_routes(app, store, questions, served)
     add_decision_routes(app, store, questions)
     add_result_routes(app, store, questions, served)
@@ -110,30 +116,38 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
     return app
 
 
-def describe(questions: Questioned, served: Served) -> dict:
+def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
     """Return what the page shows of the audit as a whole."""
     findings = questions.findings
     there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLIT_NAMES}
     flagged = [one for one in findings.suspects if one.suggested]
     moves = Counter((one.label, one.suggested) for one in flagged).most_common()
+    several, kinds = findings.questions is not None, {}
+    if findings.questions is not None:
+        names = sorted({one["label"] for one in findings.about["labels"]})
+        there = {part: names if found else [] for part, found in there.items()}
+        moves, kinds = [], dict.fromkeys(one.kind for one in findings.questions.values() if one.state == "flagged")
     return {
         "title": served.title,
         "user": served.user,
         "pictures": served.load_image is not None,
         "classes": {part: names for part, names in there.items() if names},
         "among": {
-            "sample": [part for part in SPLIT_NAMES if there[part]],
+            "label" if several else "sample": [part for part in SPLIT_NAMES if there[part]],
             "pair": list(dict.fromkeys(findings.pair[item].type for item in questions.pairs)),
         },
         "moves": [{"given": given, "suggested": other, "count": count} for (given, other), count in moves],
-        "states": list(dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))),
+        "states": list(
+            kinds if several else dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))
+        ),
+        "several_labels": several,
         "flagged": len(questions.flagged),
         "others": len(questions.others),
         "start": secrets.token_hex(4),  # part of image addresses: browsers cache images by address
     }
 
 
-def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
+def add_item_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served) -> None:
     """Add the routes that return the items to review."""
     findings, about = store.findings, describe(questions, served)
 
@@ -153,11 +167,14 @@ def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: S
         items, place = [], max(begin, 0)
         while place < len(found) and not (most and len(items) >= most):
             item, place = found[place], place + 1
-            if not matches_filter(findings, item, wanted):
+            matches = matches_label_filter if wanted.kind == "label" else matches_filter
+            if not matches(findings, item, wanted):
                 continue
             if wanted.show == "open" and all(str(row) in decided for row in asked_items(questions, item)):
                 continue
-            if wanted.kind == "pair":
+            if wanted.kind == "label":
+                items.append(label_tile(findings, item, decided))
+            elif wanted.kind == "pair":
                 items.append(pair_tile(findings, item, decided))
             else:
                 items.append(tile(findings, item, questions.rows(item), decided))
@@ -165,7 +182,7 @@ def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: S
         progress = questions.progress(wanted.kind, decided)
         return JSONResponse({"items": items, **after, **progress})  # without validation: there may be very many items
 
-    @app.get("/api/item/{item}")
+    @app.get("/api/item/{item:path}")
     def item(item: str, reviewer: str) -> dict:
         """Return an item; if the reviewer has decided about it and others disagree, also their decisions."""
         kind, rows = kind_of(findings, item), questions.rows(item)
@@ -174,17 +191,22 @@ def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: S
         own = [d for d in about_it if d.reviewer == tidy(reviewer)]
         disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
         others = [d._asdict() for d in about_it if disputed and d not in own]
+        if kind == "label":
+            return {**label_tile(findings, item, decided), **label_shown(findings, item, served.root), "others": others}
         first = item if kind == "pair" else str(rows[0])
         brief = pair_tile(findings, item, decided) if kind == "pair" else tile(findings, first, rows, decided)
         return {**brief, **shown(findings, first, rows, served.root), "others": others}
 
 
-def asked_items(questions: Questioned, item: str) -> list[str]:
-    """Return the items of the store that a question decides: the rows of its copies, or the pair itself."""
-    return [item] if item in questions.findings.pair else [str(row) for row in questions.rows(item)]
+def asked_items(questions: Questioned | LabelQuestioned, item: str) -> list[str]:
+    """Return the items of the store that a question decides: the rows of its copies, or the pair or label itself."""
+    whole = item in questions.findings.pair or item in (questions.findings.questions or ())
+    return [item] if whole else [str(row) for row in questions.rows(item)]
 
 
-def select_items(store: Store, questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
+def select_items(
+    store: Store, questions: Questioned | LabelQuestioned, wanted: ItemFilter, decided: dict[str, Decision]
+) -> list[str]:
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
     findings = store.findings
     if wanted.show == "disputed":
@@ -192,12 +214,12 @@ def select_items(store: Store, questions: Questioned, wanted: ItemFilter, decide
         items = (item for item, one in settled if one.choice == "disputed" and kind_of(findings, item) == wanted.kind)
         first = questions.first if wanted.kind == "sample" else {}
         return list(dict.fromkeys(first.get(int(item), item) if first and item.isdecimal() else item for item in items))
-    if wanted.kind == "sample":
+    if wanted.kind != "pair":
         return list(questions.flagged if wanted.flagged else questions.others)
     return [item for item in questions.pairs if not is_outdated(findings, item, decided)]
 
 
-def add_decision_routes(app: FastAPI, store: Store, questions: Questioned) -> None:
+def add_decision_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned) -> None:
     """Add the routes that store and undo decisions, and that compare reviewers."""
 
     def progress(reviewer: str, made: Iterable[Decision]) -> dict:
@@ -229,20 +251,22 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned) -> No
         }
 
 
-def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
+def add_result_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served) -> None:
     """Add the routes of the end: what the decisions come to, and the end of the server."""
+    several = store.findings.questions is not None
 
     @app.get("/api/outcome")
     def result(reviewer: str = "") -> dict:
         """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
         table = shlex.quote(str(served.table))
         commands = (
-            [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
-            if served.load_image is not None
-            else []
+            [] if served.load_image is None else [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
         )
+        if several:
+            commands = commands[:1]  # a folder per class cannot hold several labels
         found = outcome(store.findings, store.current_decisions())._asdict()
-        progress = questions.progress("sample", store.decided_items(reviewer, "sample"))
+        kind = "label" if several else "sample"
+        progress = questions.progress(kind, store.decided_items(reviewer, kind))
         open_count = progress["whole"] - progress["done"]
         return {**found, "open": open_count, "table": str(served.table), "commands": commands}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from likewise.audit.read import Findings
+from likewise.audit.states import LABEL_SEPARATOR
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write
 from likewise.web.review.store import Decision, Store
@@ -92,6 +93,8 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
     Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows and rows that were
     not audited are marked in the column `junk`, which excludes them from all splits.
     """
+    if findings.questions is not None:
+        return corrected_sets(findings, decisions, root)
     settled, samples = settle_copies(findings, find_consensus(decisions)), findings.sample
     names = carried_names(findings)
     if any(s.path for s in samples.values()):
@@ -106,6 +109,37 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
         s, (choice, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
         carried = [s.carried[n] if s else "0" if n == "weight" else "" for n in names]
         table.append((label or (s.label if s else "not audited"), *carried, int(s is None or choice == "remove"), row))
+    return table
+
+
+def corrected_sets(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
+    """Return the data's table with the corrected labels of every sample, as "dress|red" in the column `labels`.
+
+    A sample without any label left is gone; without images, it is marked in the column `junk` and keeps its labels.
+    """
+    names, change = carried_names(findings), defaultdict(dict)
+    for item, one in find_consensus(d for d in decisions if d.kind == "label").items():
+        question = (findings.questions or {})[item]
+        change[question.row][question.label] = one.choice
+    labels = {}
+    for s in findings.sample.values():
+        made = change.get(s.row, {})
+        kept = [label for label in s.label.split(LABEL_SEPARATOR) if made.get(label) != "remove"]
+        labels[s.row] = LABEL_SEPARATOR.join(
+            sorted({*kept, *(label for label, choice in made.items() if choice == "add")})
+        )
+    if any(s.path for s in findings.sample.values()):
+        lines = (
+            (os.path.join(root, s.path), labels[s.row], *(s.carried[n] for n in names), s.row)
+            for s in findings.sample.values() if labels[s.row]
+        )  # fmt: skip
+        return [("path", "labels", *names, "row"), *lines]
+    table: list[tuple] = [("labels", *names, "junk", "row")]
+    for row in range(findings.about["rows"]):
+        s = findings.sample.get(row)
+        carried = [s.carried[n] if s else "0" if n == "weight" else "" for n in names]
+        text = (labels[row] or s.label) if s else "not audited"
+        table.append((text, *carried, int(s is None or not labels[row]), row))
     return table
 
 
@@ -135,6 +169,8 @@ def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
 
     Formula: left = sum of (1 - score) over the samples that are neither kept, changed nor removed
     """
+    if findings.questions is not None:
+        return label_outcome(findings, decisions)
     decisions = [d for d in decisions if d.kind == "sample"]
     settled = settle_copies(findings, find_consensus(decisions))
     count = Counter(one.choice for one in settled.values())
@@ -144,8 +180,38 @@ def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
     return Outcome(count["relabel"], count["remove"], count["keep"], len(unsure), count["disputed"], sum(left))
 
 
+def label_outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
+    """Return what the decisions about single labels come to: `changed` are labels that were added, `removed` those removed.
+
+    Formula: left = estimated number of wrong states, minus the probabilities of those that are decided
+    """
+    decisions = [d for d in decisions if d.kind == "label"]
+    settled = find_consensus(decisions)
+    count = Counter(one.choice for one in settled.values())
+    unsure = {d.item for d in decisions} - settled.keys()
+    done = sum(
+        (findings.questions or {})[item].chance or 0.0 for item, one in settled.items() if one.choice != "disputed"
+    )
+    left = max(0.0, findings.about.get("expected_wrong", 0.0) - done)
+    return Outcome(count["add"], count["remove"], count["keep"], len(unsure), count["disputed"], left)
+
+
+def label_changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
+    """One line for every label of a sample that is added, removed or disputed."""
+    table: list[tuple] = [("row", "path", "labels", "label", "change", "reviewers", "notes")]
+    settled = find_consensus(d for d in decisions if d.kind == "label")
+    for item, (choice, _, by) in sorted(settled.items(), key=lambda one: (findings.questions or {})[one[0]][:2]):
+        if choice != "keep":
+            s, label = findings.sample[(findings.questions or {})[item].row], (findings.questions or {})[item].label
+            who = "; ".join(f"{d.reviewer}: {d.choice}" for d in by)
+            table.append((s.row, s.path, s.label, label, choice, who, "; ".join(d.note for d in by if d.note)))
+    return table
+
+
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     """One line for every sample that is removed, relabelled or disputed."""
+    if findings.questions is not None:
+        return label_changes(findings, decisions)
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
     settled = settle_copies(findings, find_consensus(d for d in decisions if d.kind == "sample"))
     for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):

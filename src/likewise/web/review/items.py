@@ -34,7 +34,7 @@ class ItemFilter:
     (pairs), to a minimum suspicion (1 - score), and to one state.
     """
 
-    kind: Literal["sample", "pair"]
+    kind: Literal["sample", "pair", "label"]
     label: str = ""
     among: str = ""
     suspicion: float = 0.0

@@ -19,8 +19,11 @@ from typing import NamedTuple
 from likewise.audit.read import Findings
 from likewise.errors import LikewiseError, nearest_name
 
-CHOICES_BY_KIND = {"sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable")}
-"""Kind of item -> the choices of a reviewer."""
+CHOICES_BY_KIND = {
+    "sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable"),
+    "missing": ("keep", "add", "unsure"), "superfluous": ("keep", "remove", "unsure"),
+}  # fmt: skip
+"""Kind of item -> the choices of a reviewer. A label of a sample with several labels is missing or superfluous."""
 IS_CURRENT_SQL = "choice != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
 """SQL condition of decisions that were not undone."""
 
@@ -226,9 +229,11 @@ def fingerprint(findings: Findings) -> str:
 
 
 def kind_of(findings: Findings, item: str) -> str:
-    """Return whether an item is a "sample" or a "pair"; raise if there is no such item."""
+    """Return whether an item is a "sample", a "pair" or the "label" of a sample; raise if there is no such item."""
     if item in findings.pair:
         return "pair"
+    if findings.questions is not None and item in findings.questions:
+        return "label"
     if not (item.isascii() and item.isdecimal() and len(item) < 19 and int(item) in findings.sample):
         raise LikewiseError(f"review: an item must be a row or a pair of this audit, got {item!r}; reload the page")
     return "sample"
@@ -243,10 +248,15 @@ def check(findings: Findings, given: Choice, known: Collection[str], new_class: 
     """
     item, choice, label = given
     kind = kind_of(findings, item)
-    if choice not in CHOICES_BY_KIND[kind]:
-        names = ", ".join(CHOICES_BY_KIND[kind])
+    if kind == "sample" and findings.questions is not None:
         raise LikewiseError(
-            f"review: the choice for a {kind} must be one of {names}, got {choice!r}; choose one of these"
+            f"review: samples with several labels are decided label by label, got the row {item}; reload the page"
+        )
+    of = findings.questions[item].kind if kind == "label" and findings.questions else kind
+    if choice not in CHOICES_BY_KIND[of]:
+        names, what = ", ".join(CHOICES_BY_KIND[of]), f"{of} label" if kind == "label" else kind
+        raise LikewiseError(
+            f"review: the choice for a {what} must be one of {names}, got {choice!r}; choose one of these"
         )
     if choice != "relabel":
         return kind, Choice(item, choice)

@@ -34,7 +34,9 @@ from likewise.calibration.promise import promise
 from likewise.errors import LikewiseError
 from likewise.index.decision import NO_DECISION, IndexCalibration, warning_of
 from likewise.index.index import Hit, Index
+from likewise.index.label_filter import MAX_FILTER_LETTERS, parse_filter
 from likewise.index.reading import levels_of
+from likewise.index.snapshot import Rows, describe_labels
 from likewise.io.files import atomic_write
 from likewise.io.image_files import as_jpeg
 from likewise.web.http import new_app, send_image
@@ -185,7 +187,7 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
             "classes": sorted(rows.class_name[label] for label in used), "similarity": rows.similarity, "upload": context.upload,
             "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
             "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": describe_levels(context),
-            **describe_calibration(context.calibrated),
+            "labels": used_labels(rows, used), "several": rows.labels is not None, **describe_calibration(context.calibrated),
         }  # fmt: skip
 
     @app.get("/picture/{row}")
@@ -208,13 +210,15 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
         row: int | None = None,
         k: int = Query(12, ge=1, le=MAX_NEIGHBOURS),
         label: str | None = Query(None, alias="class"),
+        filter: str = Query("", max_length=MAX_FILTER_LETTERS),
         preview: bool = False,
     ) -> dict:
         """Return the nearest rows of an image (the body) or of a row, and the decision: known or unknown.
 
-        The decision compares with all rows, also where `class` limits the rows that are returned. `preview`: also return a
-        small copy of the image for the page.
+        The decision compares with all rows, also where `class` or `filter` (such as `red & !striped`) limits the rows that are
+        returned. `preview`: also return a small copy of the image for the page.
         """
+        wanted = parse_filter(filter) if filter.strip() else None
         if row is not None:
             place = int(context.index.rows.places([row])[0])
             z, own, query = context.index.rows.vectors[place], place, describe(context, Hit(place, 1.0))
@@ -227,12 +231,12 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
             async with uploads.room():
                 _, small, x = await uploads.see(body, preview)
                 z, own, query = await uploads.embed(x), None, {"preview": small} if preview else {}
-        hits = await asyncio.to_thread(context.index.find, z[None], k, but=[own], label=label or None)
-        found = [describe(context, hit) for hit in hits[0]]
+        hits = await asyncio.to_thread(context.index.find, z[None], k, but=[own], label=label or None, wanted=wanted)
+        found = [describe(context, hit, own) for hit in hits[0]]
         votes = [
             {"class": name, "count": count} for name, count in Counter(one["class"] for one in found).most_common()
         ]
-        if label:
+        if label or wanted is not None:
             hits = await asyncio.to_thread(context.index.find, z[None], 1, but=[own])
         decision = context.calibrated and await asyncio.to_thread(context.calibrated.decide, hits[0])
         return {"query": query, **(decision or NO_DECISION), "found": found, "votes": votes}
@@ -309,8 +313,16 @@ def describe_levels(context: SearchContext) -> dict | None:
     return levels and levels._asdict()
 
 
-def describe(context: SearchContext, hit: Hit) -> dict:
-    """Return row, similarity, class and file name of a result, and its path if the page may show it."""
+def used_labels(rows: Rows, classes: np.ndarray) -> list[str]:
+    """Return the labels of these classes, sorted."""
+    return [rows.label_names[number] for number in sorted({n for one in classes for n in rows.label_numbers[one]})]
+
+
+def describe(context: SearchContext, hit: Hit, query: int | None = None) -> dict:
+    """Return row, similarity, class and file name of a result, and its path if the page may show it.
+
+    If rows have several labels each, also the labels, and the relevance to the query if that is a row (its place).
+    """
     rows = context.index.rows
     name = Path(rows.path(hit.place)).name
     row = int(rows.table["row"][hit.place])
@@ -320,6 +332,7 @@ def describe(context: SearchContext, hit: Hit) -> dict:
         "class": rows.label(hit.place),
         "name": name,
         "path": context.path(hit.place),
+        **describe_labels(rows, hit.place, query),
     }
 
 

@@ -91,7 +91,7 @@ export const reviewer = () => localStorage.getItem("reviewer") || state.about.us
 
 export async function details(item) {
   if (!state.details.has(item)) {
-    const found = ask(`/api/item/${item}`, { reviewer: reviewer() });
+    const found = ask(`/api/item/${encodeURIComponent(item)}`, { reviewer: reviewer() });
     state.details.set(item, found);
     found.catch(() => state.details.delete(item));
   }

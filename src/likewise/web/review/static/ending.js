@@ -2,18 +2,19 @@
 import { ask, byId, say, settled } from "/static/server.js";
 import { broken, copier, known, make, plural, quoted, reviewer, set, state } from "/static/elements.js";
 
-const count = (found) => [[found.changed, "changed"], [found.removed, "removed"], [found.kept, "kept"], [found.unsure, "unsure"], [found.disputed, "disputed"]]
+const count = (found) => [[found.changed, state.about.several_labels ? "added" : "changed"], [found.removed, "removed"], [found.kept, "kept"], [found.unsure, "unsure"], [found.disputed, "disputed"]]
   .filter(([n], i) => n || i < 3).map(([n, words]) => `${n.toLocaleString("en")} ${words}`).join(", ");
 
 const act = (words, className, onclick) => set(make("button", className, words), { type: "button", onclick });
 
 function estimate(left) {
   const n = Math.round(left);
+  if (state.about.several_labels) return n ? `About ${n.toLocaleString("en")} more ${n === 1 ? "label is" : "labels are"} estimated to be missing or wrong.` : "No more labels are estimated to be missing or wrong.";
   if (!n) return "Of the labels without a decision, none is estimated to be wrong.";
   return `Of the labels without a decision, about ${n.toLocaleString("en")} ${n === 1 ? "is" : "are"} estimated to be wrong.`;
 }
 
-const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", "Then train on it, or write it as a new folder:"),
+const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
   ...found.commands.map((line) => make("p", "command", make("code", "", line), copier(line, "Copy")))) : null;
 
 export async function ending(resume, beyond) {
@@ -125,7 +126,11 @@ const KEYS = [
   ["F, /", "filter, filter by class"], ["P", "your name, other reviewers, exports"], ["?", "this list"],
 ];
 
+const LABEL_KEYS = { K: "keep the labels as they are", R: "add the missing, or remove the wrong label", U: "cannot tell" };
+const UNUSED = ["L", "X", "1, 2, …", "Y, N"];
+
 export function help() {
-  byId("list").replaceChildren(make("dl", "keys", ...KEYS.flatMap(([key, words]) => [make("dt", "", make("kbd", "", key)), make("dd", "", words)])));
+  const keys = state.about.several_labels ? KEYS.filter(([key]) => !UNUSED.includes(key)).map(([key, words]) => [key, LABEL_KEYS[key] || words]) : KEYS;
+  byId("list").replaceChildren(make("dl", "keys", ...keys.flatMap(([key, words]) => [make("dt", "", make("kbd", "", key)), make("dd", "", words)])));
   byId("keys").showModal();
 }

@@ -4,7 +4,7 @@ import { broken, make, percent, picture, plural, set, state, zoom } from "/stati
 import { zoomable } from "/static/item.js";
 
 const CHUNK = 120;
-const DONE = { keep: "kept", relabel: "changed", remove: "removed", unsure: "unsure" };
+const DONE = { keep: "kept", add: "added", relabel: "changed", remove: "removed", unsure: "unsure" };
 let listed = [];
 let drawn = new Map();
 let hooks = { changed: () => undefined, more: () => undefined, open: () => undefined };
@@ -21,13 +21,14 @@ function badge(tile) {
 }
 
 function words(tile) {
+  if (tile.question) return [make("span", "given", ...broken(tile.tags.join(", "))), make("span", "new", tile.question === "missing" ? "+ " : "− ", ...broken(tile.label))];
   if (!selectable(tile)) return [make("span", "given", `${plural(tile.rows.length, "copy", "copies")}, ${new Set(tile.labels).size} labels: decide one by one`)];
   if (tile.state === "off-topic") return [make("span", "given", ...broken(tile.label)), make("span", "new", "fits no class")];
   return [make("span", "given", ...broken(tile.label)), tile.suggested ? make("span", "new", "→ ", ...broken(tile.suggested)) : null];
 }
 
 function card(tile) {
-  const name = `${tile.label}${tile.suggested ? `, looks like ${tile.suggested}` : ""}, ${tile.name}`;
+  const name = tile.question ? `${tile.label} ${tile.question}, ${tile.name}` : `${tile.label}${tile.suggested ? `, looks like ${tile.suggested}` : ""}, ${tile.name}`;
   const pick = make("button", "pick", make("span", "frame", picture(tile.rows[0], tile.name, "", false)), make("span", "words", ...words(tile)));
   pick.querySelectorAll("img").forEach((image) => set(image, { loading: "lazy", alt: "" }));
   set(pick, { type: "button", tabIndex: -1, ariaLabel: name, title: `${tile.name}: double-click to open`, onclick: (event) => click(tile, event), ondblclick: () => hooks.open(tile) });
@@ -134,7 +135,7 @@ export function headline() {
   const open = listed.filter((tile) => tile.flagged && !tile.choice).length;
   byId("all").disabled = !above().length;
   byId("all").replaceChildren(`Select all ${above().length}`, make("kbd", "", "A"));
-  document.querySelector(".bar .question").textContent = listed.length ? `${plural(open, "label looks", "labels look")} wrong. Select the ones that you agree with.` : "";
+  document.querySelector(".bar .question").textContent = listed.length ? `${plural(open, "label looks", "labels look")} ${state.about.several_labels ? "missing or wrong" : "wrong"}. Select the ones that you agree with.` : "";
   return listed.length;
 }
 

@@ -1,5 +1,5 @@
 // One question: a label, copies of an image with several labels, or a pair that the model confuses.
-import { bold, broken, copier, make, percent, picture, plural, set, state, thumbs, zoom } from "/static/elements.js";
+import { bold, broken, copier, make, percent, picture, plural, quoted, set, state, thumbs, zoom } from "/static/elements.js";
 
 const asSample = (panel) => ({ row: panel.row, label: panel.label, name: panel.name });
 const here = (panel) => ({ ...asSample(panel), here: true });
@@ -72,6 +72,30 @@ function viewSample(tile, shown) {
       same, shown && nearest(panel), shown && more(panel))];
 }
 
+// The labels of a sample with several labels; the one that is asked about stands out, dashed if the sample lacks it.
+function chips(tile) {
+  const chip = (name, kind) => make("span", `chip ${kind}`, ...broken(name));
+  const own = tile.tags.map((name) => chip(name, name === tile.label ? "asked" : ""));
+  return make("p", "chips", ...own, tile.question === "missing" ? chip(`+ ${tile.label}`, "asked absent") : null);
+}
+
+function viewLabel(tile, shown) {
+  const panel = shown ? shown.panels[0] : { row: tile.rows[0], label: tile.labels[0], name: tile.name };
+  const missing = tile.question === "missing", name = make("b", "asked", quoted(tile.label));
+  const chance = tile.probability === null ? "unknown" : `${percent(tile.probability)} ${missing ? "missing" : "wrong"}`;
+  const words = ["Is ", name, missing ? " missing? " : " right? ", make("span", "badge", chance)];
+  const side = (kind, head, found, none) => make("section", kind, make("h2", "", head, bold(tile.label)),
+    found === undefined ? make("div", "row wait") : found.length ? thumbs(found, "row") : make("p", "quiet", none));
+  const line = (text, value) => value ? [make("dt", "", text), make("dd", "", String(value))] : [];
+  const details = shown && make("details", "more", make("summary", "", "Details"), make("dl", "", ...line("row", String(panel.row)), ...line("split", panel.split === "all" ? "" : panel.split),
+    ...line("chance", panel.chance === null ? "unknown" : panel.chance.toFixed(3)), ...line("reason", panel.reason), ...line("path", panel.path)));
+  return [make("div", "panel", make("h2", "question", ...words), stage([panel], 0), chips(tile), fileLine(panel)),
+    make("div", "side", shown && others(shown), make("div", "classes",
+      side("instead", "Most similar with ", shown && panel.with, "No other image surely has this label."),
+      side("claimed", "Most similar without ", shown && panel.without, "Every other image has this label.")),
+    shown && panel.near.length ? make("section", "near", make("h2", "", "Most similar images"), thumbs(panel.near, "row small", panel.near.map((n) => n.label.split("|").join(", ")))) : null, details)];
+}
+
 function viewCopies(tile, shown) {
   const panels = shown ? shown.panels : tile.rows.map((row, i) => ({ row, label: tile.labels[i], name: i ? `row ${row}` : tile.name }));
   const side = (panel, i) => make("div", "panel", make("h2", "", "Labelled ", bold(panel.label)), stage(panels, i), fileLine(panel),
@@ -103,6 +127,7 @@ function viewPair(tile, shown) {
 
 export function view(tile, shown) {
   if (tile.type) return viewPair(tile, shown);
+  if (tile.question) return viewLabel(tile, shown);
   return (tile.rows.length > 1 ? viewCopies : viewSample)(tile, shown);
 }
 

@@ -8,14 +8,17 @@ import { choose, ending, help, people } from "/static/ending.js";
 import * as sheet from "/static/grid.js";
 
 const PAGE = 100;
-const DID = { keep: "kept", remove: "removed", unsure: "unsure", agreeable: "yes", disagreeable: "no" };
-const FINDINGS = { flagged: "labels that look wrong", conflict: "same image, several labels", "off-topic": "images of no class" };
+const DID = { keep: "kept", add: "added", remove: "removed", unsure: "unsure", agreeable: "yes", disagreeable: "no" };
+const FINDINGS = { flagged: "labels that look wrong", conflict: "same image, several labels", "off-topic": "images of no class",
+  missing: "labels that may be missing", superfluous: "labels that may be wrong" };
 const ready = new Map();
 let loading = false;
 let turns = Promise.resolve();
 
 const current = () => state.view === "end" ? null : state.aside || state.tiles[state.at] || null;
-const named = (tile) => tile.rows.length > 1 && !tile.type ? `${tile.name} and its ${tile.rows.length === 2 ? "copy" : "copies"}` : tile.name;
+const main = () => state.about.several_labels ? "label" : "sample";
+const whole = (tile) => Boolean(tile.type || tile.question);
+const named = (tile) => tile.question ? `${tile.label}, ${tile.name}` : tile.rows.length > 1 && !tile.type ? `${tile.name} and its ${tile.rows.length === 2 ? "copy" : "copies"}` : tile.name;
 
 // Loads replace the queue. They run one after another, so that the last filter wins; meanwhile the page is dimmed and takes no
 // decisions, because they would be about an item of the old queue.
@@ -29,7 +32,7 @@ function inTurn(work) {
 }
 
 // What every choice means for the rows of a question.
-const choices = (tile, choice, label) => tile.type ? [{ item: tile.item, choice }] : tile.rows.map((row, i) => {
+const choices = (tile, choice, label) => whole(tile) ? [{ item: tile.item, choice }] : tile.rows.map((row, i) => {
   const other = choice === "relabel" && tile.labels[i] === label ? "keep" : choice;
   return { item: String(row), choice: other, label: other === "relabel" ? label : "" };
 });
@@ -49,7 +52,8 @@ function commit(asked, fresh = false) {
   }
   if (fresh && !known().includes(asked[0].label)) state.about.added.push(asked[0].label);
   const body = { reviewer: reviewer(), choices: fresher.flatMap((one) => one.sent), note, new_class: fresh };
-  const words = asked.length > 1 ? `${plural(asked.length, "label")}: ${asked[0].choice === "relabel" ? "changed" : DID[asked[0].choice]}.` : `${named(asked[0].tile)}: ${asked[0].choice === "relabel" ? `changed to ${asked[0].label}` : DID[asked[0].choice]}.`;
+  const several = asked.some((one) => one.choice !== asked[0].choice);
+  const words = asked.length > 1 ? `${plural(asked.length, "label")}: ${several || asked[0].choice === "relabel" ? "changed" : DID[asked[0].choice]}.` : `${named(asked[0].tile)}: ${asked[0].choice === "relabel" ? `changed to ${asked[0].label}` : DID[asked[0].choice]}.`;
   byId("note").value = "";
   byId("note").blur();
   if (fresher.length) {
@@ -91,7 +95,7 @@ function onward() {
 
 // With the filter "to review", labels that were decided in the grid are passed over.
 function skipDecided() {
-  if (byId("show").value !== "open" || state.kind !== "sample") return;
+  if (byId("show").value !== "open" || state.kind === "pair") return;
   while (state.at < state.tiles.length && state.tiles[state.at].choice) state.at += 1;
 }
 
@@ -110,7 +114,7 @@ function undo() {
   draw();
   send("/api/undo", { reviewer: reviewer() }, {}).then((answer) => {
     const items = new Set(answer.undone.map((one) => one.item));
-    const told = entry.changed.every(({ tile }) => items.has(tile.type ? tile.item : String(tile.rows[0])));
+    const told = entry.changed.every(({ tile }) => items.has(whole(tile) ? tile.item : String(tile.rows[0])));
     if (!told) return load();
     count(answer);
     say(entry.changed.length > 1 ? `Undone: ${plural(entry.changed.length, "label")}.` : `Undone: ${named(entry.changed[0].tile)}.`);
@@ -127,7 +131,7 @@ const undoThere = () => inTurn(async () => {
   kind(undone[0].kind);
   if (state.view !== "grid") state.view = "one";
   await fetchQueue();
-  const at = state.tiles.findIndex((tile) => tile.item === undone[0].item || (!tile.type && tile.rows.includes(Number(undone[0].item))));
+  const at = state.tiles.findIndex((tile) => tile.item === undone[0].item || (!whole(tile) && tile.rows.includes(Number(undone[0].item))));
   if (at >= 0) state.at = at;
   else state.aside = await details(undone[0].item);
   draw();
@@ -147,6 +151,7 @@ function actions(tile) {
   if (state.view === "grid") return gridActions();
   if (!tile) return [];
   if (tile.type) return [["y", "Yes, a person would too", () => decide("agreeable"), "Hard to tell apart for people too", "agreeable"], ["n", "No", () => decide("disagreeable"), "The model misses what a person sees", "disagreeable"]];
+  if (tile.question) return labelActions(tile);
   const many = tile.rows.length > 1;
   const last = [["l", "Other label…", chooseOther, "Any class, or a new one"], ["x", many ? (tile.rows.length === 2 ? "Remove both" : "Remove all") : "Remove", () => decide("remove"), "It belongs to no class", "remove"],
     ["u", "Unsure", () => decide("unsure"), "Leave the decision to others", "unsure"]];
@@ -155,10 +160,27 @@ function actions(tile) {
     ...(tile.suggested ? [["r", ["Change to ", tile.suggested], () => decide("relabel", tile.suggested), "Give it the suggested label", "relabel"]] : []), ...last];
 }
 
+// What the audit suggests about a label of a sample with several labels.
+const change = (tile) => tile.question === "missing" ? "add" : "remove";
+
+function labelActions(tile) {
+  const missing = tile.question === "missing";
+  return [["r", [missing ? "Add " : "Remove ", tile.label], () => decide(change(tile)), missing ? "The image has this label" : "The image does not have this label", change(tile)],
+    ["k", missing ? "Not missing" : ["Keep ", tile.label], () => decide("keep"), "The labels are right as they are", "keep"],
+    ["u", "Cannot tell", () => decide("unsure"), "Leave the decision to others", "unsure"]];
+}
+
+function gridLabelActions(tiles) {
+  const accept = () => commit(tiles.map((tile) => ({ tile, choice: change(tile) })));
+  return [["r", `Accept ${plural(tiles.length, "suggestion")}`, accept, "Add the missing and remove the superfluous labels that are selected", "relabel"],
+    ["k", `Keep ${tiles.length}`, () => decideAll("keep"), "The selected images keep their labels", "keep"], ["Escape", "Select none", () => sheet.clear(), "Select none (Esc)"]];
+}
+
 function gridActions() {
   const tiles = sheet.selected(), n = tiles.length, able = tiles.filter((tile) => tile.suggested).length;
   const words = (text) => n ? text : "";
   if (!n) return [];
+  if (tiles[0].question) return gridLabelActions(tiles);
   return [["r", words(`Accept ${able === n ? plural(n, "suggestion") : `${able} of ${n} suggestions`}`), () => decideAll("relabel", (tile) => tile.suggested), "Change the selected labels to the suggested ones", "relabel", !able],
     ["k", `Keep ${plural(n, "label")}`, () => decideAll("keep"), "The selected labels are right", "keep"], ["l", "Other label…", chooseOther, "One class for all that are selected"],
     ["x", `Remove ${n}`, () => decideAll("remove"), "The selected images belong to no class", "remove"], ["Escape", "Select none", () => sheet.clear(), "Select none (Esc)"]];
@@ -262,7 +284,7 @@ function end() {
   state.view = "end";
   drawFooter(null);
   tabs();
-  ending(() => load("sample"), beyond).catch((error) => say(error.message, true));
+  ending(() => load(main()), beyond).catch((error) => say(error.message, true));
 }
 
 const go = (by) => {
@@ -327,8 +349,8 @@ async function more() {
 }
 
 const beyond = () => inTurn(async () => {
-  if (state.kind !== "sample") {
-    kind("sample");
+  if (state.kind === "pair") {
+    kind(main());
     await fetchQueue();
   }
   Object.assign(state, { beyond: true, next: 0 });
@@ -356,7 +378,7 @@ function kind(name) {
 }
 
 function tabs() {
-  byId("one").setAttribute("aria-pressed", String(state.view === "one" && state.kind === "sample"));
+  byId("one").setAttribute("aria-pressed", String(state.view === "one" && state.kind !== "pair"));
   byId("grid").setAttribute("aria-pressed", String(state.view === "grid"));
   byId("pairs").setAttribute("aria-pressed", String(state.view === "one" && state.kind === "pair"));
 }
@@ -385,8 +407,8 @@ function renamed(changed) {
 }
 
 function listen() {
-  byId("one").onclick = () => switchTo("one", "sample");
-  byId("grid").onclick = () => switchTo("grid", "sample");
+  byId("one").onclick = () => switchTo("one", main());
+  byId("grid").onclick = () => switchTo("grid", main());
   byId("pairs").onclick = () => switchTo("one", "pair");
   byId("filter").onchange = () => load();
   byId("filter").onsubmit = (event) => event.preventDefault();
@@ -452,7 +474,8 @@ async function start() {
   byId("state").append(...states.map((one) => option(one, FINDINGS[one])));
   byId("pairs").hidden = among.pair.length === 0;
   byId("who").textContent = reviewer() || "Your name";
-  load();
+  byId("label").parentElement.firstChild.textContent = state.about.several_labels ? "Label " : "Class ";
+  load(main());
 }
 
 start().catch((error) => say(error.message, true));

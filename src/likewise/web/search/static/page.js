@@ -2,7 +2,7 @@
 // State: `asked` is the query, a file or a row; everything shown follows from it. Responses to older queries are dropped.
 
 const byId = (id) => document.getElementById(id);
-const state = { about: null, asked: null, turn: 0, history: [] };
+const state = { about: null, asked: null, turn: 0, history: [], terms: [] };
 const MAX_HISTORY = 24; // earlier queries that are shown
 
 function make(kind, className, ...children) {
@@ -58,6 +58,29 @@ function bar(value) {
 const share = (hit, first) => state.about.similarity === "cosine" ? hit.similarity : (1 + Math.abs(first.similarity)) / (1 + Math.abs(hit.similarity));
 const near = (hit) => state.about.similarity === "cosine" ? hit.similarity.toFixed(3) : `distance ${Math.abs(hit.similarity).toPrecision(3)}`;
 
+// A label as a chip; `shared`: the query has it too. A click filters by it.
+function chip(label, shared) {
+  const one = Object.assign(make("button", shared ? "chip shared" : "chip", label), { type: "button", onclick: () => addTerm(label, false) });
+  one.title = `${shared ? "The query has this label too. " : ""}Only images with this label`;
+  return one;
+}
+
+// The labels of a result as chips, labels of the query first; its class if rows have one label each.
+function names(hit, query) {
+  if (!hit.labels) return make("div", "class", ...broken(hit.class));
+  const ours = new Set(query?.labels ?? []), order = (label) => Number(!ours.has(label));
+  return make("div", "chips", ...[...hit.labels].sort((a, b) => order(a) - order(b)).map((label) => chip(label, ours.has(label))));
+}
+
+// How much of its labels a result has in common with the query, 0 to 1; null if one of them has no labels.
+function relevance(hit) {
+  if (typeof hit.relevance !== "number") return null;
+  const words = `Relevance ${hit.relevance.toFixed(2)}`, one = bar(hit.relevance);
+  one.className = "relevance";
+  one.setAttribute("aria-label", words);
+  return make("div", "relevant", one, make("span", "", words));
+}
+
 const title = (hit) => hit.name || `row ${hit.row}`;
 
 // The similarity of a result in words: a level of the index, see `index/reading.py`; null if it has none.
@@ -71,8 +94,8 @@ function reading(hit) {
 // What the words of `reading` mean here.
 function showMeaning(shown) {
   const { levels } = state.about;
-  byId("meaning").hidden = !levels || !shown;
-  if (!levels) return;
+  byId("meaning").hidden = !levels || !shown || state.about.several;
+  if (!levels || state.about.several) return;
   const [same, similar] = [levels.same, levels.similar].map((similarity) => near({ similarity }));
   byId("meaning").replaceChildren(make("summary", "", "What same, similar and weak mean"),
     make("p", "", `Same: ${same} or nearer (${levels.source}). Similar: ${similar} or nearer. Weak: half of the images here have an image of another class that is this similar or more, so the class may well be another one.`));
@@ -81,7 +104,7 @@ function showMeaning(shown) {
 const closeness = (hit) => state.about.similarity === "cosine" ? `Similarity ${near(hit)}` : near(hit)[0].toUpperCase() + near(hit).slice(1);
 
 // A result among `all` that are shown; `first` is the nearest result, undefined for rows that are not results.
-function card(hit, first, all) {
+function card(hit, first, all, query) {
   const button = make("button", "pic", picture(hit.row));
   button.title = `Search with ${title(hit)}`;
   button.onclick = () => search({ row: hit.row });
@@ -92,8 +115,8 @@ function card(hit, first, all) {
   const measured = first ? bar(share(hit, first)) : null;
   if (measured) measured.setAttribute("aria-label", closeness(hit));
   return make("figure", "card", button, state.about.pictures ? look : null, measured,
-    first ? make("div", "fact", make("span", "", closeness(hit)), reading(hit)) : null,
-    make("div", "class", ...broken(hit.class)), file);
+    first ? make("div", "fact", make("span", "", closeness(hit)), state.about.several ? null : reading(hit)) : null,
+    relevance(hit), names(hit, query), file);
 }
 
 // Show an image in large, with its path; the arrow keys go to the other results.
@@ -102,7 +125,8 @@ function enlarge(hit, all) {
   const image = Object.assign(make("img"), { src: source(hit.row, true), alt: title(hit) });
   image.onerror = () => image.replaceWith(make("span", "id", `${title(hit)}: its image is missing`));
   const path = make("span", "path", hit.path || title(hit));
-  byId("zoom").querySelector("figure").replaceChildren(image, make("b", "", ...broken(hit.class)), path);
+  const name = hit.labels ? make("b", "", hit.labels.join(" · ")) : make("b", "", ...broken(hit.class));
+  byId("zoom").querySelector("figure").replaceChildren(image, name, path);
   byId("zoom-search").onclick = () => { byId("zoom").close(); search({ row: hit.row }); };
   byId("zoom-open").href = source(hit.row, true);
   byId("zoom-copy").hidden = !hit.path;
@@ -129,7 +153,7 @@ function showQuery(query) {
   const { asked } = state;
   const image = query.preview ? Object.assign(make("img"), { src: query.preview, alt: "the query" }) : picture(asked.row, true);
   const words = asked.file ? [make("b", "", ...broken(asked.file.name || "pasted image"))]
-    : [make("b", "", ...broken(query.class)), Object.assign(make("span", "", title({ ...query, row: asked.row })), { title: query.path || "" })];
+    : [query.labels ? names(query) : make("b", "", ...broken(query.class)), Object.assign(make("span", "", title({ ...query, row: asked.row })), { title: query.path || "" })];
   byId("query").replaceChildren(image, make("figcaption", "", ...words));
   byId("query").hidden = byId("actions").hidden = false;
   byId("drop").hidden = true;
@@ -175,16 +199,58 @@ function showDecision(told) {
   byId("decision").replaceChildren(head, similarityBar(told), chanceBar, promise);
 }
 
+// Of results with several labels each, the labels are counted in place of the classes.
+function votesOf(told) {
+  if (!state.about.several) return told.votes;
+  const count = new Map();
+  for (const label of told.found.flatMap((hit) => hit.labels)) count.set(label, (count.get(label) || 0) + 1);
+  return [...count].sort((a, b) => b[1] - a[1]).map(([label, times]) => ({ class: label, count: times }));
+}
+
 function showVotes(votes, whole) {
   byId("votes").hidden = !whole;
   byId("votes").replaceChildren(...votes.slice(0, 5).map((vote) =>
     make("div", "vote", make("span", "", ...broken(vote.class)), make("span", "", `${vote.count} of ${whole}`), bar(vote.count / whole))),
-    ...(votes.length > 5 ? [make("span", "quiet", `${votes.length} classes in all`)] : []));
+    ...(votes.length > 5 ? [make("span", "quiet", `${votes.length} ${state.about.several ? "labels" : "classes"} in all`)] : []));
 }
 
-function showFound(found) {
-  const none = make("p", "empty", make("b", "", "Nothing found"), "There is no other image. Try without a class.");
-  byId("found").replaceChildren(...(found.length ? found.map((hit) => card(hit, found[0], found)) : [none]));
+function showFound(found, query) {
+  const why = state.terms.length ? "No other image passes the filter. Remove a label from it." : "There is no other image.";
+  const none = make("p", "empty", make("b", "", "Nothing found"), why);
+  byId("found").replaceChildren(...(found.length ? found.map((hit) => card(hit, found[0], found, query)) : [none]));
+}
+
+// The filter as the server reads it: labels in double quotes, ! before those that must not be there.
+const filterText = () => state.terms.map(({ label, not }) => `${not ? "!" : ""}"${label.replaceAll('"', '""')}"`).join(" & ");
+
+function addTerm(label, not) {
+  state.terms = [...state.terms.filter((term) => term.label !== label), { label, not }];
+  showTerms();
+  again();
+}
+
+// The labels of the filter as chips: a click turns "with" into "without", the cross removes the label.
+function showTerms() {
+  byId("terms").replaceChildren(...state.terms.map((term) => {
+    const turn = Object.assign(make("button", "", make("i", "", term.not ? "without " : ""), term.label), { type: "button",
+      title: term.not ? "Without this label; click for images with it" : "With this label; click for images without it",
+      onclick: () => { term.not = !term.not; showTerms(); again(); } });
+    const drop = Object.assign(make("button", "drop", "×"), { type: "button",
+      onclick: () => { state.terms = state.terms.filter((one) => one !== term); showTerms(); again(); } });
+    drop.setAttribute("aria-label", `Remove ${term.label} from the filter`);
+    return make("span", term.not ? "term not" : "term", turn, drop);
+  }));
+}
+
+// Take the label that was typed or chosen; "!" or "-" before it excludes it.
+function takeTerm() {
+  const text = byId("within").value.trim(), known = new Set(state.about.labels);
+  if (!text) return;
+  const not = !known.has(text) && /^[!-]/.test(text), label = not ? text.slice(1).trim() : text;
+  if (!known.has(label)) { say(`No image has the label ${label}.`, true); return; }
+  byId("within").value = "";
+  say("");
+  addTerm(label, not);
 }
 
 function remember(query) {
@@ -210,7 +276,7 @@ async function search(asked) {
     if (asked.file && asked.file.size > about.upload) {
       throw new Error(`That file has ${number(Math.round(asked.file.size / 1e6))} MB, and an image may have ${Math.floor(about.upload / 1e6)}. Shrink it first.`);
     }
-    const query = { k: byId("k").value, ...(byId("within").value ? { class: byId("within").value } : {}) };
+    const query = { k: byId("k").value, ...(state.terms.length ? { filter: filterText() } : {}) };
     const told = asked.file ? await ask("/api/search", { ...query, preview: true }, { method: "POST", body: asked.file })
       : await ask("/api/search", { ...query, row: asked.row }, { method: "POST" });
     if (turn !== state.turn) return;
@@ -219,8 +285,8 @@ async function search(asked) {
     showQuery(told.query);
     window.scrollTo({ top: 0 });
     showDecision(told);
-    showVotes(told.votes, told.found.length);
-    showFound(told.found);
+    showVotes(votesOf(told), told.found.length);
+    showFound(told.found, told.query);
     showMeaning(told.found.length);
     remember(told.query);
     state.votes = told.votes;
@@ -310,8 +376,13 @@ async function learn() {
   const many = (count, one, more) => `${number(count)} ${count === 1 ? one : more}`;
   const how = about.kind === "exact" ? [] : [about.kind + (about.recall === null ? "" : `, finds ${percent(about.recall)} % of the nearest`)];
   byId("facts").textContent = [about.pictures ? many(about.rows, "image", "images") : many(about.rows, "row", "rows"),
-    many(about.classes.length, "class", "classes"), ...(about.scope === about.title ? [] : [about.scope]), ...how].join(" · ");
-  byId("classes").replaceChildren(...about.classes.map((name) => Object.assign(make("option"), { value: name })));
+    about.several ? many(about.labels.length, "label", "labels") : many(about.classes.length, "class", "classes"), ...(about.scope === about.title ? [] : [about.scope]), ...how].join(" · ");
+  const options = (names) => names.map((name) => Object.assign(make("option"), { value: name }));
+  byId("classes").replaceChildren(...options(about.classes));
+  byId("labels").replaceChildren(...options(about.labels));
+  byId("within").placeholder = about.several ? "Filter by label…" : "Only in class…";
+  state.terms = state.terms.filter((term) => about.labels.includes(term.label));
+  showTerms();
 }
 
 const failing = (work) => () => work().catch((error) => say(error.message, true));
@@ -324,7 +395,7 @@ function listen() {
   byId("zoom").onclick = (event) => { if (event.target === byId("zoom")) byId("zoom").close(); };
   byId("k").oninput = () => { byId("many").textContent = byId("k").value; };
   byId("k").onchange = again;
-  byId("within").onchange = again;
+  byId("within").onchange = takeTerm;
   byId("options").onsubmit = (event) => event.preventDefault();
   byId("remove").onclick = failing(remove);
   byId("add").onclick = openAdding;

@@ -1,0 +1,53 @@
+"""Samples with several labels: distinct sets of labels are classes, and pairs (sample, label) list them one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise.types import Items
+
+LABEL_SEPARATOR = "|"
+"""Between the labels of a sample in the column labels, and in the name of their class."""
+
+
+def set_names(sets: Iterable[Sequence[int]], label_name: Sequence[str]) -> tuple[str, ...]:
+    """Return the class name of every set: the names of its labels, joined."""
+    return tuple(LABEL_SEPARATOR.join(label_name[label] for label in one) for one in sets)
+
+
+def sample_labels(items: Items, y: Int[np.ndarray, "n"]) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P"]]:
+    """Return all pairs (sample, label) of samples of these classes, by sample: position in `y`, and number of the label.
+
+    If the data has single labels, the labels are the classes.
+    """
+    if items.label_sets is None:
+        return np.arange(len(y)), np.asarray(y, np.int64)
+    size = np.array([len(one) for one in items.label_sets])
+    flat = np.concatenate([np.asarray(one, np.int64) for one in items.label_sets])
+    start = (np.cumsum(size) - size)[y]
+    sample = np.repeat(np.arange(len(y)), size[y])
+    first = np.cumsum(size[y]) - size[y]
+    return sample, flat[start[sample] + np.arange(len(sample)) - first[sample]]
+
+
+def with_labels(
+    items: Items, rows: Int[np.ndarray, "n"], sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"]
+) -> Items:
+    """Return the data with other labels in these rows. Sets that did not exist become classes behind the others.
+
+    Args:
+        sample: position in `rows` of every pair (sample, label); every sample has at least one.
+        label: number of the label of every pair.
+    """
+    assert items.label_sets is not None and items.label_name is not None
+    order = np.lexsort((label, sample))
+    edges = np.cumsum(np.bincount(sample, minlength=len(rows)))[:-1]
+    sets = [tuple(one.tolist()) for one in np.split(label[order], edges)]
+    number = {one: place for place, one in enumerate(items.label_sets)}
+    y = items.y.copy()
+    y[rows] = [number.setdefault(one, len(number)) for one in sets]
+    return dataclasses.replace(items, y=y, label_sets=tuple(number), class_name=set_names(number, items.label_name))

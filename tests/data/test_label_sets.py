@@ -1,0 +1,31 @@
+"""Pairs of samples and labels, and new sets of labels as new classes."""
+
+import numpy as np
+
+from likewise.data.label_sets import sample_labels, set_names, with_labels
+from likewise.data.own_reader import check_items
+from likewise.types import Items
+
+NAMES = ("dress", "red", "striped")
+SETS = ((0,), (0, 1), (1, 2))
+ITEMS = Items(
+    "t", np.array([1, 0, 1, 2]), ("dress", "dress|red", "red|striped"), path=("1", "2", "3", "4"), label_name=NAMES,
+    label_sets=SETS,
+)  # fmt: skip
+
+
+def test_pairs_of_samples_and_labels():
+    items = ITEMS
+    sample, label = sample_labels(items, items.y)
+    assert list(zip(sample.tolist(), label.tolist())) == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
+    assert set_names(items.label_sets, items.label_name) == items.class_name
+    plain = Items("t", np.array([1, 0]), ("a", "b"), path=("1", "2"))
+    assert [column.tolist() for column in sample_labels(plain, plain.y)] == [[0, 1], [1, 0]]
+
+
+def test_other_labels_keep_the_numbers_of_the_classes():
+    items = ITEMS
+    changed = with_labels(items, np.array([1, 3]), np.array([1, 0, 1]), np.array([1, 2, 0]))
+    assert changed.class_name == (*items.class_name, "striped") and changed.label_sets == (*items.label_sets, (2,))
+    assert [changed.class_name[c] for c in changed.y] == ["dress|red", "striped", "dress|red", "dress|red"]
+    check_items(changed, "test")

@@ -1,0 +1,131 @@
+"""Runs with a relevance: training selects and scores by it, files say which it was, and comparisons do not mix two of them."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from likewise.config import Compare, Evaluate, Train
+from likewise.evaluation.compare import compare
+from likewise.evaluation.evaluate import evaluate
+from likewise.render.scores import show_scores
+from likewise.runs.per_query import read_per_query
+from likewise.training.fit import train
+from likewise.types import LikewiseError
+
+READER = """
+import numpy as np
+from likewise.types import Items
+
+def several(root=None):
+    rng = np.random.default_rng(0)
+    sets = tuple((a, b) for a in range(6) for b in range(6, 10))
+    y = np.repeat(np.arange(24), 12)
+    x = np.stack([rng.normal(size=(10, 6))[list(one)].sum(0) for one in sets])[y] + rng.normal(size=(288, 6))
+    split = np.where(np.arange(288) % 3 == 0, "test", np.where(np.arange(288) % 3 == 1, "train", "val"))
+    names = tuple(f"l{c}" for c in range(10))
+    return Items("several", y, tuple(f"l{a}|l{b}" for a, b in sets), x=x.astype(np.float32), split=split, label_name=names,
+                 label_sets=sets)
+"""
+
+
+@pytest.fixture(scope="module")
+def tree_data(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(24), 8)
+    x = (rng.normal(size=(24, 6))[y] + rng.normal(size=(6, 6))[y // 4] + rng.normal(size=(192, 6))).astype(np.float32)
+    file = tmp_path_factory.mktemp("tree") / "tree.npz"
+    np.savez(file, x=x, label=y, coarse=np.array([f"g{c // 4}" for c in y]))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def runs(tree_data, tmp_path_factory):
+    """A flat run and one with the tree as relevance, on the same data."""
+    folder = tmp_path_factory.mktemp("runs")
+    how = {"data": tree_data, "steps": 20, "dim": 6, "sampler": "SamplesPerClass(batch=24, per_class=4)", "quiet": True}
+    how |= {"device": "cpu", "protocol": "UnseenClasses(train=0.5, val=0.25)"}
+    return [
+        train(Train(out=str(folder / name), relevance=r, **how))
+        for name, r in (("flat", None), ("tree", "TreeDepth()"))
+    ]
+
+
+def test_scores_say_what_was_relevant(runs):
+    flat, tree = runs
+    assert "relevance" not in flat.scores and list(flat.scores["metrics"]) == ["R@1", "R@10", "RP", "MAP@R"]
+    assert list(tree.scores["metrics"]) == ["R@1", "R@10", "RP", "MAP@R", "NDCG@10"]
+    assert (
+        tree.scores["relevance"]["spec"].startswith("TreeDepth(")
+        and tree.scores["relevance"]["relevant"] == "same class"
+    )
+    assert read_per_query(tree.path / "per_query.parquet", "compare").relevance == tree.scores["relevance"]
+    assert read_per_query(flat.path / "per_query.parquet", "compare").relevance is None
+
+
+def test_comparisons_do_not_mix_two_relevances(runs, tmp_path):
+    flat, tree = (str(run.path) for run in runs)
+    result = compare(Compare(flat, tree))
+    assert list(result["metrics"]) == ["R@1", "R@10", "RP", "MAP@R"]  # the same rows are relevant in both
+    how = {"quiet": True, "device": "cpu", "relevance": "TreeDepth()"}
+    before = (runs[0].path / "scores.json").read_bytes()
+    files = []
+    for name, target in (("a", flat), ("b", tree)):
+        files.append(str(tmp_path / f"{name}.parquet"))
+        scores = evaluate(Evaluate(target, metrics=("R@1", "NDCG@10"), per_query=files[-1], **how))
+        assert scores["relevance"]["spec"].startswith("TreeDepth(")
+    assert (runs[0].path / "scores.json").read_bytes() == before  # another relevance is not stored
+    assert set(compare(Compare(*files))["metrics"]) == {"R@1", "NDCG@10"}
+    with pytest.raises(LikewiseError, match="NDCG@10 depends on it"):
+        plain = str(tmp_path / "plain.parquet")
+        evaluate(
+            Evaluate(flat, metrics=("R@1", "NDCG@10"), per_query=plain, **how | {"relevance": "TreeDepth(power=2)"})
+        )
+        compare(Compare(plain, files[1], metrics=("NDCG@10",)))
+    low = str(tmp_path / "low.parquet")
+    evaluate(Evaluate(flat, metrics=("R@1",), per_query=low, **how | {"relevance": "TreeDepth(threshold=0.5)"}))
+    with pytest.raises(
+        LikewiseError, match="must be scored with the same relevance, but A has TreeDepth.* and B has none"
+    ):
+        compare(Compare(low, flat))
+
+
+def test_metrics_of_another_relevance_are_not_kept(runs):
+    """Scores of an earlier evaluation stay beside new ones only if the same rows were relevant by the same values."""
+    tree = runs[1]
+    evaluate(Evaluate(str(tree.path), metrics=("graded-mAP",), quiet=True, device="cpu"))
+    stored = json.loads((tree.path / "scores.json").read_text())
+    assert list(stored["metrics"]) == ["R@1", "R@10", "RP", "MAP@R", "NDCG@10", "graded-mAP"]
+    assert stored["relevance"]["spec"].startswith("TreeDepth(")
+
+
+def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsys):
+    (tmp_path / "several_labels_reader.py").write_text(READER)
+    monkeypatch.syspath_prepend(tmp_path)
+    how = {
+        "data": "several_labels_reader.several()",
+        "allow_imports": True,
+        "steps": 20,
+        "dim": 4,
+        "quiet": True,
+        "device": "cpu",
+    }
+    how |= {"sampler": "SamplesPerClass(batch=24, per_class=2)", "protocol": "SeenClasses(test=0.3, val=0.2)"}
+    sides = [train(Train(out=str(tmp_path / str(seed)), seed=seed, **how)) for seed in (0, 1)]
+    sys.modules.pop("several_labels_reader")
+    scores = sides[0].scores
+    assert scores["relevance"]["relevant"] == "any label shared" and scores["interval_over"] == "label sets"
+    assert scores["labels"]["count"] == 10 and set(scores["labels"]["mean"]) == {"R@1", "R@10"}
+    assert any("val MAP@R" in line for line in sides[0].read_log())
+    assert set(compare(Compare(*(str(run.path) for run in sides)))["metrics"]) == {
+        "R@1",
+        "R@10",
+        "RP",
+        "MAP@R",
+        "NDCG@10",
+    }
+    show_scores({"best": scores})
+    printed = capsys.readouterr().out
+    assert "relevant: any label shared" in printed and "mean over labels" in printed
+    assert "they hold for other sets of the same labels" in printed
