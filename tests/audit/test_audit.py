@@ -465,7 +465,16 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
 
 
 def test_a_retraining_is_compared_with_the_forecast(run, tmp_path, monkeypatch):
-    row = {"metric": "R@1", "before": 0.5, "after": 0.51, "difference": 0.01, "low": 0.0, "high": 0.02, "p": 0.1, "reason": ""}
+    row = {
+        "metric": "R@1",
+        "before": 0.5,
+        "after": 0.51,
+        "difference": 0.01,
+        "low": 0.0,
+        "high": 0.02,
+        "p": 0.1,
+        "reason": "",
+    }
     result = {"rows": [row], "summary": "better", "changed": 3, "removed": 1}
     monkeypatch.setattr("likewise.audit.audit.retrain_with_suggestions", lambda *given: result)
     look(run.path, tmp_path, retrain=True, forecast=True)
