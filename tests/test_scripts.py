@@ -298,10 +298,10 @@ def test_losses(start):
         )
 
 
-@starts("benchmarks/several_labels.py")
-def test_several_labels(start):
-    said, found = start("several_labels", "--quick")
-    assert [line["loss"] for line in found["lines"]] == list(importlib.import_module("several_labels").SPECS)
+@starts("benchmarks/multi_label_losses.py")
+def test_multi_label_losses(start):
+    said, found = start("multi_label_losses", "--quick")
+    assert [line["loss"] for line in found["lines"]] == list(importlib.import_module("multi_label_losses").SPECS)
     for line in found["lines"]:
         must_be_positive(*line["ms"].values())
     assert said.count("vocabulary     12 | single labels") == len(found["lines"])

@@ -16,6 +16,7 @@ from likewise.audit.conflicts import (
     exact_evidence,
     in_conflict,
     near_evidence,
+    note_set_conflicts,
 )
 from likewise.audit.find_copies import Copies
 from likewise.audit.near_duplicates import Duplicates, NearCopies
@@ -286,3 +287,17 @@ def test_near_copies_lower_a_score_by_their_probability():
     found = add_copies(subject, judged, copies_of(np.arange(100), [0] * 99 + [1], [(0, 1)], [0.5]))
     assert found["train"].quality.score[:3].tolist() == pytest.approx([0.25 + 0.5 / 3, 0.25 + 0.5 / 3, 0.5])
     assert found["train"].state[:3].tolist() == ["flagged", "flagged", "ok"]
+
+
+def test_exact_copies_with_other_label_sets_are_noted():
+    names = {"class_name": ("dress|red", "red"), "label_name": ("dress", "red"), "label_sets": ((0, 1), (1,))}
+    items = Items("shop", np.array([0, 1, 0, 1]), **names)
+    no, none = np.zeros(0, int), np.zeros(0)
+    near = NearCopies(no.reshape(0, 2), none)
+    found = Duplicates(no, no, none, no, no.astype(str), none, np.array([0, 0, 1, 1]), near)
+    copies = Copies(np.arange(4), np.zeros(4, int), found)
+    e = Embedded(torch.eye(4), torch.as_tensor(items.y), torch.arange(4))
+    split = AuditSplit(e, items.class_name)
+    subject = Subject("t", items, {"": split}, split, [], torch.device("cpu"))
+    assert note_set_conflicts(subject, copies) == {"rows": 4, "counted": False}
+    assert subject.notes[0].startswith("4 of 4 rows are exact copies of a row with other labels")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from likewise.audit.write import carried_columns, number, reason, write_csv, write_parquet
+from likewise.audit.write import carried_columns, changed_labels, number, reason, write_csv, write_parquet
 from likewise.types import Items
 
 NAMES = ("plain", "a,b", 'q"x"', "line\nbreak", "naïve 日本", "", "=1+1")
@@ -51,3 +51,8 @@ def test_what_the_data_says_besides():
     }  # fmt: skip
     shops = Items("toy", y, ("a",), gallery=np.array([False, True]), gallery_name=np.array(["", "shop"]))
     assert carried_columns(shops) == {"gallery": ["", "shop"]}
+
+
+def test_changed_labels():
+    assert changed_labels("dress|red", "dress|red|striped") == "missing: striped"
+    assert changed_labels("dress|red", "red|shirt|striped") == "missing: shirt, striped; superfluous: dress"

@@ -1,12 +1,13 @@
 """calibrate: which rows it may use, what it writes, and what it refuses."""
 
+import numpy as np
 import pytest
 
-from likewise.calibration.calibrate import calibrate
+from likewise.calibration.calibrate import calibrate, check_classes
 from likewise.config import Calibrate, Train
 from likewise.runs.calibration import read_calibration, read_validation
 from likewise.training.fit import train
-from likewise.types import LikewiseError
+from likewise.types import Items, LikewiseError
 
 
 def ask(run, **settings):
@@ -63,3 +64,17 @@ def test_training_and_test_classes_are_never_used(settings):
     )
     with pytest.raises(LikewiseError, match="validation classes must not be training classes, but 24 of"):
         ask(seen)
+
+
+def test_several_labels_and_relevance_between_samples_are_refused():
+    def trained(relevance):
+        return Train(data="x", relevance=relevance)
+
+    plain = Items("shop", np.array([0, 1]), ("dress|red", "red"))
+    check_classes(trained(None), plain)
+    check_classes(trained("TreeDepth()"), plain)  # samples still have one class each
+    several = Items("shop", plain.y, plain.class_name, label_name=("dress", "red"), label_sets=((0, 1), (1,)))
+    with pytest.raises(LikewiseError, match="one class each, but those of 'shop' have several labels.*column `label`"):
+        check_classes(trained("SharedLabels()"), several)
+    with pytest.raises(LikewiseError, match=r"relevance of single samples, JudgedPairs\(file='pairs.csv'\)"):
+        check_classes(trained("JudgedPairs(file='pairs.csv')"), plain)

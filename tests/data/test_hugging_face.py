@@ -152,7 +152,10 @@ def test_other_mistakes_are_said(tmp_path):
     for data, words in (
         (f"hf:{tmp_path / 'd'}?label=lable", "no column 'lable'; did you mean 'label'"),
         (f"hf:{tmp_path / 'd'}?image=label", "column 'label' must hold images"),
-        (f"hf:{tmp_path / 'd'}?label=image", "label must be classes, whole numbers or words, got 'image' with image"),
+        (
+            f"hf:{tmp_path / 'd'}?label=image",
+            "label must be classes, .*words, or lists of these, got 'image' with image",
+        ),
         (f"hf:{tmp_path / 'no'}", "must be a folder written by save_to_disk"),
     ):
         with pytest.raises(LikewiseError, match=words):
@@ -251,3 +254,28 @@ def test_it_trains_and_is_evaluated_again(tmp_path):
     run = likewise.train(make(range(24)), out=tmp_path / "run", **how)
     again = evaluate(Evaluate(target=str(run.path), metrics=("R@1",), device="cpu", workers=0, quiet=True))
     assert again["metrics"] == run.scores["metrics"] and run.about["config"]["data"].endswith(".csv")
+
+
+def test_lists_of_labels_become_several_labels(tmp_path):
+    kind, cells = datasets.Sequence(datasets.ClassLabel(names=NAMES)), [[r % 3, (r + r // 6) % 3] for r in range(12)]
+    made = make(tags=(kind, cells)).remove_columns("label")
+    made.save_to_disk(str(tmp_path / "insects"))
+    made.to_parquet(str(tmp_path / "insects.parquet"))
+    for items in (load(str(tmp_path / "insects")), load(str(tmp_path / "insects.parquet")), load(from_object(made))):
+        assert items.label_name == tuple(NAMES) and items.class_name == (
+            "ant",
+            "ant|bee",
+            "ant|cat",
+            "bee",
+            "bee|cat",
+            "cat",
+        )
+        found = [sorted(items.class_name[c].split("|")) for c in items.y]
+        assert found == [sorted({NAMES[c] for c in cell}) for cell in cells]
+    words = make(label="other", labels=(datasets.Sequence(datasets.Value("string")), [["a", "b"], ["b"]] * 6))
+    items = load(from_object(words.remove_columns("other")))
+    assert items.class_name == ("a|b", "b")
+    for cell, says in (([], "every row must have a label, got None"), (["a|b"], "a label must not hold '|'")):
+        bad = make(label="other", labels=(datasets.Sequence(datasets.Value("string")), [cell] * 12))
+        with pytest.raises(LikewiseError, match=says.replace("|", r"\|")):
+            from_object(bad.remove_columns("other"))

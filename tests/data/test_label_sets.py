@@ -1,8 +1,16 @@
-"""Pairs of samples and labels, and new sets of labels as new classes."""
+"""Pairs of samples and labels, new sets of labels as new classes, and joined names of labels."""
 
 import numpy as np
 
-from likewise.data.label_sets import sample_labels, set_names, with_labels
+from likewise.data.label_sets import (
+    join_labels,
+    labels_by_class,
+    sample_labels,
+    set_names,
+    split_labels,
+    with_label_sets,
+    with_labels,
+)
 from likewise.data.own_reader import check_items
 from likewise.types import Items
 
@@ -29,3 +37,17 @@ def test_other_labels_keep_the_numbers_of_the_classes():
     assert changed.class_name == (*items.class_name, "striped") and changed.label_sets == (*items.label_sets, (2,))
     assert [changed.class_name[c] for c in changed.y] == ["dress|red", "striped", "dress|red", "dress|red"]
     check_items(changed, "test")
+
+
+def test_names_are_split_and_joined():
+    assert split_labels("dress|red") == ("dress", "red")
+    assert split_labels(" red | red |dress|") == ("red", "dress")
+    assert split_labels("|") == ("|",) and split_labels("plain") == ("plain",)
+    assert join_labels(("dress", "red")) == "dress|red"
+
+
+def test_items_get_their_label_sets():
+    items = Items("shop", np.array([0, 1, 1]), ("dress|red", "red|shirt"))
+    found = with_label_sets(items)
+    assert found.label_name == ("dress", "red", "shirt") and found.label_sets == ((0, 1), (1, 2))
+    assert labels_by_class(found) == (("dress", "red"), ("red", "shirt")) and labels_by_class(items) is None

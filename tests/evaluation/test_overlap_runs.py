@@ -16,7 +16,10 @@ from likewise.types import LikewiseError
 SIZES = {"crow": 6, "finch": 4, "gull": 3, "owl": 2, "lark": 1}
 
 
-def make_run(folder, wrong, loss="ProxyAnchor(alpha=32.0, margin=0.1)", sizes=SIZES, metric="R@1", confidence=None):
+USUAL_LOSS = "ProxyAnchor(alpha=32.0, margin=0.1)"
+
+
+def make_run(folder, wrong, loss=USUAL_LOSS, sizes=SIZES, metric="R@1", confidence=None, relevance=None):
     """A run folder with so many wrong queries in each class; `lark` has nothing to find."""
     folder.mkdir()
     config = {"loss": loss, "seed": 0, "terms": [], "confidence": confidence}
@@ -30,7 +33,8 @@ def make_run(folder, wrong, loss="ProxyAnchor(alpha=32.0, margin=0.1)", sizes=SI
         "relevant": np.ones(len(names), int), metric: np.array(value)[order], "nearest": [np.array([1])] * len(names),
         "nearest_similarity": [np.ones(1, np.float32)] * len(names),
     }  # fmt: skip
-    pq.write_table(pa.table(columns), folder / "per_query.parquet")
+    facts = None if relevance is None else {b"likewise.relevance": json.dumps(relevance)}
+    pq.write_table(pa.table(columns).replace_schema_metadata(facts), folder / "per_query.parquet")
     return str(folder)
 
 
@@ -117,3 +121,20 @@ def test_what_cannot_be_compared_is_named(runs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LikewiseError, match="--out must be a folder, got '.*file'"):
         look(runs, tmp_path, out=str(tmp_path / "file"))
+
+
+def test_errors_of_samples_with_several_labels_are_counted_by_label(tmp_path):
+    facts = {"relevant": "any label shared", "units": "label sets", "spec": "SharedLabels()"}
+    sizes = {"crow|old": 4, "crow|young": 2, "gull|old": 2}
+    a = make_run(tmp_path / "a", {"crow|old": 1, "gull|old": 2}, sizes=sizes, relevance=facts)
+    b = make_run(tmp_path / "b", {"crow|young": 1}, sizes=sizes, relevance=facts)
+    found = look([a, b], tmp_path)
+    lines = list(csv.DictReader((found.folder / "overlap.csv").open(encoding="utf-8")))
+    assert [(line["class"], line["wrong"], line["size"]) for line in lines if line["run"] == a] == [
+        ("crow", "1", "6"), ("gull", "2", "2"), ("old", "3", "6"), ("young", "0", "2"),
+    ]  # fmt: skip
+    c = make_run(tmp_path / "c", {"crow|young": 1}, sizes=sizes)
+    with pytest.raises(
+        LikewiseError, match='same rows must be right in all runs, but .*"same class".*"any label shared"'
+    ):
+        look([a, c], tmp_path)

@@ -1,5 +1,6 @@
 """Runs with a relevance: training selects and scores by it, files say which it was, and comparisons do not mix two of them."""
 
+import dataclasses
 import json
 import sys
 
@@ -10,7 +11,7 @@ from likewise.config import Compare, Evaluate, Train
 from likewise.evaluation.compare import compare
 from likewise.evaluation.evaluate import evaluate
 from likewise.render.scores import show_scores
-from likewise.runs.per_query import read_per_query
+from likewise.runs.per_query import PerQuery, read_per_query
 from likewise.training.fit import train
 from likewise.types import LikewiseError
 
@@ -89,6 +90,21 @@ def test_comparisons_do_not_mix_two_relevances(runs, tmp_path):
         LikewiseError, match="must be scored with the same relevance, but A has TreeDepth.* and B has none"
     ):
         compare(Compare(low, flat))
+
+
+def test_runs_on_other_data_are_scored_with_one_relevance(monkeypatch):
+    """--on scores each run by its own relevance, so two that mean other rows are refused as without --on."""
+    from likewise.evaluation import compare_on
+
+    no, none = np.zeros(0, int), np.zeros(0)
+    tree = {"relevant": "relevance of 0.5 or more", "spec": "TreeDepth(threshold=0.5)"}
+    side = PerQuery(no, no, no.astype(str), no, {"R@1": none}, no.reshape(0, 1), none.reshape(0, 1))
+    sides = [(side, {}), (dataclasses.replace(side, relevance=tree), {})]
+    monkeypatch.setattr(compare_on, "score_sides", lambda config, say: (sides, {}))
+    with pytest.raises(
+        LikewiseError, match=r"same relevance, but A has none \(equal labels\) and B has TreeDepth\(thresh"
+    ):
+        compare(Compare("a", "b", on="data"))
 
 
 def test_metrics_of_another_relevance_are_not_kept(runs):

@@ -160,3 +160,17 @@ def test_what_cannot_be_compared_is_named():
         LikewiseError, match=f"contest: R@1 must be known for one query or more, got NaN for all {len(LABEL)}"
     ):
         contest({"": {"a": [answers(np.full(len(LABEL), np.nan))]}}, "R@1")
+
+
+def test_methods_are_scored_with_the_same_relevance():
+    tree = {"relevant": "same class", "spec": "TreeDepth()"}
+    as_before = contest({"": {"a": made(0.0), "b": made(0.1)}}, "R@1")
+    graded = [dataclasses.replace(one, relevance=tree) for one in made(0.1)]
+    assert str(contest({"": {"a": made(0.0), "b": graded}}, "R@1")) == str(as_before)  # the same rows are relevant
+    other = [dataclasses.replace(one, relevance=tree | {"relevant": "relevance of 0.5 or more"}) for one in made(0.1)]
+    with pytest.raises(LikewiseError, match=r"B is b, seed 0: compare: A and B must be scored with the same relevance"):
+        contest({"": {"a": made(0.0), "b": other}}, "R@1")
+    ndcg = [answers(np.ones(len(LABEL)), metric="NDCG@10") for _ in range(2)]
+    of_tree = [dataclasses.replace(one, relevance=tree) for one in ndcg]
+    with pytest.raises(LikewiseError, match=r"NDCG@10 depends on it"):
+        contest({"": {"a": ndcg, "b": of_tree}}, "NDCG@10")

@@ -46,7 +46,7 @@ def test_texts_of_ranges():
         ("loss.alhpa", "1..8", "MultiSimilarity has no argument 'alhpa'; did you mean 'alpha'?"),
         ("loss.miner.epss", "0..1", "HardPairs has no argument 'epss'; did you mean 'eps'?"),
         ("loss.alpha.x", "0..1", "2.0 has no argument 'x'"),
-        ("losses.alpha", "0..1", "only loss, sampler, protocol, confidence, terms, noise, head have arguments, got 'losses.al"),
+        ("losses.alpha", "0..1", "only loss, relevance, sampler, protocol, confidence, terms, noise, head have arguments, got"),
         ("noise.share", "0..1", "noise is not set"),
     ],
 )  # fmt: skip

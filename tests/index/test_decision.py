@@ -232,3 +232,13 @@ def test_the_search_of_a_calibrated_run(picture_run, pictures, derived, tmp_path
     assert found.decision["similarity"] == found[0]["similarity"] and (tmp_path / "x.png").exists()
     by_row = search(Search(target=str(picture_run.path), query="20", **look))
     assert by_row.decision["similarity"] == by_row[0]["similarity"] < 1  # not the row itself
+
+
+def test_rows_with_several_labels_get_no_decision(derived, calibrated_run):
+    index = make_index(40)
+    index.rows = dataclasses.replace(index.rows, labels=tuple((name, "bird") for name in index.rows.class_name))
+    one = IndexCalibration(index, FakeNetwork(calibrated_run))
+    assert one.current() is None and not derived and one.decide(index.find(index.rows.vectors[:1], 1)[0]) is None
+    assert "rows have several labels each" in one.hint
+    alone = IndexCalibration(index, None)
+    assert alone.current() is None and alone.hint == ""

@@ -46,3 +46,8 @@ def test_the_threshold_of_a_calibrated_run():
 def test_too_little_to_say():
     assert levels_of(make_rows(19), None) is None
     assert levels_of(make_rows(40, names=("wren",)), None) is None
+
+
+def test_rows_with_several_labels_have_no_levels():
+    rows = make_rows(60)
+    assert levels_of(dataclasses.replace(rows, labels=tuple((name, "bird") for name in rows.class_name)), None) is None

@@ -1,7 +1,9 @@
+import numpy as np
 from PIL import Image
 
 from likewise.render.gallery import CAPTION_PIXELS, EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
-from likewise.report.random_gallery import draw_random_gallery
+from likewise.report.random_gallery import draw_random_gallery, is_right
+from likewise.types import Items
 
 
 def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_pictures, tmp_path):
@@ -16,3 +18,11 @@ def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_p
     )
     a, b, c = ((tmp_path / f"{name}.png").read_bytes() for name in "abc")
     assert a == b != c
+
+
+def test_a_shared_label_is_right():
+    plain = Items("t", np.array([0, 1, 0]), ("a|b", "b|c"))
+    assert [is_right(plain, 0, row) for row in (1, 2)] == [False, True]
+    assert is_right(
+        Items("t", plain.y, plain.class_name, label_name=("a", "b", "c"), label_sets=((0, 1), (1, 2))), 0, 1
+    )

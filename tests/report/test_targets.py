@@ -91,7 +91,7 @@ def test_runs_that_were_asked_different_things_have_no_best(marked_runs):
     found = collect_facts(config, print)
     assert [seen.pool for seen in found.runs] == [0, 1] and "compared" not in found.found
     assert found.notes[0].startswith(
-        "UnseenClasses, QueryGallery: the same samples with different queries or galleries"
+        "UnseenClasses, QueryGallery: the same samples with different queries, galleries or relevance"
     )
     assert not any(line.best for one in scales(found) for line in one.lines)
 

@@ -83,7 +83,7 @@ def test_sets_of_one_label_are_single_labels(loss):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"confidence": "LabelPosterior()"}, r"LabelPosterior\(.*compares or changes the labels of samples as classes"),
+        ({"confidence": "LabelPosterior(every='3e')"}, r"LabelPosterior\(.*needs one label per sample"),
         ({"confidence": "ProcSim()"}, r"ProcSim\(.*as classes, which SharedLabels\(.*does not have; drop one"),
         ({"confidence": "SuperLoss(tau='log_classes')"}, r"SuperLoss\(.*as classes"),
         ({"confidence": "PRISM(share=0.2)"}, r"PRISM\(.*as classes"),

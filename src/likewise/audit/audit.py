@@ -11,7 +11,7 @@ import numpy as np
 
 from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
-from likewise.audit.conflicts import add_copies, note_conflicts
+from likewise.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
 from likewise.audit.forecast import RETRAIN_NOTE, check_order, forecast_audit, prove_forecast, remove_forecast
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits
@@ -87,8 +87,10 @@ def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
     found = score_label_set_splits(subject, config)
     subject = replace(subject, items=found.items)
     explained, copies = nothing_explained(), find_copies(subject, config.quiet)
+    conflicts = note_set_conflicts(subject, copies)
     about = build_summary(subject, found.quality, explained, copies, config) | {
         "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
+        "conflicts": conflicts,
     }  # fmt: skip
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
     remove_forecast(folder)

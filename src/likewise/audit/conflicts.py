@@ -100,6 +100,17 @@ def note_conflicts(subject: Subject, copies: Copies) -> dict:
     return {"rows": count, "counted": not many}
 
 
+def note_set_conflicts(subject: Subject, copies: Copies) -> dict:
+    """Return the number of exact copies with other labels, of samples with several labels; they are listed, not scored."""
+    count = int(in_conflict(subject.items.y[copies.row], copies.found.cluster).sum())
+    if count:
+        subject.notes.append(
+            f"{count:,} of {len(copies.row):,} rows are exact copies of a row with other labels, so labels are missing or "
+            "superfluous there; duplicates.csv lists them (same_label 0), and label scores do not use them"
+        )
+    return {"rows": count, "counted": False}
+
+
 def label_odds(score: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     """Return score / (1 - score); 1 for an unknown score."""
     p = np.clip(np.where(np.isnan(score), 0.5, score), PROBABILITY_EPSILON, 1 - PROBABILITY_EPSILON)

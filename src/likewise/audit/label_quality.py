@@ -103,12 +103,9 @@ def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], c
 
     They are compared on samples that were not trained, if there are such: a network that has learned its labels agrees with them.
     """
-    parts = [subject.splits[name].e for name in names]
-    x = torch.cat([e.z if e.f is None else e.f for e in parts])
-    if subject.start_features is None:
+    x, before, untrained = subject.features_of(names, rows)
+    if before is None:
         return x
-    before = subject.start_features[rows]
-    untrained = torch.cat([torch.full((len(e.y),), name != "train") for name, e in zip(names, parts)])
     among = untrained if untrained.any() else ~untrained
     y = torch.as_tensor(subject.items.y)[rows][among].unique(return_inverse=True)[1].to(subject.device)
     if int(y.max()) < 1:

@@ -26,8 +26,8 @@ from likewise.audit.records import (
     WrongPairs,
     has_own_split,
 )
-from likewise.audit.states import LABEL_SEPARATOR
 from likewise.config import Audit
+from likewise.data.label_sets import set_names
 from likewise.errors import LikewiseError
 from likewise.io.progress import bar
 from likewise.numerics.copy_clusters import SIMILARITY_BLOCK_SIZE
@@ -85,7 +85,7 @@ def score_label_set_splits(subject: Subject, config: Audit) -> SetFindings:
             progress.advance(len(some))
     subject.notes.append(
         "samples have several labels: missing and superfluous labels are in labels.csv; retrieval errors, their causes, and "
-        "classes to merge are not computed"
+        "classes to merge are not computed, because samples with some labels in common are neither right nor wrong"
     )
     extended, suggested = with_suggested_sets(items, has, parts)
     blank = blank_rows(items, torch.cat([rows for rows, _ in parts]).numpy())
@@ -110,12 +110,9 @@ def set_features(
     subject: Subject, names: list[str], rows: Int[Tensor, "N"], has: Bool[Tensor, "R L"], config: Audit
 ) -> Float[Tensor, "N F"]:
     """Return the network's features, or those from before its training if they explain untrained labels better."""
-    parts = [subject.splits[name].e for name in names]
-    x = torch.cat([e.z if e.f is None else e.f for e in parts])
-    if subject.start_features is None:
+    x, before, untrained = subject.features_of(names, rows)
+    if before is None:
         return x
-    before = subject.start_features[rows]
-    untrained = torch.cat([torch.full((len(e.y),), name != "train") for name, e in zip(names, parts)])
     among = untrained if int(untrained.sum()) > 2 else torch.ones_like(untrained)
     labels = has[rows][among]
     used = labels[:, labels.any(0)].float().to(subject.device)
@@ -143,7 +140,7 @@ def with_suggested_sets(
     A sample from which all labels would be taken keeps its set: it is to be reviewed, and no set can be suggested.
     """
     assert items.label_sets is not None and items.label_name is not None
-    sets, class_names = list(items.label_sets), list(items.class_name)
+    sets = list(items.label_sets)
     number = {one: place for place, one in enumerate(sets)}
     suggested = torch.as_tensor(items.y).clone()
     for rows, scored in parts:
@@ -153,9 +150,9 @@ def with_suggested_sets(
             if one not in number:
                 number[one] = len(sets)
                 sets.append(one)
-                class_names.append(LABEL_SEPARATOR.join(items.label_name[n] for n in one))
             suggested[rows[place]] = number[one]
-    return replace(items, label_sets=tuple(sets), class_name=tuple(class_names)), suggested
+    names = (*items.class_name, *set_names(sets[items.classes :], items.label_name))
+    return replace(items, label_sets=tuple(sets), class_name=names), suggested
 
 
 def describe(

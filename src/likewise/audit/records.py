@@ -54,6 +54,19 @@ class Subject:
     history: Float[Tensor, "T N"] | None = None
     start_features: Float[Tensor, "R F"] | None = None  # of every data row, by the network before its training
 
+    def features_of(
+        self, names: list[str], rows: Int[Tensor, "N"]
+    ) -> tuple[Float[Tensor, "N F"], Float[Tensor, "N G"] | None, Bool[Tensor, "N"]]:
+        """Return the features of some splits, those from before the training if there are such, and which rows did not train.
+
+        Args:
+            rows: rows of the data of these splits, in their order.
+        """
+        parts = [self.splits[name].e for name in names]
+        x = torch.cat([e.z if e.f is None else e.f for e in parts])
+        untrained = torch.cat([torch.full((len(e.y),), name != "train") for name, e in zip(names, parts)])
+        return x, None if self.start_features is None else self.start_features[rows], untrained
+
 
 class WrongPairs(NamedTuple):
     """Pairs (`query`, `partner`) and their squared distance between unit vectors, the worst first.

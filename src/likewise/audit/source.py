@@ -30,6 +30,12 @@ from likewise.runs.network import open_loss
 from likewise.runs.open import OpenRun
 from likewise.types import Embedded, Items, LikewiseError
 
+NO_CAUSES_NOTE = (
+    "errors are pairs of different classes, although the run was trained with the relevance of single samples, {}; their causes "
+    "are not computed"
+)
+"""Note on a run that was trained with relevance between samples."""
+
 TargetKind = Literal["run", "file of embeddings", "data"]
 
 
@@ -183,7 +189,9 @@ def subject_of_run(config: Audit, say: Callable[[str], None]) -> Subject:
         loss, note = None, "an untrained network has no loss, so causes of errors are not computed"
     else:
         loss, note = open_loss(run, settings, items, rows["train"], embedder, config.checkpoint, device), ""
-        if not linear and config.influence != "deep":
+        if loss.relevance is not None and loss.relevance.by == "sample":
+            loss, note = None, NO_CAUSES_NOTE.format(brief(str(settings.relevance)))
+        elif not linear and config.influence != "deep":
             note = f"causes of errors need a linear head, and this one is {settings.head}; use --influence deep for all layers"
     notes += [note] if note else []
     recorded = run.losses()

@@ -13,9 +13,6 @@ STATE_DESCRIPTIONS = {
 }
 """State of an audited sample -> its meaning."""
 
-LABEL_SEPARATOR = "|"
-"""Separates the names of a sample's labels: "dress|red"."""
-
 SuggestedDecision = Literal["keep", "relabel", "remove"]
 
 RARE_STATES = ("conflict", "off-topic", "unknown")

@@ -12,6 +12,7 @@ import numpy as np
 from likewise.audit.find_copies import Copies
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
+from likewise.data.label_sets import split_labels
 from likewise.data.schema import BOX_CORNERS
 from likewise.io.files import atomic_write, write_csv
 from likewise.types import Items
@@ -138,6 +139,8 @@ def suggestion_cells(subject: Subject, name: str, found: SplitQuality, place: in
     labels = [split.names[int(split.e.y[n])] for n in found.near[place] if n >= 0]
     if other == own:  # all other classes have one sample, so that none can be suggested
         return ["", "", "", said]
+    if subject.items.label_sets is not None:
+        return [other, number(sure), number(ahead), said or changed_labels(own, other)]
     return [other, number(sure), number(ahead), said or reason(labels, own, other)]
 
 
@@ -146,6 +149,15 @@ def reason(labels: list[str], own: str, other: str) -> str:
     if not labels:
         return ""
     return f"{len(labels)} nearest: {labels.count(other)} with the suggested label, {labels.count(own)} with the given label"
+
+
+def changed_labels(own: str, other: str) -> str:
+    """Return the labels that a suggested set adds and takes away, in a few words."""
+    given, suggested = split_labels(own), split_labels(other)
+    missing, superfluous = (", ".join(x for x in a if x not in b) for a, b in ((suggested, given), (given, suggested)))
+    return "; ".join(
+        f"{word}: {names}" for word, names in (("missing", missing), ("superfluous", superfluous)) if names
+    )
 
 
 def pair_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:

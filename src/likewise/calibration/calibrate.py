@@ -10,7 +10,9 @@ from jaxtyping import Int
 
 from likewise.calibration.build import Target, at_most, build_calibration
 from likewise.calibration.result import Calibrated, parts
-from likewise.config import Calibrate, check
+from likewise.config import Calibrate, Train, check
+from likewise.config.spec import brief, describe
+from likewise.contracts import Relevance
 from likewise.evaluation.scoring import as_compared
 from likewise.io.files import check_output_path
 from likewise.io.progress import bar
@@ -38,6 +40,7 @@ def calibrate(config: Calibrate, say=print) -> Calibrated:
         allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
     )  # fmt: skip
     items = opened.items
+    check_classes(opened.settings, items)
     rows = at_most(validation_rows(opened, items), items.y, MAX_VALIDATION_ROWS)
     e = as_compared(opened.embed(items, rows, title="embed val split"), opened.similarity)
     kept, y = np.unique(items.y[rows], return_inverse=True)
@@ -52,6 +55,23 @@ def calibrate(config: Calibrate, say=print) -> Calibrated:
     save_figure(draw_calibration(made.curves, {name: one.value for name, one in parts(made).items()}), out)
     notes = [] if opened.run.done else ["this run is not finished, so this is its last checkpoint"]
     return Calibrated(made, opened.run.path, out, notes)
+
+
+def check_classes(settings: Train, items: Items) -> None:
+    """Raise if samples have several labels, or if the run compares single samples: a threshold needs samples of one class."""
+    spec, reason = settings.relevance, ""
+    if items.label_sets is not None:
+        reason = f"those of '{items.name}' have several labels, so that a pair may share some of them"
+    elif (
+        spec is not None
+        and getattr(describe(spec, Relevance, allow_imports=settings.allow_imports).kind, "by", "class") == "sample"
+    ):
+        reason = f"this run was trained with the relevance of single samples, {brief(spec)}"
+    if reason:
+        raise LikewiseError(
+            f'calibrate: a threshold for "same class" needs samples of one class each, but {reason}; train on the labels of one '
+            "kind (column `label`) to get thresholds, or read NDCG and R@1 of `likewise evaluate`"
+        )
 
 
 def target_of(config: Calibrate) -> Target:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from likewise.data.glyphs import characters, face_of, font_files, glyphs
-from likewise.data.joined_labels import join_labels, with_label_sets
+from likewise.data.label_sets import join_labels, with_label_sets
 from likewise.types import Items
 
 FONT_FAMILIES = {

@@ -18,7 +18,7 @@ from typing import Any
 
 from likewise.data.table import read_table
 from likewise.data.tabular import parquet_errors
-from likewise.data.unpack import ERROR_OWNER, SplitFiles, unpack
+from likewise.data.unpack import ERROR_OWNER, Kind, SeveralLabels, SplitFiles, unpack
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import first_line
 from likewise.pretrained.weights import offline_if_unreachable
@@ -202,9 +202,12 @@ def of_datasets(dataset, within: Sequence[str] | None = None) -> dict[str, Split
         )
     whole = dataset if isinstance(dataset, dict) else {"train": dataset}
 
-    def kind(feature) -> str | list[str]:
+    def kind(feature) -> Kind:
         if isinstance(feature, datasets.Image):
             return "image"
+        if isinstance(feature, list) or hasattr(feature, "feature"):  # [ClassLabel], Sequence or List
+            each = kind(feature[0] if isinstance(feature, list) else feature.feature)
+            return "other" if isinstance(each, SeveralLabels) or each == "image" else SeveralLabels(each)
         return list(feature.names) if isinstance(feature, datasets.ClassLabel) else getattr(feature, "dtype", "other")
 
     def rows(split, image: str, label: str) -> Iterator[tuple[dict, Any]]:
@@ -229,7 +232,7 @@ def of_parquet(path: Path) -> SplitFiles:
     with parquet_errors(path, ERROR_OWNER):
         schema = pq.read_schema(path)
     names = class_names(schema)
-    kinds = {c.name: "image" if is_image_type(c.type) else names.get(c.name) or str(c.type) for c in schema}
+    kinds = {c.name: "image" if is_image_type(c.type) else column_kind(c.type, names.get(c.name)) for c in schema}
     status = path.stat()
 
     def rows(image: str, label: str) -> Iterator[tuple[dict, Any]]:
@@ -240,11 +243,21 @@ def of_parquet(path: Path) -> SplitFiles:
     return SplitFiles(kinds, f"{path.absolute()} {status.st_size} {status.st_mtime_ns}", rows, [str(path.parent)])
 
 
+def column_kind(kind, names: list[str] | None) -> Kind:
+    """Return the kind of a Parquet column that holds no images, from its Arrow type and the names of its classes."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return SeveralLabels(names or str(kind.value_type))
+    return names or str(kind)
+
+
 def class_names(schema) -> dict[str, list[str]]:
     """Return the class names that `datasets` stores in a Parquet schema, by column; {} if there are none."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        named = {column: feature.get("names") for column, feature in features.items() if isinstance(feature, dict)}
+        single = {column: one.get("feature", one) for column, one in features.items() if isinstance(one, dict)}
+        named = {column: one.get("names") for column, one in single.items() if isinstance(one, dict)}
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return {c: n for c, n in named.items() if isinstance(n, list) and all(isinstance(one, str) for one in n)}

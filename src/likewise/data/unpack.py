@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from likewise.data.label_sets import LABEL_SEPARATOR
 from likewise.errors import LikewiseError, nearest_name
 from likewise.io.files import cache_folder, write_csv
 from likewise.io.image_files import IMAGE_SUFFIXES, formats, open_image
@@ -24,20 +25,30 @@ UNKNOWN_SUFFIX = ".img"
 """Suffix for bytes that are not an image in a known format."""
 
 
+class SeveralLabels(NamedTuple):
+    """The kind of a column with a list of labels in every row: the names of a ClassLabel, or the type of the labels."""
+
+    each: str | list[str]
+
+
+Kind = str | list[str] | SeveralLabels
+
+
 @dataclass(frozen=True, eq=False)
 class SplitFiles:
-    """A split of a data set. `kinds` maps each column to "image", to the names of a ClassLabel, or to its type."""
+    """A split of a data set. `kinds` maps each column to "image", the names of a ClassLabel, its type, or `SeveralLabels`."""
 
-    kinds: dict[str, str | list[str]]
+    kinds: dict[str, Kind]
     fingerprint: str
     rows: Any  # (image column, label column) -> iterator over ({"bytes", "path"}, label)
     within: Sequence[str] | None = None  # folders where images named by path may be; None: anywhere
 
 
-def choose(kinds: dict[str, str | list[str]], wish: dict[str, str]) -> tuple[str, str]:
+def choose(kinds: dict[str, Kind], wish: dict[str, str]) -> tuple[str, str]:
     """Return the image column and the label column: as named in `wish`, or the only candidates."""
     images = [name for name, kind in kinds.items() if kind == "image"]
-    labels = [name for name, kind in kinds.items() if isinstance(kind, list)] or [n for n in kinds if n == "label"]
+    named = [name for name, kind in kinds.items() if isinstance(each_label(kind), list)]
+    labels = named or [name for name in kinds if name in ("label", "labels")]
     chosen = []
     for role, found in (("image", images), ("label", labels)):
         if role in wish and wish[role] not in kinds:
@@ -56,11 +67,11 @@ def choose(kinds: dict[str, str | list[str]], wish: dict[str, str]) -> tuple[str
             f"{ERROR_OWNER}: column '{image}' must hold images (the feature Image), got {kinds[image]}; images are in: "
             f"{', '.join(images) or 'no column'}"
         )
-    kind = kinds[label]
+    kind = each_label(kinds[label])
     if not isinstance(kind, list) and not re.match(r"u?int|(large_)?(string|utf8)", kind):
         raise LikewiseError(
-            f"{ERROR_OWNER}: label must be classes, whole numbers or words, got '{label}' with {kind}; name another column: "
-            "?label=COLUMN"
+            f"{ERROR_OWNER}: label must be classes, whole numbers or words, or lists of these, got '{label}' with {kinds[label]}"
+            "; name another column: ?label=COLUMN"
         )
     return image, label
 
@@ -90,9 +101,16 @@ def unpack(splits: dict[str, SplitFiles], name: str, wish: dict[str, str]) -> Pa
             lines.append(
                 (file, *class_of(cell, split.kinds[label], at), SPLIT_OF_NAME[part] if len(splits) > 1 else "")
             )
-    head = ("path", "label", "class_name", "split")
-    write_csv(table, head if len(splits) > 1 else head[:3], lines if len(splits) > 1 else (line[:3] for line in lines))
+    several = isinstance(next(iter(splits.values())).kinds[label], SeveralLabels)
+    head = ("path", "labels" if several else "label", *(() if several else ("class_name",)), "split")
+    cut = len(head) if len(splits) > 1 else len(head) - 1
+    write_csv(table, head[:cut], (line[:cut] for line in lines))
     return table
+
+
+def each_label(kind: Kind) -> str | list[str]:
+    """Return the kind of one label of a column."""
+    return kind.each if isinstance(kind, SeveralLabels) else kind
 
 
 def selected_splits(splits: dict[str, SplitFiles], wanted: str | None) -> dict[str, SplitFiles]:
@@ -111,8 +129,17 @@ def selected_splits(splits: dict[str, SplitFiles], wanted: str | None) -> dict[s
     return {name: splits[name] for name in names}
 
 
-def class_of(cell: Any, kind: str | list[str], at: str) -> tuple[Any, str]:
-    """Return the label for the table, and its class name or ""."""
+def class_of(cell: Any, kind: Kind, at: str) -> tuple:
+    """Return the label for the table, and its class name or ""; of several labels, their names in one cell."""
+    if isinstance(kind, SeveralLabels):
+        pairs = [class_of(one, kind.each, at) for one in cell] if cell else [class_of(None, kind.each, at)]
+        names = [str(name or label) for label, name in pairs]
+        if bad := [name for name in names if LABEL_SEPARATOR in name]:
+            raise LikewiseError(
+                f"{ERROR_OWNER}: a label must not hold '{LABEL_SEPARATOR}', which separates the labels of a row, got {bad[0]!r} "
+                f"in {at}; rename it"
+            )
+        return (LABEL_SEPARATOR.join(names),)
     if cell is None or cell == "" or (isinstance(kind, list) and not (isinstance(cell, int) and 0 <= cell < len(kind))):
         raise LikewiseError(
             f"{ERROR_OWNER}: every row must have a label, got {cell!r} in {at}; select labelled splits: ?split=train"

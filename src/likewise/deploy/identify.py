@@ -18,7 +18,7 @@ from likewise.data.features import read_embeddings
 from likewise.deploy.model_card import GALLERY_FILE
 from likewise.index import storage
 from likewise.index.build import Network, open_index, path_of, rows_of
-from likewise.index.decision import IndexCalibration, is_same_checkpoint, labelled_vectors
+from likewise.index.decision import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
 from likewise.index.index import Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
@@ -85,6 +85,8 @@ def open_gallery(folder: Path, place: str | os.PathLike | None) -> Gallery:
     if place is None and (folder / GALLERY_FILE).exists():
         return exported_gallery(folder)
     index = open_rows(folder, place)
+    if index.rows.labels is not None:
+        raise LikewiseError(f"identify: {NO_CLASS}; use a gallery with one label per row")
     return Gallery(index, calibrate_gallery(folder, *labelled_vectors(index.rows)))
 
 

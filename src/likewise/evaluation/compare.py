@@ -38,6 +38,7 @@ def compare(config: Compare, say=print) -> dict:
         from likewise.evaluation.compare_on import score_sides
 
         ((a, about_a), (b, about_b)), facts["on"] = score_sides(config, say)
+        a, b = same_relevance(a, b, config.metrics)
     else:
         check_without_on(config)
         (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
@@ -139,15 +140,14 @@ def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
 def same_relevance(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> tuple[PerQuery, PerQuery]:
     """Return A and B with the metrics that mean the same in both; raises if other rows are relevant in A than in B.
 
-    If rows of the query's class are relevant in both, metrics that only count relevant rows are the same in both.
+    If the same rows are relevant in both, metrics that only count relevant rows are the same in both.
     """
     if a.relevance == b.relevance:
         return a, b
-    kinds = [(side.relevance or {}).get("relevant", "same class") for side in (a, b)]
     specs = [(side.relevance or {}).get("spec", "none (equal labels)") for side in (a, b)]
     graded = [name for name in wanted or a.each if is_graded(name) and name in b.each]
-    if kinds != ["same class"] * 2 or (wanted and graded):
-        what = f"{graded[0]} depends on it" if wanted and graded else f"relevant are: {kinds[0]}, and {kinds[1]}"
+    if a.meaning != b.meaning or (wanted and graded):
+        what = f"{graded[0]} depends on it" if wanted and graded else f"relevant are: {a.meaning}, and {b.meaning}"
         raise LikewiseError(
             f"compare: A and B must be scored with the same relevance, but A has {specs[0]} and B has {specs[1]} ({what}); run "
             "`likewise evaluate RUN --relevance SPEC --per-query FILE.parquet` for both, and compare the files"

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from likewise.config import check
 from likewise.config.audit import Audit
 from likewise.config.spec import brief
+from likewise.data.label_sets import split_labels
 from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.io.files import atomic_write, make_folder, write_csv, write_json
 from likewise.render.error_overlap import ErrorOverlap, Named, draw_overlap
@@ -26,13 +27,17 @@ ERROR_METRIC = "R@1"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunErrors:
-    """The retrieval errors of one run, by class. Queries without a relevant gallery row are not included."""
+    """The retrieval errors of one run, by class. Queries without a relevant gallery row are not included.
+
+    If samples have several labels, the classes are the single labels, and a query counts for each of its labels.
+    """
 
     run: str
     method: str
     names: tuple[str, ...]
     label: Int[np.ndarray, "Q"]  # into names
     value: Float[np.ndarray, "Q"]
+    relevance: str = "same class"  # which gallery rows are right
 
     @property
     def size(self) -> Int[np.ndarray, "C"]:
@@ -76,10 +81,15 @@ def read_errors(target: str) -> RunErrors:
             f"run `likewise evaluate {target} --metrics {ERROR_METRIC}`"
         )
     scored = ~np.isnan(queries.each[ERROR_METRIC])
-    names, label = np.unique(queries.class_name[scored].astype(str), return_inverse=True)
+    value, given = queries.each[ERROR_METRIC][scored], queries.class_name[scored].astype(str)
+    units = (queries.relevance or {}).get("units", "classes")
+    if units == "label sets":  # a query counts for each of its labels
+        sets = [split_labels(name) for name in given.tolist()]
+        value, given = np.repeat(value, [len(one) for one in sets]), np.array([name for one in sets for name in one])
+    names, label = np.unique(given, return_inverse=True)
     components = [settings["loss"], settings.get("confidence"), *settings.get("terms", ())]
     method = " + ".join(brief(component) for component in components if component)
-    return RunErrors(target, method, tuple(names.tolist()), label, queries.each[ERROR_METRIC][scored])
+    return RunErrors(target, method, tuple(names.tolist()), label, value, queries.meaning)
 
 
 def check_same_queries(runs: list[RunErrors], config: Audit) -> None:
@@ -90,6 +100,11 @@ def check_same_queries(runs: list[RunErrors], config: Audit) -> None:
             f"overlap: every run must be given once, got {', '.join(config.targets)}; drop the repeated ones"
         )
     for one in runs[1:]:
+        if one.relevance != first.relevance:
+            raise LikewiseError(
+                f"overlap: the same rows must be right in all runs, but '{one.run}' was scored with \"{one.relevance}\" and "
+                f"'{first.run}' with \"{first.relevance}\"; evaluate all with the same relevance"
+            )
         differing = sorted(set(one.names) ^ set(first.names))
         if differing:
             raise LikewiseError(

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from likewise.audit.read import find_audit
 from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
-from likewise.data.joined_labels import join_labels, split_labels
+from likewise.data.label_sets import join_labels, split_labels
 from likewise.errors import LikewiseError
 from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
 from likewise.exchange.target import of_audit

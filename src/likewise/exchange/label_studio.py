@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 from likewise._version import __version__
 from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
-from likewise.data.joined_labels import join_labels, split_labels
+from likewise.data.label_sets import join_labels, split_labels
 from likewise.errors import LikewiseError
 from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
 from likewise.io.files import atomic_write, make_folder, read_json, write_json

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.data.joined_labels import join_labels, split_labels
+from likewise.data.label_sets import join_labels, split_labels
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write, write_csv
 

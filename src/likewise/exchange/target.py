@@ -12,7 +12,7 @@ from likewise.audit.read import UNSPLIT_NAME, Findings, in_order, read_findings
 from likewise.config import Send
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
-from likewise.data.joined_labels import labels_by_class, split_labels
+from likewise.data.label_sets import labels_by_class, split_labels
 from likewise.data.table import item_columns
 from likewise.exchange import TOOL_BY_NAME
 from likewise.exchange.records import Records, vectors

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.errors import LikewiseError, nearest_name
-from likewise.evaluation.compare import join
+from likewise.evaluation.compare import join, same_relevance
 from likewise.numerics.significance import MethodComparison, PairTest, compare_pairs, holm
 from likewise.runs.per_query import PerQuery
 
@@ -81,6 +81,7 @@ def gather(columns: Mapping[str, Mapping[str, Seeds]], metric: str) -> tuple[Int
                         f"{nearest_name(metric, list(one.each))} Run `likewise evaluate RUN --metrics {metric} ...`"
                     )
                 try:
+                    same_relevance(first or one, one, (metric,))
                     first, one = join(first or one, one, False)
                 except LikewiseError as error:
                     where = f"{method}{column and f' at {column}'}"

@@ -17,7 +17,7 @@ from torch import Tensor
 from likewise.config import Embed, Search
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
-from likewise.data.joined_labels import labels_by_class
+from likewise.data.label_sets import labels_by_class
 from likewise.index import storage
 from likewise.index.index import Index
 from likewise.index.run_gallery import gallery_of_run, network_stamp, trained_classes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from likewise.data.joined_labels import join_labels, split_labels
+from likewise.data.label_sets import join_labels, split_labels
 from likewise.index.snapshot import Rows
 
 

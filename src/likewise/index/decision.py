@@ -35,6 +35,12 @@ BLOCK_PAIRS = 1 << 22
 """Similarities held in memory at a time."""
 
 
+NO_CLASS = "rows have several labels each, so there is no one class of a query"
+"""Why there is no decision about a query in an index whose rows have several labels each."""
+SEVERAL_LABELS_HINT = f"known or unknown is not decided: {NO_CLASS}; results show their labels"
+"""The same for the search page."""
+
+
 class IndexCalibration:
     """The calibration of a run for the rows of an index, derived again when the rows change.
 
@@ -74,6 +80,9 @@ class IndexCalibration:
 
     def _find(self, rows: Rows) -> Calibration | None:
         """Return the stored calibration if it is for these rows and the run's calibration, otherwise a new one."""
+        if rows.labels is not None:
+            self.hint = SEVERAL_LABELS_HINT if self.network is not None else ""
+            return None
         folder, key, source = self.index.folder, checksum_of(rows), self._source()
         stored = None
         if folder is not None:

@@ -31,13 +31,15 @@ class Levels(NamedTuple):
 def levels_of(rows: Rows, calibration: Calibration | None, trained: Collection[str] = ()) -> Levels | None:
     """Return the levels of an index, from the nearest image of another class of each row; None with too few rows or classes.
 
+    None, too, if rows have several labels each: rows that share some of them are neither the same nor different.
+
     They describe the rows as they are labelled. A calibrated run has a threshold with a promise, which is then the level "same".
 
     Args:
         trained: classes that trained the network: left out where other classes remain, because training moved them apart.
     """
     label, here = rows.table["label"], np.flatnonzero(rows.here)
-    if len(here) < MIN_SAMPLED_ROWS or len(np.unique(label[here])) < 2:
+    if rows.labels is not None or len(here) < MIN_SAMPLED_ROWS or len(np.unique(label[here])) < 2:
         return None
     most = min(SAMPLED_ROWS, max(MIN_SAMPLED_ROWS, MAX_PAIRS // len(here)))
     sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[:most]

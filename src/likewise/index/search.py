@@ -11,7 +11,7 @@ from PIL import Image
 
 from likewise.config import Search
 from likewise.data.images import read_image
-from likewise.data.joined_labels import labels_by_class
+from likewise.data.label_sets import labels_by_class
 from likewise.errors import LikewiseError, printable
 from likewise.index.build import Network, embed_added, path_of, row_image
 from likewise.index.decision import IndexCalibration, warning_of

@@ -16,6 +16,14 @@ def check_share(owner: str, share: float) -> None:
         raise LikewiseError(f"{owner}: share must be between 0 and 1, got {share}")
 
 
+def several_labels_error(owner: str) -> LikewiseError:
+    """Return the error of a noise model that only changes sets of labels, for data with one label per sample."""
+    return LikewiseError(
+        f"{owner}: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table with a "
+        "column `labels`"
+    )
+
+
 def choose(count: int, share: float, exact: bool, rng: np.random.Generator) -> Int[np.ndarray, "n"]:
     """Return the positions of samples that get a wrong label: exactly round(share * count), or each with probability `share`."""
     if exact:

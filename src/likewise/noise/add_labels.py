@@ -4,8 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import NoiseModel
-from likewise.errors import LikewiseError
-from likewise.noise._selection import check_absent, check_share, choose, draw_absent
+from likewise.noise._selection import check_absent, check_share, choose, draw_absent, several_labels_error
 
 
 class AddLabels(NoiseModel):
@@ -27,10 +26,7 @@ class AddLabels(NoiseModel):
         self.exact = exact
 
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
-        raise LikewiseError(
-            "AddLabels: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table "
-            "with a column `labels`"
-        )
+        raise several_labels_error("AddLabels")
 
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator

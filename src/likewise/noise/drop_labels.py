@@ -5,7 +5,7 @@ from jaxtyping import Int
 
 from likewise.contracts import NoiseModel
 from likewise.errors import LikewiseError
-from likewise.noise._selection import check_share, choose, first_of
+from likewise.noise._selection import check_share, choose, first_of, several_labels_error
 
 
 class DropLabels(NoiseModel):
@@ -28,10 +28,7 @@ class DropLabels(NoiseModel):
         self.exact = exact
 
     def __call__(self, y: Int[np.ndarray, "N"], rng: np.random.Generator) -> Int[np.ndarray, "N"]:
-        raise LikewiseError(
-            "DropLabels: it needs samples with several labels, and this data has one label per sample; use Uniform, or a table "
-            "with a column `labels`"
-        )
+        raise several_labels_error("DropLabels")
 
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator

@@ -15,20 +15,21 @@ from likewise.runs.hierarchy import read_hierarchy
 
 
 def key_of(one: ReportTarget) -> tuple:
-    """Return the key of the pool of a target: first its samples, then its queries, gallery and relevant rows."""
+    """Return the key of the pool of a target: first its samples, then its queries, gallery, relevant rows and their meaning."""
     assert one.items is not None and one.row is not None
     own = one.items.y.tobytes(), one.items.class_name, one.items.path
     samples = (one.row.tobytes(), *((one.run.about["data"],) if one.run is not None else own))
     relevant = None if one.queries is None else one.queries.relevant.astype(np.int64).tobytes()
-    return samples, *(side.tobytes() for side in one.query_gallery), relevant
+    meaning = "" if one.queries is None else one.queries.meaning
+    return samples, *(side.tobytes() for side in one.query_gallery), relevant, meaning
 
 
 def note_different_queries(keys: Sequence[tuple], views: Sequence[RunView]) -> Iterator[str]:
-    """Yield a note for each set of runs that were scored on the same samples with different queries or galleries."""
+    """Yield a note for each set of runs that were scored on the same samples with different queries, galleries or relevance."""
     for samples, times in Counter(key[0] for key in keys).items():
         if times > 1:
             names = ", ".join(view.name for view in views if view.pool >= 0 and keys[view.pool][0] == samples)
-            yield f"{names}: the same samples with different queries or galleries, so these scores cannot be compared"
+            yield f"{names}: the same samples with different queries, galleries or relevance, so these scores cannot be compared"
 
 
 def make_pool(one: ReportTarget) -> Pool:

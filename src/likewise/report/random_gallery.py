@@ -12,6 +12,7 @@ from likewise.data.images import image_of
 from likewise.io.files import atomic_write
 from likewise.render.gallery import Tile, draw_gallery
 from likewise.retrieval.ranking import nearest
+from likewise.types import Items
 
 
 def draw_random_gallery(
@@ -30,10 +31,17 @@ def draw_random_gallery(
     page = []
     for query, neighbours, sims in zip(chosen.tolist(), row.tolist(), sim.tolist(), strict=True):
         tiles = [
-            Tile(image_of(items, a), items.class_name[items.y[a]], f"{s:.3f}", bool(items.y[a] == items.y[query]))
+            Tile(image_of(items, a), items.class_name[items.y[a]], f"{s:.3f}", is_right(items, query, a))
             for a, s in zip(neighbours, sims, strict=True)
         ]
         page.append((Tile(image_of(items, query), items.class_name[items.y[query]], "query"), tiles))
-    note = f"{queries} random queries and their {k} nearest neighbours; green: same class, red: another class"
+    meaning = "same class, red: another class" if items.label_sets is None else "a label in common, red: none"
+    note = f"{queries} random queries and their {k} nearest neighbours; green: {meaning}"
     with atomic_write(file) as aside:
         draw_gallery(page, title, note).save(aside, format="PNG")
+
+
+def is_right(items: Items, query: int, row: int) -> bool:
+    """Return whether a row has the class of the query, or one of its labels if samples have several."""
+    a, b = int(items.y[query]), int(items.y[row])
+    return a == b if items.label_sets is None else not set(items.label_sets[a]).isdisjoint(items.label_sets[b])

@@ -53,7 +53,10 @@ class Score(NamedTuple):
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a query; `right`: it has the label of the query. `relevance`: 0 to 1; None: right or wrong is all."""
+    """A neighbour of a query; `right`: it has the label, or one of the labels, of the query.
+
+    `relevance`: 0 to 1; None: right or wrong is all.
+    """
 
     place: int
     similarity: float

@@ -60,5 +60,6 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     queries = PerQuery(
         row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
         np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
+        relevance=each.relevance,
     )  # fmt: skip
     return dataclasses.replace(one, queries=queries, scores=scores)

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from likewise.config import Report
 from likewise.contracts import Protocol
 from likewise.data.features import read_embeddings
-from likewise.data.joined_labels import with_label_sets
+from likewise.data.label_sets import with_label_sets
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
 from likewise.report.splits import embeddings_of, shown_split
 from likewise.report.target import ReportTarget

@@ -17,6 +17,8 @@ from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 PER_QUERY = "per_query.parquet"
 RELEVANCE_KEY = b"likewise.relevance"
 """Name of the facts about the relevance in the file, as in scores.json."""
+PLAIN_MEANINGS = ("same class", "any label shared")
+"""What makes a row relevant, if it does not depend on the arguments of a relevance."""
 
 
 def write_per_query(
@@ -70,6 +72,12 @@ class PerQuery:
     path: np.ndarray | None = None
     rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: none. None: an older file
     relevance: dict | None = None  # what is relevant, as in scores.json; None: rows of the query's class
+
+    @property
+    def meaning(self) -> str:
+        """What makes a row relevant, in words; equal words mean the same rows: others than `PLAIN_MEANINGS` name the spec."""
+        found = (self.relevance or {}).get("relevant", "same class")
+        return found if found in PLAIN_MEANINGS else f"{found} by {(self.relevance or {}).get('spec')}"
 
 
 def as_per_query(scores: Scores, found: Retrieval, e: Embedded, items: Items) -> PerQuery:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from likewise.config import Apply, Audit, Clean, Review, check
+from likewise.errors import LikewiseError
 
 if TYPE_CHECKING:
     from likewise.audit.apply import Applied
@@ -46,6 +47,11 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
         ),
         say,
     )  # fmt: skip
+    if config.to and "labels" in audited.about:
+        raise LikewiseError(
+            f"clean: --to writes a folder for each label, but images of '{config.data}' have several labels each; leave it out, "
+            f"and train on the corrected table (the audit is in {audited.folder})"
+        )
     show(audited)
     reviewed = serve_review(
         Review(audit=str(audited.folder), host=config.host, port=config.port, browser=config.browser), say

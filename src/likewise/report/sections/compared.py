@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.evaluation.compare import conclude, difference_intervals, join, same, shared_metrics
+from likewise.evaluation.compare import conclude, difference_intervals, join, same, same_relevance, shared_metrics
 from likewise.report.queries import places_of, query_as_list, ranked_query
 from likewise.report.records import Facts, Pool, RankedQuery, RunView
 from likewise.report.relevance import relevance_of
@@ -33,7 +33,7 @@ def compare_runs(
     """Compare run `b` with run `a` on the queries of a pool; keep the `top` queries that changed most."""
     first, second = targets[a].queries, targets[b].queries
     assert first is not None and second is not None
-    one, other = join(first, second, False)
+    one, other = join(*same_relevance(first, second, None), False)
     names = shared_metrics(one, other, None)
     metric = "MAP@R" if "MAP@R" in names else names[0]
     old, new = one.each[metric], other.each[metric]
@@ -42,7 +42,8 @@ def compare_runs(
 
     def query(q: np.int64, value: np.ndarray, view: RunView) -> RankedQuery:
         assert view.near is not None and view.near_sim is not None
-        return ranked_query(int(place[q]), float(value[q]), pool.label, view.near, view.near_sim, relevance)
+        shown = pool.label, view.near, view.near_sim, relevance, pool.label_sets
+        return ranked_query(int(place[q]), float(value[q]), *shown)
 
     changed = most_changed(old, new, top)
     queries = tuple((query(q, old, views[a]), query(q, new, views[b])) for q in changed)

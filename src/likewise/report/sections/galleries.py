@@ -52,7 +52,7 @@ def galleries(
     else:
         picked["each label"] = median_query_per_label(label[query], value, label_sets, rng)
     return {
-        name: tuple(ranked_query(int(query[q]), float(value[q]), label, near, sim, relevance) for q in some)
+        name: tuple(ranked_query(int(query[q]), float(value[q]), label, near, sim, relevance, label_sets) for q in some)
         for name, some in picked.items()
         if len(some)
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from likewise.audit.read import Findings
-from likewise.audit.states import LABEL_SEPARATOR
+from likewise.data.label_sets import LABEL_SEPARATOR
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write
 from likewise.web.review.store import Decision, Store

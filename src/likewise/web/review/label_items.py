@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from likewise.audit.label_question import LabelQuestion
 from likewise.audit.read import Findings
-from likewise.audit.states import LABEL_SEPARATOR
+from likewise.data.label_sets import LABEL_SEPARATOR
 from likewise.web.review.items import MAX_SHOWN_SAMPLES, ItemFilter, Questions, named
 from likewise.web.review.store import Decision
 

@@ -1,6 +1,6 @@
 """Losses with several labels per sample next to the same losses with single labels: forward and backward, in the same run.
 
-    python benchmarks/several_labels.py [--device cuda] [--size 2048] [--labels 20] [--vocabulary 200 2000] [--out result.json]
+    python benchmarks/multi_label_losses.py [--device cuda] [--size 2048] [--labels 20] [--vocabulary 200 2000] [--out result.json]
 
 Every sample has `--labels` random labels of `--vocabulary`, and its own set of labels. With single labels a class has four
 samples, and a proxy loss has as many proxies as there are labels. Both take turns, round after round, and medians count. Times on
