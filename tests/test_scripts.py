@@ -137,6 +137,25 @@ def test_clean(start, tmp_path):
     assert (given != y).sum() == 4 and set(given) <= set(y) and not np.array_equal(given, module.planted(y, 0.1, 1))
 
 
+@starts(*(f"benchmarks/{name}.py" for name in ("forecast", "forecast_cells", "forecast_order")))
+def test_forecast(start):
+    said, found = start("forecast", "--quick")
+    module, order = importlib.import_module("forecast"), importlib.import_module("forecast_order")
+    one = found["forecast"]["simulated, uniform 0.2, 0"]
+    assert one["wrong"] == round(0.2 * one["rows"]) and "| simulated | MAP@R | 1 |" in said
+    for point in one["points"]:
+        assert all(point[name]["low"] <= point[name]["mean"] <= point[name]["high"] for name in ("R@1", "MAP@R"))
+    cells = [
+        {"reason": "", "points": [{"R@1": {"low": 0.0, "mean": 0.02, "high": 0.06, "real": real}}]}
+        for real in (-0.01, 0.01, 0.03, 0.06, 0.09)
+    ]
+    by_hand = module.covered([*cells, {"reason": "no label is suspect", "points": []}], "R@1")
+    assert by_hand["cells"] == 5 and by_hand["inside"] == 3 and by_hand["large"] == 3
+    assert by_hand["width_over_gain"] == pytest.approx(1.0) and by_hand["mean_error"] == pytest.approx(0.02 - 0.036)
+    assert order.decisions_until(0.5, [0.0, 0.4, 0.6, 0.9], [0, 10, 20, 30], [*range(1, 31)]) == pytest.approx(15)
+    assert order.decisions_until(2.0, [0.0, 0.4], [0, 2], [1, 5]) == 5
+
+
 @starts("benchmarks/train_step.py")
 def test_train_step(start, monkeypatch):
     module = importlib.import_module("train_step")

@@ -12,6 +12,7 @@ from PIL import Image
 
 from likewise.audit.audit import audit, without_nan
 from likewise.audit.find_copies import load_image
+from likewise.audit.forecast import RETRAIN_NOTE
 from likewise.audit.label_probability import ALONE_REASON
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.audit.read import read_findings
@@ -20,6 +21,7 @@ from likewise.audit.states import STATE_DESCRIPTIONS
 from likewise.audit.summary import findings_html
 from likewise.config import Audit, Train
 from likewise.data import load
+from likewise.io.files import read_json
 from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
@@ -451,7 +453,7 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
     def stop(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("likewise.audit.audit.retrain", stop)
+    monkeypatch.setattr("likewise.audit.audit.retrain_with_suggestions", stop)
     with pytest.raises(KeyboardInterrupt):
         look(run.path, tmp_path, retrain=True, max_errors=1)
     assert len({cause for kind, cause in read_findings(tmp_path).causes if kind == "confusion"}) == 1
@@ -460,6 +462,27 @@ def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monk
         look(run.path, tmp_path, max_errors=2)
     with pytest.raises(LikewiseError, match="the folder must have audit.json"):
         read_findings(tmp_path)
+
+
+def test_a_retraining_is_compared_with_the_forecast(run, tmp_path, monkeypatch):
+    row = {
+        "metric": "R@1",
+        "before": 0.5,
+        "after": 0.51,
+        "difference": 0.01,
+        "low": 0.0,
+        "high": 0.02,
+        "p": 0.1,
+        "reason": "",
+    }
+    result = {"rows": [row], "summary": "better", "changed": 3, "removed": 1}
+    monkeypatch.setattr("likewise.audit.audit.retrain_with_suggestions", lambda *given: result)
+    look(run.path, tmp_path, retrain=True, forecast=True)
+    about, proof = read_json(tmp_path / "forecast.json", "audit"), read_json(tmp_path / "proof.json", "audit")
+    assert proof["reviewed"] == about["suspects"] and proof["note"] == RETRAIN_NOTE
+    assert [one["metric"] for one in proof["rows"]] == ([] if about["reason"] else ["R@1"])
+    look(run.path, tmp_path)
+    assert not (tmp_path / "forecast.json").exists() and not (tmp_path / "proof.json").exists()
 
 
 @pytest.mark.parametrize("way", ["finite", "deep"])

@@ -23,6 +23,7 @@ from likewise.audit.near_duplicates import Duplicates, NearCopies
 from likewise.audit.read import read_findings
 from likewise.audit.records import AuditSplit, LabelQuality, SplitQuality, Subject
 from likewise.audit.relabel import class_findings
+from likewise.audit.retrain import suggested_labels
 from likewise.config import Audit
 from likewise.types import Embedded, Items
 from likewise.web.review.consensus import changes, corrected
@@ -272,7 +273,7 @@ def test_a_retraining_takes_the_suggested_decisions_and_nothing_from_other_split
     assert whole["test"].state[9] == "conflict" and inside["test"].state[9] == "ok"
     # Odds 4 and 9: the robin of row 1 is right with 9 / 14, more than one half.
     assert whole["train"].quality.score[[0, 1]].tolist() == pytest.approx([4 / 14, 9 / 14])
-    taken = stage.suggested_labels(subject.splits["train"], inside["train"], NAMES)
+    taken = suggested_labels(subject.splits["train"], inside["train"], NAMES)
     # Row 2: 0.9 * 0.6 = 0.54, relabelled; row 3: 0.6 * 0.6 = 0.36, dropped; row 5: of no class, dropped.
     assert taken == {0: 1, 2: 1, 3: None, 5: None}
 

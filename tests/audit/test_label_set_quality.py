@@ -77,7 +77,7 @@ def test_readers(folder, capsys):
     assert (folder / "audit.html").exists()
 
 
-@pytest.mark.parametrize("name", ["retrain", "verify"])
+@pytest.mark.parametrize("name", ["retrain", "verify", "forecast"])
 def test_what_does_not_apply(name, tmp_path, monkeypatch):
     from likewise.audit import label_set_quality
 

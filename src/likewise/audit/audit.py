@@ -13,6 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
+from likewise.audit.forecast import RETRAIN_NOTE, check_order, forecast_audit, prove_forecast, remove_forecast
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
 from likewise.audit.label_set_quality import (
     QUESTION_COLUMNS,
@@ -24,10 +25,9 @@ from likewise.audit.label_set_quality import (
     score_label_set_splits,
 )
 from likewise.audit.page import write_page
-from likewise.audit.records import AuditSplit, ExplainedErrors, SplitQuality, Subject, has_own_split
-from likewise.audit.retrain import retrain
+from likewise.audit.records import ExplainedErrors, SplitQuality, Subject, has_own_split
+from likewise.audit.retrain import retrain_with_suggestions
 from likewise.audit.source import folder_of, kind_of, open_subject
-from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, suggested_decision
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
 from likewise.io.files import write_csv, write_json
@@ -54,6 +54,7 @@ class Audited:
 def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     """Audit a run, a file of embeddings or data, write the audit folder, and retrain with the suggested labels if configured."""
     check(config)
+    check_order(config)
     subject = open_subject(config, say)
     folder = folder_of(config)
     if subject.items.label_sets is not None:
@@ -68,11 +69,16 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
     about["votes"] = None if weighed is None else weighed.summary(subject.items)
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    remove_forecast(folder)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
     (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
+    if config.forecast:
+        forecast_audit(subject, quality, config, folder)
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
+        if config.forecast:
+            prove_forecast(folder, about["retrain"]["rows"], note=RETRAIN_NOTE)
         finish(folder, subject, about, config)
     return Audited(folder, about)
 
@@ -89,6 +95,7 @@ def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
         "conflicts": conflicts,
     }  # fmt: skip
     (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    remove_forecast(folder)
     write_tables(folder, subject, found.quality, explained, copies, about)
     write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
     finish(folder, subject, about, config)
@@ -111,7 +118,7 @@ def build_summary(
         splits[name] = {
             "samples": len(e.y), "classes": len(subject.splits[name].names), "wrong": found.wrong,
             "flagged": int(np.isin(found.state, ["flagged", "conflict"]).sum()),
-            "states": {state: int((found.state == state).sum()) for state in STATE_DESCRIPTIONS},
+            "states": found.state_counts,
             "unknown_reason": unknown_reason(found), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
             "any": scored.any, "similar": scored.similar,
         }  # fmt: skip
@@ -151,37 +158,6 @@ def unknown_reason(found: SplitQuality) -> str:
     if not unknown.any():
         return ""
     return found.quality.unknown_reason or "the evidence does not suffice"
-
-
-def retrain_with_suggestions(
-    subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, say: Callable
-) -> dict:
-    """Train again with the labels that the audit suggests.
-
-    Args:
-        quality: label scores without the evidence of copies in other splits.
-    """
-    assert subject.run is not None and subject.settings is not None
-    labels = suggested_labels(subject.splits["train"], quality["train"], subject.items.class_name)
-    return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
-
-
-def suggested_labels(split: AuditSplit, found: SplitQuality, names: tuple[str, ...]) -> dict[int, int | None]:
-    """Return row -> new class number, or None to drop the row, for every row that `suggested_decision` changes.
-
-    A sample whose suggested label is not a class of the split is dropped.
-    """
-    number, state, labels = {name: c for c, name in enumerate(names)}, found.state, {}
-    trained = set(split.names)
-    for place in np.flatnonzero(np.isin(state, REVIEWED_STATES)).tolist():
-        suggested, confidence, _ = found.suggestion(place, names)
-        score = float(found.quality.score[place])
-        decision = suggested_decision(str(state[place]), None if math.isnan(score) else score, confidence)
-        if decision != "keep":
-            labels[int(split.e.row[place])] = (
-                number[suggested] if decision == "relabel" and suggested in trained else None
-            )
-    return labels
 
 
 def without_nan(value):

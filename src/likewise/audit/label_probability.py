@@ -11,6 +11,7 @@ from torch import Tensor
 from likewise.audit.label_scores import check_labelled
 from likewise.audit.records import LabelQuality
 from likewise.errors import LikewiseError
+from likewise.numerics.label_draws import CANDIDATES_COUNT, Candidates, keep_candidates
 from likewise.numerics.label_evidence import LabelEvidence, discriminate
 from likewise.numerics.off_topic import off_topic
 from likewise.similarity import at_least_float32, full_precision_matmul
@@ -57,11 +58,16 @@ def score_labels(
         sure, ahead, suggested = torch.zeros_like(score), torch.zeros_like(score), y.clone()
         outside = off_topic_by_part(x, y, len(label), seed, part)
         alone = alone_in_class(each, y)
+        width = min(CANDIDATES_COUNT, len(label))
+        kept = Candidates(y[:, None].expand(-1, width).clone(), score.new_zeros(len(y), width))
+        kept.probability[:, 0] = 1  # of labels that cannot be scored nothing else is known
         lone = torch.bincount(y[alone], minlength=len(label)) > 0
         for rows in each.blocks() if noise.informative else ():
             scores, own = each.scores(rows).double(), y[rows, None]
             q = among_candidates(noise.posterior(scores, y[rows]), own, lone)
             score[rows] = q.gather(1, own)[:, 0]
+            known = rows[~alone[rows]]
+            kept.label[known], kept.probability[known] = keep_candidates(q[~alone[rows]], y[known], width)
             by_density = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1])
             density[rows] = by_density.gather(1, own)[:, 0]
             top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
@@ -78,7 +84,8 @@ def score_labels(
     reason = UNINFORMATIVE_REASON if not usable else ALONE_REASON if bool(alone.any()) else ""
     shares = (noise.any, noise.similar) if usable else (math.nan, math.nan)
     single = {"density": density.masked_fill(unknown, torch.nan)}
-    return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside)
+    candidates = Candidates(label[kept.label], kept.probability)
+    return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside, candidates)
 
 
 def among_candidates(q: Float[Tensor, "n C"], own: Int[Tensor, "n 1"], lone: Bool[Tensor, "C"]) -> Float[Tensor, "n C"]:

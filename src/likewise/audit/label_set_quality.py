@@ -62,7 +62,7 @@ class SetFindings(NamedTuple):
 
 def check_label_set_settings(config: Audit) -> None:
     """Raise if a setting does not apply to data with several labels per sample."""
-    for name in ("retrain", "verify"):
+    for name in ("retrain", "verify", "forecast"):
         if getattr(config, name):
             raise LikewiseError(
                 f"audit: --{name} does not apply to samples with several labels; review the findings, and train on corrected.csv"

@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from likewise.audit.states import STATE_DESCRIPTIONS
 from likewise.config import Train
 from likewise.contracts import Loss
 from likewise.numerics.class_overlap import OverlapState
+from likewise.numerics.label_draws import Candidates
 from likewise.runs.folder import Run
 from likewise.types import Embedded, Items
 
@@ -141,7 +143,8 @@ class LabelQuality:
     Labels are class numbers of the data. `confidence`: probability of the suggested label if the given one is wrong; `margin`:
     its lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
     similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
-    sentence. `off_topic`: probability that the image fits no class; None: not computed.
+    sentence. `off_topic`: probability that the image fits no class; None: not computed. `candidates`: the most probable true
+    classes; a label that cannot be scored is its only candidate.
     """
 
     score: Float[Tensor, "N"]
@@ -154,6 +157,7 @@ class LabelQuality:
     unknown: Bool[Tensor, "N"] | None = None  # never None after construction: a NaN score is unknown
     unknown_reason: str = ""
     off_topic: Float[Tensor, "N"] | None = None
+    candidates: Candidates | None = None
 
     def __post_init__(self):
         unknown = self.score.isnan() if self.unknown is None else self.unknown | self.score.isnan()
@@ -181,6 +185,8 @@ class LabelQuality:
         """Return the result for some of the samples, on the CPU."""
 
         def some(value):
+            if isinstance(value, Candidates):
+                return Candidates(*(some(part) for part in value))
             return value[rows.to(value.device)].cpu() if isinstance(value, Tensor) else value
 
         single = {name: some(value) for name, value in self.single.items()}
@@ -256,6 +262,11 @@ class SplitQuality:
         outside = self.quality.is_off_topic.numpy()
         cases = [conflict, outside, self.quality.score.isnan().numpy(), self.flagged.numpy()]
         return np.select(cases, ["conflict", "off-topic", "unknown", "flagged"], "ok")
+
+    @property
+    def state_counts(self) -> dict[str, int]:
+        """State -> number of samples that have it."""
+        return {state: int((self.state == state).sum()) for state in STATE_DESCRIPTIONS}
 
     def suggestion(self, place: int, names: tuple[str, ...]) -> tuple[str, float, float]:
         """Return the label that is suggested if the given one is wrong, its confidence, and its margin."""

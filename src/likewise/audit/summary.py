@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from likewise._notebook import table
+from likewise.audit.forecast import PROOF_FILE, forecast_lines, proof_lines, read_forecast
 from likewise.audit.read import Findings, Sample, read_findings
 from likewise.audit.read_votes import WorkerLine, read_workers
 from likewise.audit.states import rare_states
+from likewise.io.files import read_json
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
 
@@ -53,6 +55,12 @@ def show_findings(audited) -> None:
     for name, head in (("verify", "Causes, tested"), ("retrain", "Retrained")):
         if sentence := (found.about.get(name) or {}).get("summary"):
             console.print(f"{head}: {sentence}", soft_wrap=True)
+    if forecast := read_forecast(audited.folder):
+        for line in forecast_lines(forecast):
+            console.print(line, soft_wrap=True)
+    if (audited.folder / PROOF_FILE).exists():
+        for line in proof_lines(read_json(audited.folder / PROOF_FILE, "audit")):
+            console.print(f"Forecast and retraining: {line}", soft_wrap=True)
     console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 
 

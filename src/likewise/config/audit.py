@@ -43,6 +43,11 @@ class Audit(Checkpoint):
     errors together."""
     worst_by: Literal["count", "rate"] = "count"
     """Order of the worst classes: by the number of errors, or by the share of the class's queries that are errors."""
+    forecast: bool = False
+    """Forecast how a review of the flagged labels changes R@1 and MAP@R of a head on these features, with an interval."""
+    order: Literal["suspicion", "gain"] = "suspicion"
+    """With --forecast, the order of the review that is forecast and written to queue.csv: the most suspect labels first, or the
+    decisions with the highest expected gain first, with groups that are decided at once."""
     verify: bool = False
     """Verify the causes: give training samples the weight 2 or 0, fine-tune the head, and measure whether the pairs move as
     predicted."""

@@ -1,0 +1,160 @@
+"""Forecast of an audit: its files, the lines on the terminal, rows that train and test, and the proof after a retraining."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from likewise.audit import forecast
+from likewise.audit.audit import audit
+from likewise.audit.forecast import (
+    FORECAST_FILE,
+    PROOF_FILE,
+    QUEUE_FILE,
+    divide,
+    forecast_at,
+    forecast_lines,
+    join_candidates,
+    limit_rows,
+    project,
+    proof_lines,
+    prove_forecast,
+    read_forecast,
+)
+from likewise.audit.review_queue import read_queue
+from likewise.audit.summary import show_findings
+from likewise.config import Audit
+from likewise.io.files import write_json
+from likewise.numerics.label_draws import Candidates
+from likewise.types import LikewiseError
+
+
+def write_features(file, wrong=24, split=False, classes=14, size=12):
+    """Gaussian classes, of whose labels some are wrong."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), size)
+    x = 2 * rng.standard_normal((classes, 16))[y] + rng.standard_normal((len(y), 16))
+    given, rows = y.copy(), rng.permutation(len(y))[:wrong]
+    given[rows] = (y[rows] + rng.integers(1, classes, wrong)) % classes
+    more = {"split": np.where(y % 2, "test", "train")} if split else {}
+    np.savez(file, z=x.astype(np.float32), y=given, **more)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forecast")
+    write_features(folder / "z.npz")
+    settings = {"device": "cpu", "workers": 0, "quiet": True, "forecast": True, "order": "gain"}
+    return audit(Audit(targets=(str(folder / "z.npz"),), out=str(folder / "audit"), **settings), say=lambda text: None)
+
+
+def test_files_of_an_audit(audited):
+    about = read_forecast(audited.folder)
+    assert about is not None and about["order"] == "gain" and not about["reason"] and about["suspects"] > 15
+    curve = about["curve"]
+    assert [line["k"] for line in curve] == sorted({line["k"] for line in curve}) and curve[0]["k"] == 0
+    assert curve[-1]["k"] == about["suspects"] and curve[-1]["minutes"] == pytest.approx(about["suspects"] * 4 / 60)
+    for line in curve:
+        for name in ("R@1", "MAP@R"):
+            assert line[name]["low"] <= line[name]["gain"] <= line[name]["high"]
+    with open(audited.folder / QUEUE_FILE, encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    with open(audited.folder / "audit.csv", encoding="utf-8", newline="") as file:
+        flagged = {line["row"] for line in csv.DictReader(file) if line["state"] in ("flagged", "conflict")}
+    assert {line["row"] for line in lines} == flagged and len(lines) == about["suspects"]
+    actions = [int(line["action"]) for line in lines]
+    assert actions == sorted(actions) and actions[-1] + 1 < len(lines)  # some are decided at once
+
+
+def test_the_queue_is_read_again(audited):
+    queue = read_queue(audited.folder)
+    with open(audited.folder / QUEUE_FILE, encoding="utf-8", newline="") as file:
+        rows = [int(line["row"]) for line in csv.DictReader(file)]
+    assert [int(queue.row[at]) for one in queue.actions("gain") for at in one.rows] == rows
+    about = read_forecast(audited.folder)
+    total = about["curve"][-1]["MAP@R"]["gain"]
+    if total > 0:
+        assert float(queue.gain[queue.suspects].sum()) == pytest.approx(total)
+
+
+def test_the_terminal_says_it(audited, capsys):
+    show_findings(audited)
+    said = capsys.readouterr().out
+    assert "Forecast: a review of all" in said and "90 % interval" in said
+    unknown = forecast_lines({"reason": "no label is suspect"})
+    assert unknown == ["Forecast of a review: unknown, because no label is suspect"]
+
+
+def test_too_few_rows_and_no_forecast(tmp_path):
+    write_features(tmp_path / "z.npz", wrong=4, classes=3, size=6)
+    settings = {"targets": (str(tmp_path / "z.npz"),), "device": "cpu", "workers": 0, "quiet": True}
+    found = audit(Audit(**settings, out=str(tmp_path / "audit"), forecast=True), say=lambda text: None)
+    assert read_forecast(found.folder)["reason"] and not read_forecast(found.folder)["start"]
+    without = audit(Audit(**settings, out=str(tmp_path / "audit")), say=lambda text: None)  # no forecast by default
+    assert read_forecast(without.folder) is None and not (without.folder / QUEUE_FILE).exists()
+    with pytest.raises(LikewiseError, match=r"must have posterior.npz, but .* has none; audit with --forecast"):
+        read_queue(without.folder)
+    with pytest.raises(LikewiseError, match=r"proof: the folder must have forecast.json"):
+        prove_forecast(without.folder, [], 3)
+    with pytest.raises(LikewiseError, match="--order gain must be used with --forecast"):
+        audit(Audit(**settings, order="gain"), say=lambda text: None)
+
+
+def write_forecast(folder, **changes):
+    line = {"gain": 0.02, "low": -0.01, "high": 0.05}
+    none = dict.fromkeys(line, 0.0)
+    about = {
+        "order": "suspicion", "reason": "", "suspects": 40, "flat_at": 20, "start": {"R@1": 0.5, "MAP@R": 0.3},
+        "curve": [
+            {"k": 0, "wrong": 0, "minutes": 0, "R@1": none, "MAP@R": none},
+            {"k": 20, "wrong": 15, "minutes": 1.3, "R@1": line, "MAP@R": line},
+            {"k": 40, "wrong": 20, "minutes": 2.6, "R@1": line, "MAP@R": line},
+        ],
+    } | changes  # fmt: skip
+    write_json(folder / FORECAST_FILE, about)
+    return about
+
+
+def test_proof_by_hand(tmp_path):
+    about = write_forecast(tmp_path)
+    assert forecast_at(about, 10, "R@1") == pytest.approx({"gain": 0.01, "low": -0.005, "high": 0.025})
+    rows = [
+        {"metric": "R@1", "difference": 0.03, "low": 0.01, "high": 0.05},
+        {"metric": "RP", "difference": 0.03, "low": 0.01, "high": 0.05},
+        {"metric": "MAP@R", "difference": -0.02, "low": -0.03, "high": 0.0},
+    ]
+    found = prove_forecast(tmp_path, rows, note="nobody reviewed")
+    assert found["reviewed"] == 40 and proof_lines(found)[-1] == "nobody reviewed"
+    assert found == json.loads((tmp_path / PROOF_FILE).read_text("utf-8"))
+    assert [(one["metric"], one["inside"]) for one in found["rows"]] == [("R@1", True), ("MAP@R", False)]
+    assert proof_lines(found)[0] == "R@1: forecast +2.0 points (-1.0 to +5.0), realised +3.0: inside of the interval"
+    assert forecast_lines(about)[-1] == "  The first 20 suspects (1 min at 4 s each) bring 90% of the gain in MAP@R."
+    write_forecast(tmp_path, reason="no label is suspect", curve=[])
+    assert "no label is suspect" in proof_lines(prove_forecast(tmp_path, rows, 40))[0]
+
+
+def test_rows_that_train_and_test(monkeypatch):
+    given = torch.arange(100) % 10
+    part = np.where(np.arange(100) < 60, "train", "test")
+    train, test = divide(given, part, True, 0)
+    assert train.tolist() == (part == "train").tolist() and test.tolist() == (part == "test").tolist()
+    train, test = divide(given, part, False, 0)
+    assert not (train & test).any() and not set(given[train].tolist()) & set(given[test].tolist())
+    monkeypatch.setattr(forecast, "MAX_FORECAST_ROWS", 50)
+    some = limit_rows(given, torch.ones(100, dtype=torch.bool), torch.Generator().manual_seed(0))
+    assert int(some.sum()) == 50
+    many = torch.arange(100) % 50
+    some = limit_rows(many, torch.ones(100, dtype=torch.bool), torch.Generator().manual_seed(0))
+    assert int(some.sum()) == 50 and (torch.bincount(many[some]) != 1).all()  # whole classes
+
+
+def test_features_and_candidates():
+    x = project(torch.randn(50, 100, generator=torch.Generator().manual_seed(0)), torch.arange(50) < 30)
+    assert x.shape == (50, 64) and float(x[:30].std()) == pytest.approx(1, abs=1e-4)  # float32
+    one = Candidates(torch.tensor([[3]]), torch.ones(1, 1))
+    two = Candidates(torch.tensor([[1, 2, 0]]), torch.tensor([[0.5, 0.25, 0.25]]))
+    both = join_candidates([one, two])
+    assert both.label.tolist() == [[3, 3, 3], [1, 2, 0]] and both.probability[0].tolist() == [1, 0, 0]
