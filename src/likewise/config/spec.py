@@ -23,13 +23,13 @@ Kind = typing.TypeVar("Kind")
 
 FACT_NAMES = (
     "classes", "dim", "features", "labels", "largest_class", "class_names", "seed", "steps", "per_pass", "taxonomy", "rows",
-    "samples", "embedder", "make_loss", "label_sets", "sample_names", "other_names", "relevance", "votes", "group", "copies",
+    "samples", "embedder", "make_loss", "label_sets", "sample_names", "other_names", "relevance", "votes",
 )  # fmt: skip
 """Facts that only the run knows; they fill the arguments of the same name that a spec leaves out."""
 
 ARRAY_FACTS = (
     "labels", "class_names", "taxonomy", "rows", "embedder", "make_loss", "label_sets", "sample_names", "other_names",
-    "relevance", "votes", "group", "copies",
+    "relevance", "votes",
 )  # fmt: skip
 """Facts that cannot be written as text: `spec` leaves them out, and `build` needs them again."""
 
