@@ -29,7 +29,8 @@ from likewise.taxonomies import taxonomy
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 GRIDS = [file for file in EXAMPLES if not read_grid(file).ranges]
-SETS = sorted((ROOT / "benchmarks" / "tables").glob("*.toml"))
+TABLES = sorted((ROOT / "benchmarks" / "tables").glob("*.toml"))
+SETS = [file for file in TABLES if not read_grid(file).axes]
 COMMAND = re.compile(r"^(?:# (?:.*: )?)?(likewise (?:bench|tune|noise) .*\.(?:toml|csv).*)$", re.M)
 SAMPLER = "SamplesPerClass(batch=16, per_class=2, lonely='skip')"
 TOY = ("steps=2", "dim=16", f"sampler={SAMPLER}", "precision=fp32", "workers=0", "warmup=0")
@@ -173,6 +174,18 @@ def test_settings_for_tables_are_laid_out_by_the_commands_that_name_them(data, t
         toy = replace(toy, settings=toy.settings | tree)
         must_lay_out(toy, replace(config, device="cpu", metrics=("R@1",)), tmp_path)
     assert named == set(SETS)
+
+
+def test_grids_beside_the_settings_are_laid_out(data, tmp_path):
+    grids = [file for file in TABLES if file not in SETS]
+    assert grids
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(b"weights of the reader")
+    for file in grids:
+        changes = [f"weights={weights}", "noise.tree=cub200", "sampler=none"]
+        toy = adapted(one_seed(file), data("cub.csv"), changes=changes)
+        config = replace(cli.parse("bench", [str(file)]), device="cpu", metrics=("R@1",))
+        must_lay_out(toy, config, tmp_path)
 
 
 def test_settings_for_tables_are_trained(data, tmp_path):

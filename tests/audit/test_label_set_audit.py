@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from several_labels import NAMES, features_of, label_matrix, noisy_matrix
+from made_label_sets import NAMES, features_of, label_matrix, noisy_matrix
 
 import likewise
 from likewise.audit.label_set_audit import multi_hot

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from several_labels import clothes, label_matrix, noisy_matrix
+from made_label_sets import clothes, label_matrix, noisy_matrix
 
 from likewise.audit.audit import audit
 from likewise.audit.label_set_probability import LabelSetQuality, as_matrix

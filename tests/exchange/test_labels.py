@@ -30,7 +30,6 @@ def vectors(tmp_path):
     np.savez(
         file,
         x=x,
-        label=np.asarray(SETS),
         labels=np.asarray(SETS),
         row=np.arange(4),
         path=np.asarray(list(map(str, paths))),

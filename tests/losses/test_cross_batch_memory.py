@@ -153,6 +153,7 @@ def test_remembering_begins_after_start():
 COMPILED = """
 import torch
 from likewise.losses import CrossBatchMemory
+torch.compiler.reset()  # earlier tests of this process compiled the same functions for other devices
 loss, plain = CrossBatchMemory(dim=8, size=15), CrossBatchMemory(dim=8, size=15)
 compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
 y = torch.arange(6) // 2

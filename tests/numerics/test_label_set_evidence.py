@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from several_labels import features_of, label_matrix, noisy_matrix
+from made_label_sets import features_of, label_matrix, noisy_matrix
 
 from likewise.numerics.label_evidence import ADDED_VOTES_SHARE, Votes
 from likewise.numerics.label_set_evidence import (

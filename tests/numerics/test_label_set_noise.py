@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from several_labels import features_of, label_matrix, noisy_matrix
+from made_label_sets import features_of, label_matrix, noisy_matrix
 
 from likewise.numerics.label_set_noise import LabelSetNoise, _Likelihood, judge_labels
 

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from several_labels import NAMES, draw, label_matrix, noisy_matrix
+from made_label_sets import NAMES, draw, label_matrix, noisy_matrix
 
 from likewise.cli.main import main
 from likewise.config import Audit, Clean, Train

@@ -184,8 +184,9 @@ def write_vectors(records: Records, file: Path) -> None:
     """Write records with vectors as .npz, which `evaluate`, `audit` and `search` read."""
     assert records.x is not None
     arrays = {"x": records.x, "row": records.row, "similarity": np.asarray(records.similarity)}
+    joined = ("label",) if "labels" in records.columns else ()  # a file has label or labels
     for name, cells in records.columns.items():
-        if name in DECISION_COLUMNS:
+        if name in (*DECISION_COLUMNS, *joined):
             continue
         if name in NUMBER_COLUMNS:
             arrays[name] = np.asarray([math.nan if cell is None else cell for cell in cells], np.float64)
