@@ -37,9 +37,18 @@ def test_everything_has_a_line():
     assert list(found["recipes"]) == names()
     assert list(found["tables"]) == table_names()
     assert "table 5" in found["tables"]["procsim-table5"]
-    assert {"glyphs", "glyph_labels", "cub200", "cars196", "sop", "inshop", "market1501", "inaturalist", "imagenet", "hf:NAME"} == set(
-        found["data"]
-    )
+    assert {
+        "glyphs",
+        "glyph_labels",
+        "cub200",
+        "cars196",
+        "sop",
+        "inshop",
+        "market1501",
+        "inaturalist",
+        "imagenet",
+        "hf:NAME",
+    } == set(found["data"])
     for name in (n.replace("@k", "@3").replace("=x", "=0.1") for n in found["metrics"]):
         assert metrics.is_set_metric(name) or metrics.metric(name)
     assert {"R@k", "MAP@R", "rho", "rho@k", "pi_ratio"} <= set(found["metrics"])
