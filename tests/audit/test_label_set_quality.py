@@ -16,7 +16,7 @@ from likewise.audit.summary import show_findings
 from likewise.config import Audit
 from likewise.errors import LikewiseError
 
-DATA = "several_labels.clothes(images=True, count=150)"
+DATA = "made_label_sets.clothes(images=True, count=150)"
 
 
 @pytest.fixture(scope="module")

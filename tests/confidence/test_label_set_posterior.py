@@ -53,7 +53,7 @@ def test_a_robust_training(tmp_path):
     import likewise
 
     run = likewise.train(
-        "several_labels.clothes()", root=str(tmp_path), recipe="robust", loss="MultiSimilarity()", epochs=2, dim=8,
+        "made_label_sets.clothes()", root=str(tmp_path), recipe="robust", loss="MultiSimilarity()", epochs=2, dim=8,
         allow_imports=True, out=str(tmp_path / "run"), device="cpu", quiet=True, batch_size=16, protocol="SeenClasses()",
     )  # fmt: skip
     assert Train and "LabelSetPosterior" in (run.path / "config.json").read_text()

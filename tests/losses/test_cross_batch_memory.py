@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from likewise.config.spec import build, spec
 from likewise.contracts import Loss
 from likewise.losses import Circle, Contrastive, CrossBatchMemory, MultiSimilarity, NormSoftmax, SupCon
+from likewise.relevance import GivenValues
 from likewise.types import LikewiseError, Ref
 
 INNER = [n for n in LOSSES if not any(p.ndim == 2 for p in build(n, Loss, classes=6, dim=8).parameters())]
@@ -153,7 +154,6 @@ def test_remembering_begins_after_start():
 COMPILED = """
 import torch
 from likewise.losses import CrossBatchMemory
-torch.compiler.reset()  # earlier tests of this process compiled the same functions for other devices
 loss, plain = CrossBatchMemory(dim=8, size=15), CrossBatchMemory(dim=8, size=15)
 compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
 y = torch.arange(6) // 2
@@ -169,6 +169,11 @@ torch.testing.assert_close(loss.state_dict(), plain.state_dict())
 
 def test_compiled_training_remembers_too(bare):
     bare(exec, COMPILED, {})
+
+
+def test_a_relevance_of_one_memory_does_not_reach_another():
+    CrossBatchMemory(dim=4).with_relevance(GivenValues(torch.eye(3)))
+    assert CrossBatchMemory(dim=4).loss.relevance is None
 
 
 def test_it_is_what_its_inner_loss_is():

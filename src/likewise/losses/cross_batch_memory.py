@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -12,6 +13,9 @@ from likewise.losses.contrastive import Contrastive
 from likewise.numerics.ring_buffer import remember
 from likewise.similarity import at_least_float32, is_traced
 from likewise.types import LikewiseError, Ref
+
+DEFAULT_LOSS = Contrastive()
+"""The inner loss if none is given. Every memory has its own copy, because `with_relevance` changes a loss."""
 
 
 class CrossBatchMemory(Loss):
@@ -40,7 +44,7 @@ class CrossBatchMemory(Loss):
     filled: Tensor
     next_row: Tensor
 
-    def __init__(self, dim: int, loss: Loss = Contrastive(), size: int = 1024, start: int = 0):
+    def __init__(self, dim: int, loss: Loss = DEFAULT_LOSS, size: int = 1024, start: int = 0):
         super().__init__()
         if hasattr(loss, "dim"):  # proxies, or another memory
             raise LikewiseError(
@@ -49,6 +53,7 @@ class CrossBatchMemory(Loss):
             )
         if size < 1 or start < 0:
             raise LikewiseError(f"CrossBatchMemory: size >= 1 and start >= 0 must hold, got size={size}, start={start}")
+        loss = copy.deepcopy(loss) if loss is DEFAULT_LOSS else loss
         self.dim = dim
         self.loss = loss
         self.size = size
