@@ -77,9 +77,13 @@ def test_a_page_leaves_out_what_it_is_told_to():
 
 def test_the_table_of_losses_follows_their_contracts():
     page = (ROOT / "docs" / "relevance.md").read_text("utf-8")
-    assert relevance_table.with_table(page) == page, "run python tools/docs.py"
-    rows = dict(re.findall(r"^\| \[(\w+)\]\S+ \| (.*) \|$", page, re.M))
-    assert set(rows) == set(find("losses"))
+    rows, fresh = (
+        dict(re.findall(r"^\| \[(\w+)\]\S+ \| (.*) \|$", text, re.M))
+        for text in (page, relevance_table.with_table(page))
+    )
+    # A new loss need not be on the page; building the site adds it.
+    assert rows.items() <= fresh.items() and len(rows) > 30, "run python tools/docs.py"
+    assert set(fresh) == set(find("losses"))
     assert rows["MultiSimilarity"] == "pairs | the value" and rows["Hierarchical"] == "- | single labels only"
     assert rows["Triplet"] == "pairs, judged triplets | the threshold"
 
