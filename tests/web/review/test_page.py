@@ -149,6 +149,21 @@ def test_confusions_say_what_the_answer_does_and_labels_can_be_decided_from_ther
     see(page, "1 of 2", "#count")
 
 
+def test_a_late_end_screen_does_not_replace_the_view_that_was_chosen_meanwhile(enter):
+    page = enter("ann")
+    held = []
+    page.route("**/api/outcome*", lambda route: held.append(route))
+    page.click("#finish")
+    page.keyboard.press("o")
+    see(page, "0.png")
+    while not held:
+        page.wait_for_timeout(20)
+    with page.expect_response("**/api/outcome*"):
+        held[0].continue_()
+    page.wait_for_timeout(100)
+    see(page, "0.png")
+
+
 def test_filters_and_broken_pictures(enter):
     page = enter("ann")
     page.keyboard.press("/")

@@ -20,6 +20,7 @@ const commands = (found) => found.commands.length ? make("div", "commands", make
 export async function ending(resume, beyond) {
   await settled();
   const found = await ask("/api/outcome", { reviewer: reviewer() }), { open } = found;
+  if (state.view !== "end") return; // another view was chosen meanwhile
   const more = state.about.others && !state.beyond;
   const link = set(make("a", "button", "Download corrected table"), { href: "/export/corrected.csv", download: "corrected.csv" });
   byId("main").className = "ending";
