@@ -8,10 +8,10 @@ from forecast_cells import Cell, Planted, corrected
 from torch import Tensor
 
 from likewise.numerics.many_heads import HeadSettings, score_heads, train_heads
-from likewise.numerics.review_order import Action, Grouping, label_effects, make_actions
+from likewise.numerics.review_order import Action, label_effects, make_actions
 from likewise.numerics.review_update import update_posterior
 
-PLANS = ("suspicion", "suspicion, groups", "gain, single", "gain, pairs", "gain, groups", "gain, groups, updated")
+PLANS = ("suspicion", "suspicion, groups", "gain, single", "gain, groups", "gain, groups, updated")
 HEAD_SEEDS, CURVE_POINTS = 4, 7
 """Number of heads whose quality is averaged, and of points of a decision curve."""
 
@@ -28,7 +28,6 @@ UPDATE_BLOCK = 20
 def plan_actions(one: Planted, plan: str) -> list[Action]:
     """Return the actions of a plan in their order."""
     gain = one.candidates.wrong * label_effects(one.given, torch.ones_like(one.given, dtype=torch.bool))
-    groupings: dict[str, Grouping] = {"gain, single": "single", "gain, pairs": "pair"}
     if plan == "suspicion":
         best = one.candidates.suggested
         return [Action((row,), int(best[row]), float(gain[row])) for row in one.queue.tolist()]
@@ -36,7 +35,7 @@ def plan_actions(one: Planted, plan: str) -> list[Action]:
         wrong = one.candidates.wrong
         actions = make_actions(one.candidates, one.queue, wrong, by="suggested")
         return sorted(actions, key=lambda action: -max(float(wrong[row]) for row in action.rows))
-    return make_actions(one.candidates, one.queue, gain, by=groupings.get(plan, "suggested"))
+    return make_actions(one.candidates, one.queue, gain, by="single" if plan == "gain, single" else "suggested")
 
 
 def review(one: Planted, plan: str) -> tuple[list[int], list[int]]:
@@ -71,7 +70,10 @@ def measure_orders(one: Planted, cell: Cell, settings: HeadSettings) -> dict:
     curves = {plan: quality_curve(one, rows, reviewed, settings) for plan, (rows, _) in reviews.items()}
     start, last = (float(np.mean([curve[at] for curve in curves.values()])) for at in (0, -1))
     found: dict = {"queue": count, "gain": last - start, "wrong": int((one.given != one.true).sum()), "decisions": None}
-    found["curves"] = {plan: {"reviewed": reviewed, "mapr": curves[plan]} for plan in PLANS}
+    found["curves"] = {
+        plan: {"decisions": [([0, *spent])[count] for count in reviewed], "mapr": curves[plan]}
+        for plan, (_, spent) in reviews.items()
+    }
     if last - start >= MIN_GAIN:
         goal = start + REACHED_SHARE * (last - start)
         found["decisions"] = {

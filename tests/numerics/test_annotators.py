@@ -8,14 +8,15 @@ import torch
 from likewise.errors import LikewiseError
 from likewise.numerics.annotators import (
     STRENGTH_GRID,
+    PooledPrior,
     cast_ballots,
     decide,
     expected_columns,
+    fit_prior,
     fit_skill,
     fit_workers,
     likeliest_strength,
     pooled_confusions,
-    prior_confusions,
     shares_of_votes,
     update,
 )
@@ -47,19 +48,17 @@ def test_the_likelihood_of_votes_by_hand():
     model = update(cast, q, None, choose=False)
     pool = [[sum(float(q[r, c]) for r, _, label in votes if label == at) for at in range(2)] for c in range(2)]
     right = (pool[0][0] + pool[1][1] + 1) / (sum(map(sum, pool)) + 2)
-    k, strength = model.pooled_strength, model.strength
+    prior = model.prior
     for i, c in itertools.product(range(3), range(2)):
         total = 0.0
         for row, worker, label in votes:
             if row != i:
                 continue
             mine = [at for r, _, at in votes if r == i]
-            den = sum(pool[c]) - len(mine) * float(q[i, c]) + k
-            prior = [right if at == c else 1 - right for at in range(2)]
-            shares = [(pool[c][at] - mine.count(at) * float(q[i, c]) + k * prior[at]) / den for at in range(2)]
-            odds = math.log(shares[c] / (1 - shares[c])) + float(model.skill[worker])
-            hit = 1 / (1 + math.exp(-odds))
-            mean = hit if label == c else (1 - hit) * shares[label] / (1 - shares[c])
+            den = sum(pool[c]) - len(mine) * float(q[i, c]) + prior.right_strength
+            share = (pool[c][c] - mine.count(c) * float(q[i, c]) + prior.right_strength * right) / den
+            hit = 1 / (1 + math.exp(-math.log(share / (1 - share)) - float(model.skill[worker])))
+            mean, strength = hit if label == c else 1 - hit, float(model.strength[worker])  # one other label: all wrong votes
             n = sum(float(q[r, c]) for r, w, at in votes if w == worker and at == label) - float(q[i, c])
             of = sum(float(q[r, c]) for r, w, _ in votes if w == worker) - float(q[i, c])
             total += math.log((n + strength * mean) / (of + strength))
@@ -118,7 +117,7 @@ def test_workers_who_are_not_known_share_one_confusion():
 def test_classes_are_not_exchanged():
     """Most votes about class 1 are for class 0: its row stays at a tie, and the class is reported."""
     count = torch.tensor([[90.0, 10.0], [70.0, 30.0]], dtype=torch.float64)
-    table, swapped = pooled_confusions(count, prior_confusions(count), 1e-6)
+    table, swapped = pooled_confusions(count, PooledPrior(0.6, 1e-6, torch.full((2, 2), 1.0, dtype=torch.float64), 1e-6))
     assert swapped.tolist() == [False, True]
     assert float(table[1, 1]) == pytest.approx(0.5) and float(table[0, 0]) == pytest.approx(0.9, rel=1e-6)
     _, cast = simulated(accuracy=(0.7, 0.7, 0.7))
@@ -137,9 +136,34 @@ def test_the_likeliest_strength_by_hand():
         )  # fmt: skip
         return sum(each)
 
-    count = torch.tensor([n for row in rows for n in row], dtype=torch.float64)[:, None]
-    total = torch.tensor([[sum(row)] for row in rows], dtype=torch.float64)
-    assert likeliest_strength(count, torch.full_like(count, mean), total) == max(STRENGTH_GRID, key=log_likelihood)
+    count = torch.tensor(rows, dtype=torch.float64).T  # label, true class
+    total = torch.tensor([[sum(row) for row in rows]], dtype=torch.float64)
+    found, fit = likeliest_strength(count, torch.full_like(count, mean), total, torch.tensor([0, 0]))
+    assert float(found) == max(STRENGTH_GRID, key=log_likelihood)
+    assert float(fit) == pytest.approx(max(map(log_likelihood, STRENGTH_GRID)), rel=1e-9)  # float64
+
+
+def test_each_worker_has_a_strength_of_its_own():
+    """Worker 1 exchanges two classes, worker 0 errs as expected: only the confusions of worker 1 are learnt one by one."""
+    count = torch.tensor([[80.0, 20.0], [20.0, 80.0], [2.0, 98.0], [98.0, 2.0]], dtype=torch.float64)
+    mean = torch.tensor([[0.8, 0.2], [0.2, 0.8]] * 2, dtype=torch.float64)
+    total = torch.full((2, 2), 100.0, dtype=torch.float64)
+    found, _ = likeliest_strength(count, mean, total, torch.tensor([0, 0, 1, 1]))
+    assert float(found[0]) == STRENGTH_GRID[-1] and float(found[1]) < 10
+
+
+def test_wrong_votes_are_expected_for_the_classes_that_the_features_suggest():
+    """All wrong votes are for the next class; the features suggest it, or the one after it."""
+    count = 90 * torch.eye(6, dtype=torch.float64)
+    count[torch.arange(6), (torch.arange(6) + 1) % 6] = 10
+    near, far = (torch.zeros(6, 6, dtype=torch.float64) for _ in range(2))
+    near[torch.arange(6), (torch.arange(6) + 1) % 6] = 1
+    far[torch.arange(6), (torch.arange(6) + 2) % 6] = 1
+    equal = fit_prior(count, None).wrong
+    torch.testing.assert_close(equal, torch.full_like(equal, 0.2))
+    assert float(fit_prior(count, near).wrong[0, 1]) > 0.9
+    torch.testing.assert_close(fit_prior(count, far).wrong, equal)
+    assert fit_prior(count, near).right == pytest.approx(0.9, abs=0.01)
 
 
 def test_skill_is_the_maximum_of_its_objective():

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from likewise.numerics.annotators import cast_ballots, decide
-from likewise.numerics.vote_evidence import find_consensus, fit_weights
+from likewise.numerics.vote_evidence import find_consensus, fit_temperature, fit_weights
 
 
 def world(seed=0, samples=400, classes=5, accuracy=0.6, distance=2.5, per_sample=3):
@@ -59,3 +59,29 @@ def test_weights_maximise_the_likelihood_of_the_votes():
     assert float(found[0]) > 5  # the scores are always right: the weight goes to its bound
     like = torch.zeros_like(like).scatter_(1, ((y + 1) % 5)[:, None], 1.5)
     assert float(fit_weights(scores, like, frequency)[0]) < 0.05  # the votes always contradict them
+
+
+def test_the_temperature_makes_an_overconfident_posterior_fit_held_out_votes():
+    """True log odds of classes are drawn; a model that doubles them must be divided by 2, and the true ones stay."""
+    random = torch.Generator().manual_seed(0)
+    odds = 2 * torch.randn(20000, 3, generator=random, dtype=torch.float64)
+    y = torch.multinomial(odds.softmax(1), 1, generator=random)[:, 0]
+    right = torch.rand(20000, generator=random) < 0.8
+    vote = torch.where(right, y, (y + torch.randint(1, 3, (20000,), generator=random)) % 3)
+    logs = torch.full((3, 3), 0.1, dtype=torch.float64).fill_diagonal_(0.8).log().T[vote]
+    assert abs(fit_temperature(odds, logs) - 1) < 0.1  # 20,000 votes: the deviation over seeds is about 0.03
+    assert abs(fit_temperature(2 * odds, logs) - 2) < 0.2
+
+
+def test_few_votes_do_not_move_the_temperature():
+    logs = torch.tensor([[0.8, 0.2]], dtype=torch.float64).log()
+    assert abs(fit_temperature(torch.tensor([[-3.0, 3.0]], dtype=torch.float64), logs) - 1) < 0.5
+
+
+def test_the_temperature_changes_no_label():
+    """The same model without and with workers who all copy one vote: certain, but no label moves by the temperature."""
+    _, _, votes = world(samples=200)
+    row, label = votes.row[::3].repeat(3), votes.label[::3].repeat(3)
+    copied = cast_ballots(row, torch.arange(3).repeat_interleave(200), label, 200, 3, 5)
+    found = find_consensus(None, copied)
+    assert found.q.argmax(1).equal(votes.label[::3])

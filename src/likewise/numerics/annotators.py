@@ -21,6 +21,9 @@ MAX_VOTED_CLASSES = 4096
 STRENGTH_GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 1e4)
 """Numbers of votes that the expected confusions of a class may count as; the likeliest is used."""
 
+SIMILAR_GRID = (0.3, 0.6, 0.9)
+"""Parts of the wrong votes that may be expected for the classes that the features suggest; the likeliest, or none, is used."""
+
 STRENGTH_STEPS = (0, 2, 6, 15)
 """Updates in which the strengths are chosen."""
 
@@ -100,6 +103,15 @@ def ballots_of(votes: Votes, samples: int, classes: int) -> Ballots:
     return cast_ballots(row, worker, label, samples, len(votes.worker_name), classes)
 
 
+class PooledPrior(NamedTuple):
+    """Expected confusions of all workers, and the numbers of votes that they count as in a class."""
+
+    right: float  # share of right votes
+    right_strength: float
+    wrong: Float[Tensor, "C C"]  # true class, wrong label: its share in the wrong votes
+    wrong_strength: float
+
+
 class WorkerModel(NamedTuple):
     """Fitted confusions: P(vote | true class) of every pair of worker and label, and of a worker who is not known."""
 
@@ -108,8 +120,8 @@ class WorkerModel(NamedTuple):
     like: Float[Tensor, "N C"]  # log P(votes of a sample | true class), by confusions fitted without this sample
     skill: Float[Tensor, "W"]  # log odds of being right, minus those of all workers
     spread: float  # standard deviation of the skills
-    strength: float  # number of votes that the expected confusions of a worker count as
-    pooled_strength: float  # the same for the confusions of all workers
+    strength: Float[Tensor, "W"]  # number of votes that the expected confusions of a worker count as
+    prior: PooledPrior
     swapped: Bool[Tensor, "C"]  # classes of which most votes seem to be for another class
 
 
@@ -119,9 +131,10 @@ def fit_workers(
     """Return the confusions of the workers, the posterior of every sample, and the log frequencies of the classes.
 
     Formula: q_ic ~ prior_ic prod_v P_wc(l_v), the posterior of sample i with votes l_v of workers w;
-        P_wc(l) = (n_wcl + k m_wcl) / (n_wc + k), n the votes weighted with q, k the likeliest strength;
+        P_wc(l) = (n_wcl + k m_wcl) / (n_wc + k), n the votes weighted with q, k the likeliest strength for w;
         m_wcc = sigmoid(logit pooled_cc + skill_w), m_wcl = (1 - m_wcc) pooled_cl / (1 - pooled_cc);
-        skill_w maximises the likelihood of right and wrong votes times Normal(0, spread^2); repeated until q settles.
+        pooled_c is shrunk to the same share of right votes in all classes, and to wrong ones for the classes that the features
+        of class c suggest, or for all classes equally; skill_w maximises the likelihood of right and wrong votes times Normal(0, spread^2); repeated until q settles.
         In the posterior of a sample, its own votes are left out of n and pooled: they would confirm themselves.
         It starts from the shares of the votes, which also decides between solutions that differ by exchanged classes.
 
@@ -134,7 +147,7 @@ def fit_workers(
     for step in range(MAX_UPDATES):
         frequency = ((q.sum(0) + 1) / (len(q) + votes.classes)).log()
         base = frequency if log_prior is None else log_prior
-        model = update(votes, q, model, choose=step in STRENGTH_STEPS)
+        model = update(votes, q, model, step in STRENGTH_STEPS, log_prior)
         new = torch.softmax(base + model.like, 1)
         change, q = float((new - q).abs().max()), new
         if change < UPDATE_TOLERANCE and step > 2:
@@ -149,98 +162,156 @@ def shares_of_votes(votes: Ballots) -> Float[Tensor, "N C"]:
     return count / count.sum(1, keepdim=True)
 
 
-def update(votes: Ballots, q: Float[Tensor, "N C"], before: WorkerModel | None, choose: bool) -> WorkerModel:
+def update(
+    votes: Ballots, q: Float[Tensor, "N C"], before: WorkerModel | None, choose: bool, log_prior: Float[Tensor, "N C"] | None = None
+) -> WorkerModel:
     """Return the likeliest confusions for some posteriors of the samples.
 
     Args:
         choose: choose the strengths of the expected confusions again.
+        log_prior: log P(class) of every sample, from features; None: there are none.
     """
-    classes, by_vote = votes.classes, q[votes.row]
-    strength, pooled_strength = (
-        (START_STRENGTH_COUNT, None) if before is None else (before.strength, before.pooled_strength)
-    )
-    pool = q.new_zeros(classes, classes).index_add_(0, votes.label, by_vote).T
-    prior = prior_confusions(pool)
-    if choose or pooled_strength is None:
-        pooled_strength = likeliest_strength(pool.T, prior.T, pool.sum(1)[None])
-    pooled, swapped = pooled_confusions(pool, prior, pooled_strength)
-    known, named = votes.worker >= 0, votes.pair_worker >= 0
-    total = q.new_zeros(votes.workers, classes).index_add_(0, votes.worker[known], by_vote[known])
-    count = q.new_zeros(len(votes.pair_label), classes).index_add_(0, votes.pair, by_vote)
-    right = q.new_zeros(votes.workers, classes)
+    strength = q.new_full((votes.workers,), START_STRENGTH_COUNT) if before is None else before.strength
+    pool, total, count = sums_of_votes(votes, q)
+    if before is None or choose:
+        prior = fit_prior(pool, None if log_prior is None else q.T @ log_prior.exp())
+    else:
+        prior = before.prior._replace(right=share_of_right(pool))
+    pooled, swapped = pooled_confusions(pool, prior)
+    named = votes.pair_worker >= 0
+    right = q.new_zeros(votes.workers, votes.classes)
     own = count.gather(1, votes.pair_label[:, None])[:, 0]
     right[votes.pair_worker[named], votes.pair_label[named]] = own[named]
     odds = torch.logit(pooled.diagonal().clamp(1e-6, 1 - 1e-6))
-    skill, spread = fit_skill(right, total - right, odds, before)
+    skill, spread = fit_skill(right, total[:-1] - right, odds, before)
     mean = expected_columns(
         pooled.T[votes.pair_label], pooled.diagonal()[None], skill, votes.pair_worker, votes.pair_label
     )
-    row_total = torch.cat([total, total.new_zeros(1, classes)])  # a worker of -1 is the last row
     if choose and votes.workers:
-        strength = likeliest_strength(count[named], mean[named], total)
-    column = (count + strength * mean) / (row_total[votes.pair_worker] + strength)
+        strength, _ = likeliest_strength(count[named], mean[named], total[:-1], votes.pair_worker[named])
+    added = torch.cat([strength, strength.new_ones(1)])[votes.pair_worker][:, None]
+    column = (count + added * mean) / (total[votes.pair_worker] + added)
     column = torch.where(named[:, None], column, mean)
-    # The same for every vote, without the votes of its own sample.
-    at, given = votes.counts, q[votes.row] * votes.counts.sum(1)[votes.row, None]
-    rest = (pool.sum(1) - given).clamp_min(0) + pooled_strength
+    model = WorkerModel(pooled, column, torch.zeros_like(q), skill, spread, strength, prior, swapped)
+    logs = log_votes(votes, q, model)
+    return model._replace(like=torch.zeros_like(q).index_add_(0, votes.row, logs))
+
+
+def sums_of_votes(
+    votes: Ballots, q: Float[Tensor, "N C"]
+) -> tuple[Float[Tensor, "C C"], Float[Tensor, "U C"], Float[Tensor, "P C"]]:
+    """Return the votes of all workers by true class and label, of every worker by true class, and of every pair by true class.
+
+    The last row of the second table, for workers who are not known, is 0.
+    """
+    by_vote, known = q[votes.row], votes.worker >= 0
+    pool = q.new_zeros(votes.classes, votes.classes).index_add_(0, votes.label, by_vote).T
+    total = q.new_zeros(votes.workers + 1, votes.classes).index_add_(0, votes.worker[known], by_vote[known])
+    return pool, total, q.new_zeros(len(votes.pair_label), votes.classes).index_add_(0, votes.pair, by_vote)
+
+
+def log_votes(votes: Ballots, q: Float[Tensor, "N C"], model: WorkerModel) -> Float[Tensor, "V C"]:
+    """Return log P(vote | true class) of every vote, by confusions without the votes about the same sample."""
+    pool, total, count = sums_of_votes(votes, q)
+    at, by_vote = votes.counts, q[votes.row]
+    rest = (pool.sum(1) - by_vote * at.sum(1)[votes.row, None]).clamp_min(0)
     here = (pool.T[votes.label] - by_vote * at[votes.row, votes.label][:, None]).clamp_min(0)
-    here = (here + pooled_strength * prior.T[votes.label]) / rest
     diagonal = (pool.diagonal() - by_vote * at[votes.row]).clamp_min(0)
-    diagonal = (diagonal + pooled_strength * prior.diagonal()) / rest
-    diagonal = torch.where(swapped, pooled.diagonal(), diagonal)
-    mean = expected_columns(here, diagonal, skill, votes.worker, votes.label)
-    single = ((count[votes.pair] - by_vote).clamp_min(0) + strength * mean) / (
-        (row_total[votes.worker] - by_vote).clamp_min(0) + strength
-    )
-    logs = torch.where(known[:, None], single, mean).clamp_min(MIN_PROBABILITY).log()
-    like = torch.zeros_like(q).index_add_(0, votes.row, logs)
-    return WorkerModel(pooled, column, like, skill, spread, strength, pooled_strength, swapped)
+    here, diagonal = shrunk_confusions(here, diagonal, rest, model.prior.wrong.T[votes.label], model.prior)
+    diagonal = torch.where(model.swapped, model.pooled.diagonal(), diagonal)
+    mean = expected_columns(here, diagonal, model.skill, votes.worker, votes.label)
+    added = torch.cat([model.strength, model.strength.new_ones(1)])[votes.worker][:, None]
+    single = (count[votes.pair] - by_vote).clamp_min(0) + added * mean
+    single = single / ((total[votes.worker] - by_vote).clamp_min(0) + added)
+    return torch.where((votes.worker >= 0)[:, None], single, mean).clamp_min(MIN_PROBABILITY).log()
 
 
-def prior_confusions(count: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
-    """Return confusions with the same share of right votes in all classes, and equal shares of all wrong ones."""
-    classes = len(count)
-    right = ((count.diagonal().sum() + 1) / (count.sum() + 2)).clamp(1 / classes, 1 - 1e-6)
-    mean = ((1 - right) / max(1, classes - 1)).expand(classes, classes).clone()
-    mean.diagonal().copy_(right.expand(classes))
-    return mean
+def share_of_right(count: Float[Tensor, "C C"]) -> float:
+    """Return the share of right votes in all classes, from votes by true class and label."""
+    share = (float(count.diagonal().sum()) + 1) / (float(count.sum()) + 2)
+    return min(max(share, 1 / len(count)), 1 - 1e-6)
+
+
+def fit_prior(count: Float[Tensor, "C C"], similar: Float[Tensor, "C C"] | None) -> PooledPrior:
+    """Return the likeliest prior of the confusions of all workers.
+
+    Args:
+        count: votes by true class and label.
+        similar: how much the features of a class suggest each other class; None: there are no features.
+    """
+    right, share = count.diagonal(), share_of_right(count)
+    wrong = (count.sum(1) - right).clamp_min(0)
+    mean = count.new_tensor([share, 1 - share])[:, None].expand(2, len(count))
+    everyone = torch.zeros(len(count), dtype=torch.long, device=count.device)
+    of_right, _ = likeliest_strength(torch.stack([right, wrong]), mean, (right + wrong)[None], everyone[:2])
+    other, equal = count.T.clone().fill_diagonal_(0), torch.full_like(count, 1 / max(1, len(count) - 1))
+    tried = [equal]
+    if similar is not None:
+        near = similar.clone().fill_diagonal_(0)
+        near = near / near.sum(1, keepdim=True).clamp_min(1e-30)
+        tried += [torch.lerp(equal, near, part) for part in SIMILAR_GRID]
+    fits = [(*map(float, likeliest_strength(other, one.T, wrong[None], everyone)), one) for one in tried]
+    strength, _, expected = max(fits, key=lambda one: one[1])
+    return PooledPrior(share, float(of_right), expected, strength)
+
+
+def shrunk_confusions(
+    count: Float[Tensor, "n C"], right: Float[Tensor, "*n C"], total: Float[Tensor, "*n C"],
+    expected: Float[Tensor, "n C"], prior: PooledPrior,
+) -> tuple[Float[Tensor, "n C"], Float[Tensor, "*n C"]]:  # fmt: skip
+    """Return P(label | true class) of wrong labels, and P(right vote | true class), from counts by true class.
+
+    Args:
+        count: votes for the label of each row.
+        right: votes for the true class.
+        total: all votes.
+        expected: expected share of the label in the wrong votes.
+    """
+    p = (right + prior.right_strength * prior.right) / (total + prior.right_strength)
+    wrong = (total - right).clamp_min(0) + prior.wrong_strength
+    return (count + prior.wrong_strength * expected) / wrong * (1 - p), p
 
 
 def pooled_confusions(
-    count: Float[Tensor, "C C"], prior: Float[Tensor, "C C"], strength: float
+    count: Float[Tensor, "C C"], prior: PooledPrior
 ) -> tuple[Float[Tensor, "C C"], Bool[Tensor, "C"]]:
     """Return P(vote | true class) over all workers, and the classes of which most votes seem to be for another class.
 
     A row whose largest entry is not that of its class would exchange two classes; its class gets a share equal to the largest of
     the others.
-
-    Args:
-        prior: confusions to which the rows are shrunk.
-        strength: number of votes that they count as.
     """
-    table = (count + strength * prior) / (count.sum(1, keepdim=True) + strength)
+    table, right = shrunk_confusions(count.T, count.diagonal(), count.sum(1), prior.wrong.T, prior)
+    table = table.T.clone()
+    table.diagonal().copy_(right)
     other = table.clone().fill_diagonal_(0).amax(1)
     swapped = table.diagonal() < other
     table.diagonal().copy_(torch.maximum(table.diagonal(), other))
     return table / table.sum(1, keepdim=True), swapped
 
 
-def likeliest_strength(count: Float[Tensor, "P C"], mean: Float[Tensor, "P C"], total: Float[Tensor, "W C"]) -> float:
-    """Return the strength of the prior with the highest likelihood of the counts (Dirichlet-multinomial).
+def likeliest_strength(
+    count: Float[Tensor, "P C"], mean: Float[Tensor, "P C"], total: Float[Tensor, "W C"], worker: Int[Tensor, "P"]
+) -> tuple[Float[Tensor, "W"], Float[Tensor, "W"]]:
+    """Return the strength of the prior with the highest likelihood of each worker's counts, and the log likelihood.
+
+    The likelihood is that of a Dirichlet-multinomial distribution, without a constant.
 
     Args:
         count: votes of pairs of worker and label, by true class.
         mean: expected share of these votes.
         total: all votes of a worker, by true class.
+        worker: worker of every pair.
     """
-    seen, best = count > 1e-6, []  # where there is no vote, the likelihood does not depend on the strength
+    seen, tried = count > 1e-6, []  # where there is no vote, the likelihood does not depend on the strength
+    owner = worker[:, None].expand_as(count)[seen]
     count, mean = count[seen], mean[seen]
     for strength in STRENGTH_GRID:
         prior = (strength * mean).clamp_min(1e-9)
         gain = torch.lgamma(prior + count) - torch.lgamma(prior)
         cost = torch.lgamma(total + strength) - torch.lgamma(total.new_tensor(strength))
-        best.append(float(gain.sum() - cost.sum()))
-    return STRENGTH_GRID[max(range(len(best)), key=best.__getitem__)]
+        tried.append(total.new_zeros(len(total)).index_add_(0, owner, gain) - cost.sum(1))
+    fit, best = torch.stack(tried).max(0)
+    return total.new_tensor(STRENGTH_GRID)[best], fit
 
 
 def fit_skill(

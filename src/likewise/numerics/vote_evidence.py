@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from likewise.numerics.annotators import Ballots, WorkerModel, fit_workers
+from likewise.numerics.annotators import Ballots, WorkerModel, fit_workers, log_votes
 from likewise.numerics.class_density import ClassDensity, fit_class_density
 from likewise.numerics.label_evidence import ADDED_VOTES_SHARE, CrossFitted, LabelEvidence, discriminate
 from likewise.numerics.label_noise import (
@@ -31,6 +31,12 @@ NEIGHBOUR_BLOCK_SIZE = 2**25
 START_WEIGHTS = (0.3, 3.0)
 """Weights of the standardised scores with which the fit of the weights starts."""
 
+TEMPERATURE_RANGE = (0.5, 5.0)
+"""Range of the temperature of the posterior."""
+
+TEMPERATURE_PRIOR_DEVIATION = 0.5
+"""Standard deviation of the logarithm of the temperature that is assumed before the votes are seen."""
+
 WEIGHT_UPDATES = 3
 """Number of times that the weights of the features and the confusions of the workers are fitted in turn."""
 
@@ -45,6 +51,7 @@ class VoteConsensus(NamedTuple):
     )  # P(class | features), fitted without the sample's fold; None: not informative
     gain: float  # log likelihood of the votes with features minus that without, per sample
     cluster: Int[Tensor, "N"] | None  # number of the cluster of near copies
+    temperature: float = 1.0  # above 1: the model was too certain, by votes that were held out
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +90,7 @@ def find_consensus(
 
     Formula: q_ic ~ softmax_c(a log N_c(x_i) + b log V_c(x_i) + log frequency_c) prod_v P_wc(l_v); N the density of class c, V the
         soft labels of neighbours, both without the sample's fold or copies; P the confusions of `fit_workers`; a and b maximise
-        the likelihood of the votes. In the first round, soft labels are the posteriors by votes alone; from the second on,
+        the likelihood of the votes. The posterior is raised to the power of 1 / T, T by `fit_temperature`. In the first round, soft labels are the posteriors by votes alone; from the second on,
         by votes and features, with a model that saw neither the fold of the soft label nor the fold that it serves.
 
     Args:
@@ -97,13 +104,13 @@ def find_consensus(
     alone = VoteConsensus(q, model, None, 0.0, None)
     label = q.argmax(1)
     if x is None or len(label.unique()) < 2 or len(x) < 2 * folds:
-        return alone
+        return calibrated(alone, votes, frequency)
     each, noise = discriminate(x, label, votes.classes, rounds=1, folds=folds, seed=seed, group=group)
     if not noise.informative:
-        return alone
+        return calibrated(alone, votes, frequency)
     base = _Folds(each, folds)
     plain = mean_log_likelihood(frequency.expand_as(q), model.like)
-    soft, best, weight = q, alone, None
+    soft, best, best_prior, weight = q, alone, frequency, None
     for _ in range(rounds):
         if weight is None:
             evidence = base.fit(soft)
@@ -116,9 +123,44 @@ def find_consensus(
             model, q, frequency = fit_workers(votes, p.clamp_min(1e-12).log(), q)
         gain = mean_log_likelihood(p.clamp_min(1e-12).log(), model.like) - plain
         if gain > best.gain:
-            best = VoteConsensus(q, model, p, gain, each.cluster)
+            best, best_prior = VoteConsensus(q, model, p, gain, each.cluster), p.clamp_min(1e-12).log()
         soft = torch.softmax(frequency + model.like, 1)
-    return best
+    return calibrated(best, votes, best_prior)
+
+
+def calibrated(found: VoteConsensus, votes: Ballots, log_prior: Float[Tensor, "*N C"]) -> VoteConsensus:
+    """Return the consensus with its posterior at the temperature that suits held-out votes; no label changes."""
+    logs = log_votes(votes, found.q, found.model)
+    without = (log_prior + found.model.like)[votes.row] - logs
+    temperature = fit_temperature(without, logs)
+    return found._replace(q=torch.softmax(found.q.clamp_min(1e-300).log() / temperature, 1), temperature=temperature)
+
+
+def fit_temperature(without: Float[Tensor, "V C"], logs: Float[Tensor, "V C"], seed: int = 0) -> float:
+    """Return the temperature of posteriors under which held-out votes are most likely.
+
+    A vote is predicted from the other votes about its sample and from the features. If the model is too certain (workers who
+    err together, features that mislead), the vote differs from the predicted class more often than expected.
+
+    Formula: T maximises sum_v log sum_c softmax_c(without_v / T) P_wc(l_v), times LogNormal(T; 0, deviation^2)
+
+    Args:
+        without: log posterior of the vote's sample, not normalised, without the vote.
+        logs: log P(vote | true class).
+    """
+    limit = max(1, MAX_FITTED_SCORES // logs.shape[1])
+    if len(logs) > limit:
+        rows = torch.randperm(len(logs), generator=torch.Generator().manual_seed(seed))[:limit].to(logs.device)
+        scale, without, logs = len(logs) / limit, without[rows], logs[rows]
+    else:
+        scale = 1.0
+
+    def objective(log_t: float) -> float:
+        found = torch.logsumexp((without / math.exp(log_t)).log_softmax(1) + logs, 1).sum()
+        return 0.5 * (log_t / TEMPERATURE_PRIOR_DEVIATION) ** 2 - scale * float(found)
+
+    low, high = map(math.log, TEMPERATURE_RANGE)
+    return math.exp(float(minimize_scalar(objective, bounds=(low, high), method="bounded").x))
 
 
 def mean_log_likelihood(log_prior: Float[Tensor, "N C"], like: Float[Tensor, "N C"]) -> float:
