@@ -6,6 +6,7 @@ A cell is a set, a kind of label noise, its share and a seed. The folder has one
 
     python benchmarks/forecast.py --quick
     python benchmarks/forecast.py --folder features --data cub200 caltech101 --parts forecast order
+    python benchmarks/forecast.py --folder features --data cub200 --parts order --plot orders.png
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import numpy as np
 import torch
 from forecast_cells import Cell, corrected, prepare, score_really, train_really
 from forecast_order import PLANS, measure_orders
+from forecast_plots import draw_forecasts, draw_orders
 
 from likewise.numerics.label_draws import Candidates
 from likewise.numerics.many_heads import HeadSettings
 from likewise.numerics.review_forecast import METRICS, forecast_review
+from likewise.render.figures import save_figure
 
 SHARES = (0.05, 0.1, 0.2, 0.4)
 REVIEW_SHARES = (0.3, 1.0)
@@ -46,6 +49,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--worlds", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--out", type=Path, help="JSON file of all numbers; cells that it has are not computed again")
+    parser.add_argument("--plot", type=Path, help="picture of the last of --parts: forecasts, or gain against decisions")
     parser.add_argument("--quick", action="store_true", help="toy size")
     return parser.parse_args(words)
 
@@ -178,6 +182,9 @@ def main(words: Sequence[str] | None = None) -> None:
             if args.out is not None:
                 args.out.write_text(json.dumps(found), "utf-8")
     show(found)
+    if args.plot is not None:
+        draw = draw_forecasts if args.parts[-1] == "forecast" else draw_orders
+        save_figure(draw(found[args.parts[-1]]), args.plot)
 
 
 if __name__ == "__main__":
