@@ -49,7 +49,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--worlds", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--out", type=Path, help="JSON file of all numbers; cells that it has are not computed again")
-    parser.add_argument("--plot", type=Path, help="picture of the last of --parts: forecasts, or gain against decisions")
+    parser.add_argument(
+        "--plot", type=Path, help="picture of the last of --parts: forecasts, or gain against decisions"
+    )
     parser.add_argument("--quick", action="store_true", help="toy size")
     return parser.parse_args(words)
 

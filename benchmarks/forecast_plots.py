@@ -25,7 +25,9 @@ def draw_forecasts(cells: Mapping[str, dict]) -> Figure:
         for number, data in enumerate(sets):
             mine = [one for name, one in cells.items() if name.split(",")[0] == data and not one["reason"]]
             lines = [one["points"][-1][metric] for one in mine]
-            real, mean, low, high = (100 * np.array([line[key] for line in lines]) for key in ("real", "mean", "low", "high"))
+            real, mean, low, high = (
+                100 * np.array([line[key] for line in lines]) for key in ("real", "mean", "low", "high")
+            )
             colour = COLOURS[number % len(COLOURS)]
             axes.errorbar(
                 real, mean, [mean - low, high - mean], fmt="o", ms=3, lw=0.7, color=colour, alpha=0.7, label=data

@@ -146,7 +146,12 @@ def test_forecast(start, tmp_path):
     assert (tmp_path / "orders.png").stat().st_size > 5000
     assert len(plots.draw_forecasts(found["forecast"]).axes) == 2
     curve = {"decisions": [0, 5, 10], "mapr": [0.5, 0.6, 0.7]}
-    cell = {"queue": 10, "gain": 0.2, "decisions": {"suspicion": 9.0}, "curves": dict.fromkeys(plots.SHOWN_PLANS, curve)}
+    cell = {
+        "queue": 10,
+        "gain": 0.2,
+        "decisions": {"suspicion": 9.0},
+        "curves": dict.fromkeys(plots.SHOWN_PLANS, curve),
+    }
     drawn = plots.draw_orders({"a": cell}).axes[0].get_lines()[0].get_xydata()
     np.testing.assert_allclose(drawn[[0, 25, 100]], [[0, 0], [25, 25], [100, 100]])
     module, order = importlib.import_module("forecast"), importlib.import_module("forecast_order")
@@ -640,7 +645,9 @@ def test_vote_training(start, tmp_path):
     rng, y = np.random.default_rng(0), np.arange(300) % 6
     x = rng.normal(size=(6, 12))[y] + rng.normal(size=(300, 12))
     vote = np.where(rng.random(900) < 0.7, y.repeat(3), rng.integers(0, 6, 900))
-    np.savez(tmp_path / "three.npz", x=x, label=y, row=np.arange(300).repeat(3), worker=np.tile([0, 1, 2], 300), vote=vote)
+    np.savez(
+        tmp_path / "three.npz", x=x, label=y, row=np.arange(300).repeat(3), worker=np.tile([0, 1, 2], 300), vote=vote
+    )
     said, found = start("vote_training", str(tmp_path / "three.npz"), "--quick", "--train", "180", "--test", "90")
     wrong = {one["way"]: one["wrong"] for one in found}
     assert wrong["true"] == 0 < wrong["majority"] < wrong["one vote"] == wrong["robust, votes"]

@@ -58,7 +58,10 @@ def test_the_likelihood_of_votes_by_hand():
             den = sum(pool[c]) - len(mine) * float(q[i, c]) + prior.right_strength
             share = (pool[c][c] - mine.count(c) * float(q[i, c]) + prior.right_strength * right) / den
             hit = 1 / (1 + math.exp(-math.log(share / (1 - share)) - float(model.skill[worker])))
-            mean, strength = hit if label == c else 1 - hit, float(model.strength[worker])  # one other label: all wrong votes
+            mean, strength = (
+                hit if label == c else 1 - hit,
+                float(model.strength[worker]),
+            )  # one other label: all wrong votes
             n = sum(float(q[r, c]) for r, w, at in votes if w == worker and at == label) - float(q[i, c])
             of = sum(float(q[r, c]) for r, w, _ in votes if w == worker) - float(q[i, c])
             total += math.log((n + strength * mean) / (of + strength))
@@ -117,7 +120,9 @@ def test_workers_who_are_not_known_share_one_confusion():
 def test_classes_are_not_exchanged():
     """Most votes about class 1 are for class 0: its row stays at a tie, and the class is reported."""
     count = torch.tensor([[90.0, 10.0], [70.0, 30.0]], dtype=torch.float64)
-    table, swapped = pooled_confusions(count, PooledPrior(0.6, 1e-6, torch.full((2, 2), 1.0, dtype=torch.float64), 1e-6))
+    table, swapped = pooled_confusions(
+        count, PooledPrior(0.6, 1e-6, torch.full((2, 2), 1.0, dtype=torch.float64), 1e-6)
+    )
     assert swapped.tolist() == [False, True]
     assert float(table[1, 1]) == pytest.approx(0.5) and float(table[0, 0]) == pytest.approx(0.9, rel=1e-6)
     _, cast = simulated(accuracy=(0.7, 0.7, 0.7))

@@ -134,7 +134,8 @@ def fit_workers(
         P_wc(l) = (n_wcl + k m_wcl) / (n_wc + k), n the votes weighted with q, k the likeliest strength for w;
         m_wcc = sigmoid(logit pooled_cc + skill_w), m_wcl = (1 - m_wcc) pooled_cl / (1 - pooled_cc);
         pooled_c is shrunk to the same share of right votes in all classes, and to wrong ones for the classes that the features
-        of class c suggest, or for all classes equally; skill_w maximises the likelihood of right and wrong votes times Normal(0, spread^2); repeated until q settles.
+        of class c suggest, or for all classes equally; skill_w maximises the likelihood of right and wrong votes times
+        Normal(0, spread^2); repeated until q settles.
         In the posterior of a sample, its own votes are left out of n and pooled: they would confirm themselves.
         It starts from the shares of the votes, which also decides between solutions that differ by exchanged classes.
 
@@ -163,7 +164,11 @@ def shares_of_votes(votes: Ballots) -> Float[Tensor, "N C"]:
 
 
 def update(
-    votes: Ballots, q: Float[Tensor, "N C"], before: WorkerModel | None, choose: bool, log_prior: Float[Tensor, "N C"] | None = None
+    votes: Ballots,
+    q: Float[Tensor, "N C"],
+    before: WorkerModel | None,
+    choose: bool,
+    log_prior: Float[Tensor, "N C"] | None = None,
 ) -> WorkerModel:
     """Return the likeliest confusions for some posteriors of the samples.
 

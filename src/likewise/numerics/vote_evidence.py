@@ -90,8 +90,9 @@ def find_consensus(
 
     Formula: q_ic ~ softmax_c(a log N_c(x_i) + b log V_c(x_i) + log frequency_c) prod_v P_wc(l_v); N the density of class c, V the
         soft labels of neighbours, both without the sample's fold or copies; P the confusions of `fit_workers`; a and b maximise
-        the likelihood of the votes. The posterior is raised to the power of 1 / T, T by `fit_temperature`. In the first round, soft labels are the posteriors by votes alone; from the second on,
-        by votes and features, with a model that saw neither the fold of the soft label nor the fold that it serves.
+        the likelihood of the votes. q is raised to the power of 1 / T, T by `fit_temperature`. In the first round, soft labels
+        are the posteriors by votes alone; from the second on, by votes and features, with a model that saw neither the fold of
+        the soft label nor the fold that it serves.
 
     Args:
         x: features; None: votes alone.
@@ -156,11 +157,12 @@ def fit_temperature(without: Float[Tensor, "V C"], logs: Float[Tensor, "V C"], s
         scale = 1.0
 
     def objective(log_t: float) -> float:
-        found = torch.logsumexp((without / math.exp(log_t)).log_softmax(1) + logs, 1).sum()
-        return 0.5 * (log_t / TEMPERATURE_PRIOR_DEVIATION) ** 2 - scale * float(found)
+        fit = torch.logsumexp((without / math.exp(log_t)).log_softmax(1) + logs, 1).sum()
+        return 0.5 * (log_t / TEMPERATURE_PRIOR_DEVIATION) ** 2 - scale * float(fit)
 
     low, high = map(math.log, TEMPERATURE_RANGE)
-    return math.exp(float(minimize_scalar(objective, bounds=(low, high), method="bounded").x))
+    found = minimize_scalar(objective, bounds=(low, high), method="bounded")
+    return math.exp(float(found.x))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def mean_log_likelihood(log_prior: Float[Tensor, "N C"], like: Float[Tensor, "N C"]) -> float:
