@@ -4,7 +4,7 @@
 
 The file has real votes as for benchmarks/annotators.py (x, label, row, worker, vote), as many for every sample. Each seed draws
 other training and test samples. The given label of a training sample is one of its votes, drawn at random. Ways to train: "one
-vote", "majority" (ties are drawn at random), "robust" (one vote, --robust), "robust, votes" (--robust --votes), and "true" labels.
+vote", "majority" (ties are drawn at random), "robust" (one vote, --robust), "robust, votes" (--robust --votes) and "true" labels.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ NEIGHBOUR_BLOCK_SIZE = 2**25
 START_WEIGHTS = (0.3, 3.0)
 """Weights of the standardised scores with which the fit of the weights starts."""
 
-TEMPERATURE_RANGE = (0.5, 5.0)
-"""Range of the temperature of the posterior."""
+TEMPERATURE_RANGE = (1.0, 5.0)
+"""Range of the temperature of the posterior: it does not become sharper."""
 
 TEMPERATURE_PRIOR_DEVIATION = 0.5
 """Standard deviation of the logarithm of the temperature that is assumed before the votes are seen."""
