@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from likewise.runs.folder import Run
     from likewise.stages.clean import Cleaned
     from likewise.types import Embedded
+    from likewise.web.review.prove import Proved
     from likewise.web.review.serve import Reviewed
     from likewise.widgets.map import MapWidget as MapWidget
     from likewise.widgets.review import ReviewWidget as ReviewWidget
@@ -317,8 +318,11 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
     return audit_any(z, y, features, **more)
 
 
-def review(audit: Place, **settings) -> Reviewed:
-    """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`."""
+def review(audit: Place, **settings) -> Reviewed | Proved:
+    """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`.
+
+    With `retrain=True`, train again with their decisions, and return forecast and result.
+    """
     from likewise.config import Review
     from likewise.stages.review import review as stage
 

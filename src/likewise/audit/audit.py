@@ -13,7 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.forecast import RETRAIN_NOTE, check_order, forecast_audit, prove_forecast, remove_forecast
+from likewise.audit.forecast import check_order, forecast_audit, remove_forecast
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
 from likewise.audit.label_set_quality import (
     QUESTION_COLUMNS,
@@ -25,6 +25,7 @@ from likewise.audit.label_set_quality import (
     score_label_set_splits,
 )
 from likewise.audit.page import write_page
+from likewise.audit.proof import prove_suggestions
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject, has_own_split
 from likewise.audit.retrain import retrain_with_suggestions
 from likewise.audit.source import folder_of, kind_of, open_subject
@@ -77,8 +78,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
-        if config.forecast:
-            prove_forecast(folder, about["retrain"]["rows"], note=RETRAIN_NOTE)
+        prove_suggestions(folder, about["retrain"])
         finish(folder, subject, about, config)
     return Audited(folder, about)
 
@@ -129,6 +129,7 @@ def build_summary(
     return {
         "target": str(config.targets[0]),
         "kind": {"run": "run", "data": "data"}.get(kind_of(config.targets[0]), "embeddings"),
+        "opened": {"checkpoint": config.checkpoint, "data": config.data, "root": config.root},
         "own_split": has_own_split(items),
         "title": subject.title,
         "root": str(Path(items.root).absolute()) if items.path is not None else "",

@@ -1,7 +1,7 @@
-"""Forecast of a review from an audit: what the next decisions pay, in which order they are made, and what came true.
+"""Forecast of a review from an audit: what the next decisions bring, and in which order they are made.
 
 Files of the audit folder: forecast.json has the curve, queue.csv the suspects in the order of the review, posterior.npz the label
-posterior behind both, and proof.json, after a retraining, forecast and realised gain side by side.
+posterior behind both, and heads.npz the rows and features of the heads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.audit.forecast_head import HEADS_FILE, ForecastHead
 from likewise.audit.records import SplitQuality, Subject
 from likewise.audit.review_queue import POSTERIOR_FILE, Order, ReviewQueue, build_queue
 from likewise.config import Audit
@@ -34,6 +35,7 @@ from likewise.numerics.review_forecast import (
 from likewise.types import LikewiseError
 
 FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
+"""Files of an audit folder; `audit.proof` writes the last one."""
 
 GAIN_PARTS = ("gain", "low", "high")
 """Parts of a forecast gain in forecast.json."""
@@ -47,17 +49,12 @@ MAX_FORECAST_ROWS = 2000
 SECONDS_PER_DECISION = 4.0
 """Assumed pace of a reviewer; it was not measured."""
 
-RETRAIN_NOTE = (
-    "The forecast is that of a reviewed head; the retraining changed the whole network, with labels without a review."
-)
-"""How a retraining differs from what was forecast."""
-
 
 class AuditRows:
     """All rows of an audit with features, given labels and their posterior, and which of them train and test a head."""
 
     def __init__(self, subject: Subject, quality: dict[str, SplitQuality], seed: int):
-        names = list(subject.splits)
+        names, self.seed = list(subject.splits), seed
         self.row = torch.cat([subject.splits[name].e.row for name in names])
         self.given = torch.as_tensor(subject.items.y)[self.row]
         self.candidates = join_candidates([split_candidates(subject, name, quality[name]) for name in names])
@@ -69,6 +66,14 @@ class AuditRows:
             torch.as_tensor(part == "train") if self.own_test else torch.ones(len(self.row), dtype=torch.bool)
         )
         self.x = project(forecast_features(subject, names), self.train)
+
+    @property
+    def head(self) -> ForecastHead:
+        """The rows that train or test heads, for a fit with labels of a review."""
+        used = self.train | self.test
+        return ForecastHead(
+            self.row[used], self.given[used], self.train[used], self.x[used], self.own_test, self.seed
+        )  # fmt: skip
 
     @property
     def queue(self) -> Int[Tensor, "M"]:
@@ -157,14 +162,14 @@ def check_order(config: Audit) -> None:
 
 def remove_forecast(folder: Path) -> None:
     """Remove the files of a forecast of an earlier audit of this folder."""
-    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, PROOF_FILE):
+    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, HEADS_FILE, PROOF_FILE):
         (folder / name).unlink(missing_ok=True)
 
 
 def forecast_audit(
     subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, worlds: int = WORLDS_COUNT
 ) -> dict:
-    """Write forecast.json, queue.csv and posterior.npz of an audit, and return the content of the first."""
+    """Write forecast.json, queue.csv, posterior.npz and heads.npz of an audit, and return the content of the first."""
     remove_forecast(folder)
     rows = AuditRows(subject, quality, config.seed)
     queue = build_queue(rows.x, rows.row, rows.candidates, rows.queue, rows.trained)
@@ -181,6 +186,8 @@ def forecast_audit(
     about = describe_forecast(found, scale, config.order, rows)
     queue = queue.scaled(about["curve"][-1]["MAP@R"]["gain"] if found.curves else None)
     queue.write(folder)
+    if found.curves:
+        rows.head.write(folder)
     write_csv(folder / QUEUE_FILE, ("place", "row", "action", "wrong", "gain"), queue_lines(queue, config.order))
     write_json(folder / FORECAST_FILE, about)
     return about
@@ -237,6 +244,22 @@ def forecast_lines(about: dict) -> list[str]:
     return said
 
 
+def curve_cells(about: dict) -> list[tuple[str, ...]]:
+    """Return the curve as a table: reviewed suspects, minutes, wrong labels corrected, and both gains with their intervals."""
+    if about["reason"]:
+        return []
+    return [
+        (f"{line['k']:,}", f"{line['minutes']:.0f}", f"{line['wrong']:,.0f}", *(gain_text(line[name]) for name in METRICS))
+        for line in about["curve"] if line["k"]
+    ]  # fmt: skip
+
+
+def gain_text(one: dict) -> str:
+    """Return a gain in points with its interval; without an interval if there is none."""
+    ends = "" if one["low"] is None else f" ({points(one['low'])} to {points(one['high'])})"
+    return f"{points(one['gain'])}{ends}"
+
+
 def minutes(line: dict) -> str:
     """Return the time of a review in words."""
     return f"{max(1, round(line['minutes'])):,} min at {SECONDS_PER_DECISION:g} s each"
@@ -260,43 +283,3 @@ def forecast_at(about: dict, reviewed: float, name: str) -> dict:
         about["start"][name], *(np.asarray([line[name][part] for line in about["curve"]]) for part in GAIN_PARTS)
     )
     return dict(zip(GAIN_PARTS, curve.at(k, reviewed), strict=True))
-
-
-def prove_forecast(folder: Path, realised: Sequence[dict], reviewed: int | None = None, note: str = "") -> dict:
-    """Write proof.json: forecast and realised gain side by side, and return its content.
-
-    Args:
-        realised: the rows of a retraining, as `audit.retrain` returns them: metric, difference, low, high.
-        reviewed: number of suspects that were reviewed before it. By default all.
-        note: what differs from the forecast, such as labels without a review.
-    """
-    about = read_forecast(folder)
-    if about is None:
-        raise LikewiseError(
-            f"proof: the folder must have {FORECAST_FILE}, but {folder} has none; audit with --forecast"
-        )
-    reviewed = about["suspects"] if reviewed is None else reviewed
-    rows = []
-    for line in realised:
-        if line["metric"] in METRICS and about["curve"] and not about["reason"]:
-            forecast = forecast_at(about, reviewed, line["metric"])
-            real = {"gain": line["difference"], "low": line.get("low"), "high": line.get("high")}
-            inside = forecast["low"] <= real["gain"] <= forecast["high"]
-            rows.append({"metric": line["metric"], "forecast": forecast, "realised": real, "inside": inside})
-    found = {"reviewed": reviewed, "rows": rows, "reason": about["reason"], "note": note}
-    write_json(Path(folder) / PROOF_FILE, found)
-    return found
-
-
-def proof_lines(proof: dict) -> list[str]:
-    """Return forecast and realised gain in one sentence per metric."""
-    lines = []
-    for one in proof["rows"]:
-        f, real = one["forecast"], one["realised"]
-        lines.append(
-            f"{one['metric']}: forecast {points(f['gain'])} points ({points(f['low'])} to {points(f['high'])}), realised "
-            f"{points(real['gain'])}: {'inside' if one['inside'] else 'outside'} of the interval"
-        )
-    if lines and proof["note"]:
-        lines.append(proof["note"])
-    return lines or [f"There is no forecast to compare with: {proof['reason'] or 'no metric of it was scored'}"]

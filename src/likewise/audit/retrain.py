@@ -1,14 +1,14 @@
 """retrain: a run and corrected training labels -> the same training again, and a comparison of both networks.
 
-The corrected table keeps the splits of the run; labels and rows outside the training split stay as they are. Both networks
-get the
+The corrected table keeps the splits of the run; labels and rows outside the training split stay as they are. Both networks get the
 same queries of the same test split, with the labels that the run was tested with.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from likewise.config.spec import spec
 from likewise.evaluation.checks import rows_of
 from likewise.evaluation.compare import compare
 from likewise.evaluation.scoring import as_compared, score
+from likewise.io.files import make_folder
 from likewise.metrics import import_metrics, is_set_metric
 from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
@@ -41,6 +42,39 @@ def retrain_with_suggestions(
     assert subject.run is not None and subject.settings is not None
     labels = suggested_labels(subject.splits["train"], quality["train"], subject.items.class_name)
     return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
+
+
+def retrain_with_decisions(
+    about: dict, labels: Mapping[int, str | None], config: Audit, folder: Path, say: Callable[[str], None]
+) -> dict:
+    """Train the network of an audited run again with the labels of a review; see `retrain`.
+
+    A training sample with a class that no training sample was given is dropped. Every set of labels has its own folder, so that
+    another review is another training.
+
+    Args:
+        about: content of audit.json.
+        labels: row of the data -> its class after the review, or None: it was removed.
+    """
+    run = Run(find_run(about["target"], folder))
+    opened = OpenRun(
+        run, checkpoint=config.checkpoint, device=config.device, data=config.data, root=config.root,
+        allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
+    )  # fmt: skip
+    items = opened.noisy_items
+    trained = {items.class_name[c]: c for c in np.unique(items.y[opened.protocol.rows(items, "train")]).tolist()}
+    new = {row: None if name is None else trained.get(name) for row, name in labels.items()}
+    key = hashlib.sha256(repr(sorted(labels.items())).encode()).hexdigest()[:8]
+    out = make_folder(folder / f"reviewed-{key}", "review")
+    return retrain(run, opened.settings, items, new, config, out, say)
+
+
+def find_run(target: str, folder: Path) -> Path:
+    """Return the folder of an audited run: the one of the audit, or, if it was moved, the one that contains the audit."""
+    for place in (Path(target).expanduser(), folder.absolute().parent):
+        if (place / "config.json").is_file():
+            return place
+    raise LikewiseError(f"review: the audited run must be at '{target}' to be trained again, but is not; restore it there")
 
 
 def suggested_labels(split: AuditSplit, found: SplitQuality, names: tuple[str, ...]) -> dict[int, int | None]:
@@ -75,9 +109,8 @@ def retrain(
     Args:
         settings: settings of the run; all of them except the data are used again, including the seed.
         items: the data of the run with the given labels, including noise that the settings inject.
-        suggested: row of the data -> its label (a class number of `items`), or None: drop the sample. Rows outside the
-        training split
-            are ignored.
+        suggested: row of the data -> its label (a class number of `items`), or None: drop the sample. Rows outside the training
+            split are ignored.
         out: an existing folder. It also gets retrained.csv (or .parquet), before.parquet and after.parquet.
     """
     if config.checkpoint == "untrained":
