@@ -89,7 +89,7 @@ def test_the_curve_in_words_and_as_a_table(tmp_path):
     about = write_forecast(tmp_path)
     assert forecast_at(about, 10, "R@1") == pytest.approx({"gain": 0.01, "low": -0.005, "high": 0.025})
     assert forecast_lines(about)[-1] == "  The first 20 suspects (1 min at 4 s each) bring 90% of the gain in MAP@R."
-    assert curve_cells(about)[0] == ("20", "1", "15", "+2.0 (-1.0 to +5.0)", "+2.0 (-1.0 to +5.0)")
+    assert curve_cells(about)[0] == ("20", "1.3", "15", "+2.0 (-1.0 to +5.0)", "+2.0 (-1.0 to +5.0)")
     assert len(curve_cells(about)) == 2 and curve_cells(about | {"reason": "no label is suspect"}) == []
 
 

@@ -249,7 +249,7 @@ def curve_cells(about: dict) -> list[tuple[str, ...]]:
     if about["reason"]:
         return []
     return [
-        (f"{line['k']:,}", f"{line['minutes']:.0f}", f"{line['wrong']:,.0f}", *(gain_text(line[name]) for name in METRICS))
+        (f"{line['k']:,}", minutes_text(line), f"{line['wrong']:,.0f}", *(gain_text(line[name]) for name in METRICS))
         for line in about["curve"] if line["k"]
     ]  # fmt: skip
 
@@ -258,6 +258,11 @@ def gain_text(one: dict) -> str:
     """Return a gain in points with its interval; without an interval if there is none."""
     ends = "" if one["low"] is None else f" ({points(one['low'])} to {points(one['high'])})"
     return f"{points(one['gain'])}{ends}"
+
+
+def minutes_text(line: dict) -> str:
+    """Return the minutes of a review, with a digit after the point if they are few."""
+    return f"{line['minutes']:.1f}" if line["minutes"] < 10 else f"{line['minutes']:,.0f}"
 
 
 def minutes(line: dict) -> str:

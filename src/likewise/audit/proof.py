@@ -163,7 +163,7 @@ def cannot_tell(forecast: dict, real: dict, inside: bool, reason: str = "") -> s
     if not inside and real["low"] <= forecast["high"] and forecast["low"] <= real["high"]:
         return "The intervals overlap, so these test samples cannot tell whether the forecast was wrong."
     if real["low"] <= 0 <= real["high"]:
-        return "The result contains 0, so these test samples cannot tell whether the review brought a gain."
+        return "The interval of the result contains 0, so these test samples cannot tell whether the review brought a gain."
     return ""
 
 
