@@ -305,8 +305,7 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
 def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAudit | LabelSetAudit:
     """Compute the probability that each label is right, and a suggested label, as `likewise audit`, from embeddings in memory.
 
-        found = likewise.audit_labels(z, y)
-        found.score, found.issues, found.suggested, found.noise_rate
+        found = likewise.audit_labels(z, y)  # found.score, found.issues, found.suggested, found.noise_rate
 
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
@@ -319,10 +318,7 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
 
 
 def review(audit: Place, **settings) -> Reviewed | Proved:
-    """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`.
-
-    With `retrain=True`, train again with their decisions, and return forecast and result.
-    """
+    """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`."""
     from likewise.config import Review
     from likewise.stages.review import review as stage
 

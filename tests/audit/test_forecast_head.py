@@ -28,7 +28,11 @@ def test_it_is_read_again(tmp_path):
     head, _ = make_head()
     head.write(tmp_path)
     again = read_head(tmp_path)
-    assert torch.equal(again.row, head.row) and torch.equal(again.given, head.given) and torch.equal(again.train, head.train)
+    assert (
+        torch.equal(again.row, head.row)
+        and torch.equal(again.given, head.given)
+        and torch.equal(again.train, head.train)
+    )
     torch.testing.assert_close(again.x, head.x, rtol=2**-10, atol=1e-4)  # half precision
     assert again.scored_as_given is True and again.seed == 3
     broken = dict(np.load(tmp_path / HEADS_FILE)) | {"row": np.arange(3)}
@@ -63,7 +67,9 @@ def test_correct_labels_gain_and_equal_ones_do_not():
 def test_test_rows_are_scored_as_the_forecast_says():
     settings = HeadSettings(dim=8, epochs=2)
     head, true = make_head()
-    reviewed = torch.where(head.train, head.given, torch.where(true % 2 == 0, -1, true))  # half of the test rows removed
+    reviewed = torch.where(
+        head.train, head.given, torch.where(true % 2 == 0, -1, true)
+    )  # half of the test rows removed
     given = refit_head(head, reviewed, settings)
     other, _ = make_head(as_given=False)
     own = refit_head(other, reviewed, settings)

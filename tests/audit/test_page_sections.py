@@ -50,12 +50,27 @@ def test_the_command_the_forecast_and_the_reason(tmp_path):
 def test_forecast_and_result(tmp_path):
     write_audit(tmp_path)
     about = write_forecast(tmp_path)
-    row = {"metric": "R@1", "before": 0.5, "after": 0.53, "difference": 0.03, "low": None, "high": None, "reason": "few"}
+    row = {
+        "metric": "R@1",
+        "before": 0.5,
+        "after": 0.53,
+        "difference": 0.03,
+        "low": None,
+        "high": None,
+        "reason": "few",
+    }
     write_proof(tmp_path, about, [("head", [row], "<i>note"), ("network", [], "")], 40, "decisions")
     text = written(tmp_path)
-    assert "After decisions about 40 suspects," in text and "The head that was forecast" in text and "&lt;i&gt;note" in text
+    assert (
+        "After decisions about 40 suspects," in text
+        and "The head that was forecast" in text
+        and "&lt;i&gt;note" in text
+    )
     assert "Yes. The result has no interval (few), so it may be chance." in text and "The whole network" in text
-    none = {"forecast": dict.fromkeys(("gain", "low", "high"), 0.0), "realised": {"gain": 0.0, "low": None, "high": None}}
+    none = {
+        "forecast": dict.fromkeys(("gain", "low", "high"), 0.0),
+        "realised": {"gain": 0.0, "low": None, "high": None},
+    }
     assert proof_ends([none]) == (-1.0, 1.0) and proof_ends([]) == (-1.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Forecast and result: proof.json by hand, what the intervals cannot tell, and the sentences."""
+"""Forecast and result: proof.json by hand, what the intervals leave open, and the sentences."""
 
 import json
 
@@ -11,7 +11,7 @@ from likewise.audit.forecast import PROOF_FILE, QUEUE_FILE
 from likewise.audit.proof import (
     NETWORK_NOTE,
     about_order,
-    cannot_tell,
+    left_open,
     proof_lines,
     prove_review,
     prove_suggestions,
@@ -47,13 +47,13 @@ def test_by_hand(tmp_path):
     ]
 
 
-def test_what_intervals_cannot_tell():
+def test_what_intervals_leave_open():
     forecast = {"gain": 0.02, "low": -0.01, "high": 0.05}
-    assert cannot_tell(forecast, {"gain": 0.03, "low": 0.01, "high": 0.05}, True) == ""
-    assert "contains 0" in cannot_tell(forecast, {"gain": 0.03, "low": -0.01, "high": 0.05}, True)
-    assert "overlap" in cannot_tell(forecast, {"gain": 0.06, "low": 0.04, "high": 0.08}, False)
-    assert cannot_tell(forecast, {"gain": 0.07, "low": 0.06, "high": 0.08}, False) == ""
-    none = cannot_tell(forecast, {"gain": 0.07, "low": None, "high": None}, False, "3 classes")
+    assert left_open(forecast, {"gain": 0.03, "low": 0.01, "high": 0.05}, True) == ""
+    assert "contains 0" in left_open(forecast, {"gain": 0.03, "low": -0.01, "high": 0.05}, True)
+    assert "overlap" in left_open(forecast, {"gain": 0.06, "low": 0.04, "high": 0.08}, False)
+    assert left_open(forecast, {"gain": 0.07, "low": 0.06, "high": 0.08}, False) == ""
+    none = left_open(forecast, {"gain": 0.07, "low": None, "high": None}, False, "3 classes")
     assert none == "The result has no interval (3 classes), so it may be chance."
 
 

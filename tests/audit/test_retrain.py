@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likewise.audit.corrected import split_column_protocol
-from likewise.audit.retrain import find_run, retrain, retrain_with_decisions
+from likewise.audit.retrain import retrain
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.protocols import SeenClasses, UnseenClasses
@@ -145,18 +145,3 @@ def test_bad_input(run, tmp_path):
 
     with pytest.raises(LikewiseError, match="must support a `split` column, got Odd"):
         split_column_protocol(Odd())
-
-
-def test_decisions_of_a_review_train_again(run, tmp_path):
-    settings, items = given(run)
-    rows = make_protocol(settings).rows(items, "train").tolist()
-    name, about = items.class_name[items.y[rows[-1]]], {"target": str(run.path)}
-    labels = {rows[0]: name, rows[1]: None, rows[2]: "a new class"}
-    found = retrain_with_decisions(about, labels, AUDIT, tmp_path, silent)
-    assert found["changed"] == 1 and found["removed"] == 2  # a class that is not trained is dropped
-    [folder] = tmp_path.glob("reviewed-*")
-    assert Run(folder / "retrained").done and [row["metric"] for row in found["rows"]]
-    assert retrain_with_decisions(about, labels, AUDIT, tmp_path, silent) == found  # the finished one is found
-    assert find_run("nowhere", run.path / "audit") == run.path.absolute()  # the run was moved with its audit
-    with pytest.raises(LikewiseError, match="the audited run must be at 'nowhere' to be trained again"):
-        find_run("nowhere", tmp_path / "audit")

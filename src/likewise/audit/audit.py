@@ -25,9 +25,8 @@ from likewise.audit.label_set_quality import (
     score_label_set_splits,
 )
 from likewise.audit.page import write_page
-from likewise.audit.proof import prove_suggestions
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject, has_own_split
-from likewise.audit.retrain import retrain_with_suggestions
+from likewise.audit.retrain_labels import retrain_with_suggestions
 from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
@@ -78,7 +77,6 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
-        prove_suggestions(folder, about["retrain"])
         finish(folder, subject, about, config)
     return Audited(folder, about)
 

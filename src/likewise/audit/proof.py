@@ -10,7 +10,7 @@ proof.json, without NaN, all gains as shares:
                           "forecast": {"gain", "low", "high"}: 90 % interval,
                           "realised": {"gain", "low", "high"}: 95 % interval, None if there is none,
                           "inside": whether the realised gain lies in the forecast interval,
-                          "note": what the intervals cannot tell}],
+                          "note": what the intervals leave open}],
                 "note": what differs from the forecast}],
      "reason": why nothing can be compared; empty if something is}
 """
@@ -30,12 +30,14 @@ from likewise.io.files import read_json, write_json
 from likewise.numerics.review_forecast import METRICS
 
 MIN_FIRST_SHARE = 0.9
-"""Share of the reviewed suspects that come first in the order of the forecast, below which a note says that they differ."""
+"""Share of the reviewed suspects that come first in the order of the forecast, below which a note reports it."""
 
-NETWORK_NOTE = "The forecast is that of a head on fixed features; this is the whole network, trained again from the same seed."
+NETWORK_NOTE = (
+    "The forecast is that of a head on fixed features; this is the whole network, trained again from the same seed."
+)
 """How a network that is trained again differs from the head of the forecast."""
 
-SUGGESTIONS_NOTE = "Nobody reviewed these labels: they are the suggestions of the audit."
+SUGGESTIONS_NOTE = "These labels were not reviewed: they are the suggestions of the audit."
 """How suggested labels differ from those of a review."""
 
 NO_FORECAST_TEXT = "the audit has no forecast; audit with --forecast"
@@ -66,7 +68,11 @@ def prove_review(
         if head is None:
             raise LikewiseError(f"review: the forecast of {folder} must have heads.npz, got none; audit again")
         found = refit_head(head, head.number_labels(findings, labels))
-        notes = [about_order(queue, decided), about_others(findings, queue, decided), about_scores(head.scored_as_given)]
+        notes = [
+            about_order(queue, decided),
+            about_others(findings, queue, decided),
+            about_scores(head.scored_as_given),
+        ]
         parts.append(("head", found, " ".join(note for note in notes if note)))
     if train_again is not None:
         again = train_again()
@@ -107,7 +113,9 @@ def about_scores(scored_as_given: bool) -> str:
     """Return which labels score the test rows."""
     if scored_as_given:
         return "Scored with the given labels of the test split, as the forecast."
-    return "Scored with the reviewed labels of the other half of the classes; labels that were not reviewed may be wrong."
+    return (
+        "Scored with the reviewed labels of the other half of the classes; labels that were not reviewed may be wrong."
+    )
 
 
 def prove_suggestions(folder: Path, again: dict) -> dict | None:
@@ -152,23 +160,23 @@ def proof_row(line: dict, forecast: dict) -> dict:
     inside = forecast["low"] <= real["gain"] <= forecast["high"]
     return {
         "metric": line["metric"], "before": line.get("before"), "after": line.get("after"), "forecast": forecast,
-        "realised": real, "inside": inside, "note": cannot_tell(forecast, real, inside, line.get("reason") or ""),
+        "realised": real, "inside": inside, "note": left_open(forecast, real, inside, line.get("reason") or ""),
     }  # fmt: skip
 
 
-def cannot_tell(forecast: dict, real: dict, inside: bool, reason: str = "") -> str:
-    """Return what the two intervals cannot tell, in one sentence; empty if they can."""
+def left_open(forecast: dict, real: dict, inside: bool, reason: str = "") -> str:
+    """Return what the two intervals leave open, in one sentence; empty if nothing."""
     if real["low"] is None or real["high"] is None:
         return f"The result has no interval{f' ({reason})' if reason else ''}, so it may be chance."
     if not inside and real["low"] <= forecast["high"] and forecast["low"] <= real["high"]:
-        return "The intervals overlap, so these test samples cannot tell whether the forecast was wrong."
+        return "The intervals overlap, so it is open whether the forecast was wrong."
     if real["low"] <= 0 <= real["high"]:
-        return "The interval of the result contains 0, so these test samples cannot tell whether the review brought a gain."
+        return "The interval of the result contains 0, so it is open whether the review brought a gain."
     return ""
 
 
 def proof_lines(proof: dict) -> list[str]:
-    """Return forecast and realised gain in one sentence per metric, and what they cannot tell."""
+    """Return forecast and realised gain in one sentence per metric, and what they leave open."""
     lines = []
     for part in proof["parts"]:
         for one in part["rows"]:

@@ -11,7 +11,7 @@ from likewise._notebook import table, view
 from likewise.audit.page import write_page
 from likewise.audit.proof import proof_lines, prove_review
 from likewise.audit.read import Findings, find_audit, read_findings
-from likewise.audit.retrain import retrain_with_decisions
+from likewise.audit.retrain_labels import retrain_with_decisions
 from likewise.config import Audit, Review
 from likewise.errors import LikewiseError
 from likewise.web.review.agreement import Consensus
