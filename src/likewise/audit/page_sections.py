@@ -99,11 +99,12 @@ def forecast_view(about: dict) -> ForecastView:
 
     lines = [GainLine(n, place("gain", n), [*place("high", n), *reversed(place("low", n))]) for n in METRICS]
     flat, last = about["flat_at"], curve[-1]
-    shown = flat is not None and flat < last["k"] and last["MAP@R"]["high"] > 0
+    if flat is None or flat >= last["k"] or last["MAP@R"]["high"] <= 0:
+        flat = None  # no mark
     return ForecastView(
         about, lines, [Tick(v / whole, v) for v in nice_ticks(0, whole) if v <= whole],
-        [Tick((v - low) / height, v) for v in ticks], flat / whole if shown else None,
-        next(line for line in curve if line["k"] >= flat) if shown else None, last,
+        [Tick((v - low) / height, v) for v in ticks], None if flat is None else flat / whole,
+        None if flat is None else next(line for line in curve if line["k"] >= flat), last,
     )  # fmt: skip
 
 
