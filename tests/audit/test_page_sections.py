@@ -66,7 +66,11 @@ def test_forecast_and_result(tmp_path):
         and "The head that was forecast" in text
         and "&lt;i&gt;note" in text
     )
-    assert "Yes. The result has no interval (few), so it may be chance." in text and "The whole network" in text
+    assert (
+        "<td>yes</td>" in text
+        and "R@1: The result has no interval (few), so it may be chance." in text
+        and "The whole network" in text
+    )
     none = {
         "forecast": dict.fromkeys(("gain", "low", "high"), 0.0),
         "realised": {"gain": 0.0, "low": None, "high": None},

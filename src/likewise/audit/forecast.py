@@ -219,7 +219,7 @@ def describe_forecast(found: Forecast, scale: float, order: str, rows: AuditRows
         "order": order, "coverage": INTERVAL_COVERAGE_SHARE, "seconds_per_decision": SECONDS_PER_DECISION, "reason": found.reason,
         "suspects": int(rows.suspect.sum()), "curve": curve, "flat_at": None if flat is None else round(flat * scale),
         "start": {name: one.start for name, one in found.curves.items()},
-        "scored": "test split" if rows.own_test else "the classes of one half, by a head that is trained with the other half",
+        "scored": "the test split" if rows.own_test else "the classes of one half, by a head that is trained with the other half",
     }  # fmt: skip
 
 
