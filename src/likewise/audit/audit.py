@@ -68,11 +68,12 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     quality = add_copies(subject, quality, copies)
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
     about["votes"] = None if weighed is None else weighed.summary(subject.items)
-    (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    remove_summary(folder)
     remove_forecast(folder)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
     (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
     if config.forecast:
+        write_json(folder / "audit.json", without_nan(about))  # an interrupted forecast leaves a complete audit
         forecast_audit(subject, quality, config, folder)
     finish(folder, subject, about, config)
     if config.retrain:
@@ -92,12 +93,18 @@ def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
         "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
         "conflicts": conflicts,
     }  # fmt: skip
-    (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    remove_summary(folder)
     remove_forecast(folder)
     write_tables(folder, subject, found.quality, explained, copies, about)
     write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
     finish(folder, subject, about, config)
     return Audited(folder, about)
+
+
+def remove_summary(folder: Path) -> None:
+    """Remove audit.json and the page: a folder with files of two audits must not look complete."""
+    for name in ("audit.json", "audit.html"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:

@@ -7,6 +7,7 @@ posterior behind both, and heads.npz the rows and features of the heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -182,23 +183,35 @@ def forecast_audit(
             rows.x, rows.given, rows.candidates, inside, train=rows.train, test=rows.test, k=points.tolist(),
             scored_as_given=rows.own_test, worlds=worlds, seed=config.seed, progress=progress.advance,
         )  # fmt: skip
+    if len(order) and not len(inside):
+        found = replace(found, reason="no suspect is among the samples that train or test the head")
     scale = len(order) / max(1, len(inside))
     about = describe_forecast(found, scale, config.order, rows)
-    queue = queue.scaled(about["curve"][-1]["MAP@R"]["gain"] if found.curves else None)
+    total = about["curve"][-1]["MAP@R"]["gain"] if found.curves else 0.0
+    queue = queue.scaled(total)
     queue.write(folder)
     if found.curves:
         rows.head.write(folder)
-    write_csv(folder / QUEUE_FILE, ("place", "row", "action", "wrong", "gain"), queue_lines(queue, config.order))
+    write_csv(
+        folder / QUEUE_FILE,
+        ("place", "row", "action", "wrong", "gain"),
+        queue_lines(queue, config.order, bool(found.curves)),
+    )
     write_json(folder / FORECAST_FILE, about)
     return about
 
 
-def queue_lines(queue: ReviewQueue, order: Order) -> list[list]:
-    """Return the lines of queue.csv: rows in the order of the review; rows of one action are decided at once."""
+def queue_lines(queue: ReviewQueue, order: Order, forecast: bool) -> list[list]:
+    """Return the lines of queue.csv: rows in the order of the review; rows of one action are decided at once.
+
+    Args:
+        forecast: whether a gain was forecast; without one, the gains of single labels have no unit and are left out.
+    """
     lines, gain, wrong = [], queue.gain, queue.candidates.wrong
     for number, one in enumerate(queue.actions(order)):
         for at in one.rows:
-            lines.append([len(lines), int(queue.row[at]), number, f"{float(wrong[at]):.6g}", f"{float(gain[at]):.6g}"])
+            shown = f"{float(gain[at]):.6g}" if forecast else ""
+            lines.append([len(lines), int(queue.row[at]), number, f"{float(wrong[at]):.6g}", shown])
     return lines
 
 
