@@ -20,6 +20,7 @@ from likewise.audit.forecast import (
     project,
     read_forecast,
 )
+from likewise.audit.read import read_findings
 from likewise.audit.review_queue import read_queue
 from likewise.audit.summary import show_findings
 from likewise.config import Audit
@@ -83,6 +84,30 @@ def test_too_few_rows_and_no_forecast(tmp_path):
         read_queue(without.folder)
     with pytest.raises(LikewiseError, match="--order gain must be used with --forecast"):
         audit(Audit(**settings, order="gain"), say=lambda text: None)
+
+
+def test_an_interrupted_forecast_leaves_a_complete_audit(tmp_path, monkeypatch):
+    def interrupt(*args, **settings):
+        raise KeyboardInterrupt
+
+    write_features(tmp_path / "z.npz")
+    settings = {"targets": (str(tmp_path / "z.npz"),), "device": "cpu", "workers": 0, "quiet": True}
+    monkeypatch.setattr(forecast, "forecast_review", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        audit(Audit(**settings, out=str(tmp_path / "audit"), forecast=True), say=lambda text: None)
+    assert read_findings(tmp_path / "audit").suspects and read_forecast(tmp_path / "audit") is None
+
+
+def test_suspects_that_no_head_trains_or_tests(tmp_path, monkeypatch):
+    write_features(tmp_path / "z.npz")
+    settings = {"targets": (str(tmp_path / "z.npz"),), "device": "cpu", "workers": 0, "quiet": True}
+    monkeypatch.setattr(forecast, "divide", lambda given, *_: (torch.zeros(len(given), dtype=torch.bool),) * 2)
+    monkeypatch.setattr(forecast, "project", lambda x, train: x)
+    found = audit(Audit(**settings, out=str(tmp_path / "audit"), forecast=True), say=lambda text: None)
+    about = read_forecast(found.folder)
+    assert about["suspects"] > 15 and about["reason"] == "no suspect is among the samples that train or test the head"
+    with open(found.folder / QUEUE_FILE, encoding="utf-8", newline="") as file:
+        assert {line["gain"] for line in csv.DictReader(file)} == {""}  # a gain without a forecast has no unit
 
 
 def test_the_curve_in_words_and_as_a_table(tmp_path):
