@@ -40,7 +40,7 @@ export function similar(near) {
   return [`${n} of the ${near.length} most similar images ${n === 1 ? "is" : "are"} `, bold(first), ...tail, rest.length > 2 ? " and others." : "."];
 }
 
-function strip(kind, words, name, found, note) {
+export function strip(kind, words, name, found, note) {
   const inside = found === undefined ? make("div", "row wait") : found.length ? thumbs(found, "row") : make("p", "quiet", "No other image has this label.");
   return make("section", kind, make("h2", "", `${words} `, bold(name), note ? make("span", "", note) : null), inside);
 }
