@@ -43,6 +43,7 @@ from likewise.web.review.label_items import (
     label_tile,
     matches_label_filter,
 )
+from likewise.web.review.plan import Planner
 from likewise.web.review.reviewer_votes import settle_decisions
 from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
 
@@ -74,6 +75,12 @@ class Served:
     """Writes the corrected table, and returns its path or None if nothing was decided."""
     user: str = ""
     """Name of a reviewer who has not given one; empty: the page requests one."""
+    folder: Path | None = None
+    """Folder of the audit, with its forecast and votes; None: there are none."""
+    order: str = ""
+    """Order of the review that the page begins with; empty: that of the forecast."""
+    stop_below: float | None = None
+    """The page suggests to stop if the next decisions are expected to gain fewer points of MAP@R; None: never."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,8 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
         return FileResponse(STATIC_FOLDER / "index.html")
 
     questions = Questioned(store.findings) if store.findings.questions is None else LabelQuestioned(store.findings)
-    add_item_routes(app, store, questions, served)
+    planner = Planner(store, questions, served.folder)
+    add_item_routes(app, store, questions, served, planner)
     add_decision_routes(app, store, questions)
     add_result_routes(app, store, questions, served)
     add_file_routes(app, store, served)
@@ -147,23 +155,36 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
     }
 
 
-def add_item_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served) -> None:
-    """Add the routes that return the items to review."""
+def add_item_routes(
+    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, planner: Planner
+) -> None:
+    """Add the routes that return the items to review, and the plan of the review."""
     findings, about = store.findings, describe(questions, served)
+    about |= {"order": planner.check_order(served.order), "stop_below": served.stop_below}
 
     @app.get("/api/about")
     def about_audit() -> dict:
         return about | {"added": store.added_classes()}
 
+    @app.get("/api/plan")
+    def plan(reviewer: str, order: str = "", least: float | None = None) -> JSONResponse:
+        """Return the reviewer's plan; see `Planner.plan`."""
+        return JSONResponse(planner.plan(reviewer, order, least))
+
     @app.get("/api/queue")
-    def queue(reviewer: str, wanted: Annotated[ItemFilter, Depends()], begin: int = 0, most: int = 0) -> JSONResponse:
-        """Return the items to review, the worst first, and how many questions of this kind the reviewer has decided.
+    def queue(
+        reviewer: str, wanted: Annotated[ItemFilter, Depends()], begin: int = 0, most: int = 0, order: str = ""
+    ) -> JSONResponse:
+        """Return the items to review, and how many questions of this kind the reviewer has decided.
 
         `begin` is a place in the ranking, and at most `most` items from there on are returned (0: all); `next` is where the
-        next request must begin (None: at the end).
+        next request must begin (None: at the end). With an `order`, flagged items come in the order of the plan, and those that
+        are decided after them; without, the worst come first.
         """
         decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
         found = select_items(store, questions, wanted, decided)
+        if order and wanted.flagged and wanted.kind != "pair" and wanted.show != "disputed":
+            found = list(dict.fromkeys([*planner.open_items(reviewer, order), *found]))
         items, place = [], max(begin, 0)
         while place < len(found) and not (most and len(items) >= most):
             item, place = found[place], place + 1
