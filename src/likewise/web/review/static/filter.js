@@ -26,7 +26,7 @@ export function filter() {
   byId("label").value = typed;
   const pair = state.kind === "pair", move = !pair && byId("move").value !== "" ? state.about.moves[Number(byId("move").value)] : { given: "", suggested: "" };
   return { kind: state.kind, reviewer: reviewer(), label: typed, among: byId("among").value, state: pair ? "" : byId("state").value, suspicion: pair ? 0 : byId("suspicion").value || 0,
-    show: byId("show").value, ...(state.order ? { order: state.order } : {}), given: move.given, suggested: move.suggested };
+    show: byId("show").value, order: state.order === "suspicion" ? "" : state.order, given: move.given, suggested: move.suggested };
 }
 
 // Samples, labels or pairs: the filters that they have.

@@ -18,10 +18,10 @@ const ready = new Map();
 let loading = false;
 let turns = Promise.resolve();
 
-// The item that a decision is about; a group of several has none.
+// The item that a decision is about; a grid, and a group of several, have none.
 function current() {
-  if (state.view === "end") return null;
-  if (state.view === "groups" && !state.aside) return groups.isCopies() ? state.group.tiles[0] : null;
+  if (state.view === "end" || state.view === "grid") return null;
+  if (state.view === "groups") return groups.isCopies() ? state.group.tiles[0] : null;
   return state.aside || state.tiles[state.at] || null;
 }
 
@@ -446,6 +446,7 @@ function press(event) {
 async function start() {
   listen();
   state.about = await ask("/api/about");
+  state.order = state.about.order;
   const { title, pictures, among } = state.about;
   document.body.classList.toggle("words", !pictures);
   document.title = title ? `${title} · review` : "likewise review";

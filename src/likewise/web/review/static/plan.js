@@ -9,14 +9,8 @@ let underway = null, again = false, since = 0;
 let hooks = { arrived: () => undefined, end: () => undefined };
 
 export const hook = (given) => { hooks = given; };
-const least = () => localStorage.getItem("least") || "";
-
-function query() {
-  const asked = { reviewer: reviewer() };
-  if (state.order) asked.order = state.order;
-  if (least()) asked.least = least();
-  return asked;
-}
+const least = () => sessionStorage.getItem("least") ?? state.about.stop_below ?? ""; // points; empty: no rule to stop
+const query = () => ({ reviewer: reviewer(), order: state.order, ...(least() === "" ? {} : { least: least() }) });
 
 // Requests run one after another; the answer to a question that changed meanwhile (order, reviewer) is not used.
 export function refresh() {
@@ -37,9 +31,8 @@ async function work() {
 
 function arrive(found) {
   state.plan = found;
-  const { order } = found;
   byId("order").replaceChildren(...found.orders.map((value) => set(make("option", "", ORDERS[value] || value), { value })));
-  byId("order").value = order;
+  byId("order").value = found.order;
   byId("order-label").hidden = found.orders.length < 2;
   line();
   hooks.arrived();
@@ -103,15 +96,15 @@ export function listen() {
   byId("plan").onclick = panel;
   byId("enough").lastElementChild.onclick = () => hooks.end();
   byId("limit").onchange = () => {
-    const value = Number(byId("limit").value);
-    if (byId("limit").value.trim() && value > 0) localStorage.setItem("least", String(value));
-    else localStorage.removeItem("least");
+    sessionStorage.setItem("least", Number(byId("limit").value) > 0 ? byId("limit").value : "");
     refresh().catch((error) => say(error.message, true));
   };
 }
 
-// Tiles that come after the one on screen, in the order of the plan; the others keep their places.
+// Tiles that come after the one on screen, in the order of the plan; the others keep their places. By suspicion, one by one, the
+// order is that of the audit.
 export function sort(tiles, at) {
+  if (state.order === "suspicion") return;
   const place = new Map((state.plan ? state.plan.groups : []).flatMap((group) => group.items).map((item, i) => [item, i]));
   const isOpen = (tile, i) => i > at && place.has(tile.item) && !tile.choice;
   const waiting = tiles.filter(isOpen).sort((a, b) => place.get(a.item) - place.get(b.item));
