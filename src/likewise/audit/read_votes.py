@@ -1,4 +1,5 @@
-"""Reader of the votes in an audit folder: annotators.csv (quality of the workers) and consensus.csv (label of every sample)."""
+"""Reader of the votes in an audit folder: annotators.csv (quality of the workers), consensus.csv (label of every sample) and
+annotator_votes.csv (single votes)."""
 
 from __future__ import annotations
 
@@ -44,6 +45,14 @@ class ConsensusLine(NamedTuple):
     voted: str
 
 
+class VoteLine(NamedTuple):
+    """One line of annotator_votes.csv: the label that a worker gave to a sample."""
+
+    row: int
+    worker: str  # empty: not known
+    label: str
+
+
 def read_workers(folder: str | os.PathLike) -> list[WorkerLine]:
     """Return the workers of an audit; empty without votes."""
     found = []
@@ -60,6 +69,12 @@ def read_consensus(folder: str | os.PathLike) -> list[ConsensusLine]:
         ConsensusLine(int(w[0]), w[1], w[2], w[3], float(w[4]), w[5], float(w[6]), int(w[7]), int(w[8]), w[9])
         for w in read_cells(Path(folder) / "consensus.csv", len(ConsensusLine._fields))
     ]
+
+
+def read_votes(folder: str | os.PathLike) -> list[VoteLine]:
+    """Return the single votes of an audit; empty without votes, and for audits that did not keep them."""
+    found = read_cells(Path(folder) / "annotator_votes.csv", len(VoteLine._fields))
+    return [VoteLine(int(row), worker, label) for row, worker, label in found]
 
 
 def read_cells(file: Path, columns: int) -> list[list[str]]:

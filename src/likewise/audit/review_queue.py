@@ -135,8 +135,8 @@ def build_queue(
 def queue_of_findings(findings: Findings) -> ReviewQueue:
     """Return the queue of an audit without a forecast, from the scores and suggestions of audit.csv; gains have no unit.
 
-    The classes besides the given and the suggested one are not known: they share what remains of the probability, under one number
-    that no class has. There are no clusters of near copies.
+    The classes besides the given and the suggested one are not known: they share what remains of the probability, under one
+    number that no class has. There are no clusters of near copies.
     """
     samples = list(findings.sample.values())
     number = {name: at for at, name in enumerate(sorted({s.label for s in samples}))}

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.audit.read_votes import VoteLine
 from likewise.audit.records import LabelQuality
 from likewise.io.files import write_csv
 from likewise.numerics.annotators import Ballots, Decided, ballots_of, decide
@@ -121,13 +122,14 @@ def weigh_votes(
 
 
 def write_votes(folder: Path, weighed: WeighedVotes | None, items: Items) -> None:
-    """Write the tables of consensus, workers and their confusions; without votes, delete those of an earlier audit."""
-    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv"):
+    """Write the tables of consensus, workers, their confusions and votes; without votes, delete those of an earlier audit."""
+    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv"):
         (folder / name).unlink(missing_ok=True)
     if weighed is not None:
         write_csv(folder / "consensus.csv", CONSENSUS_COLUMNS, consensus_lines(weighed, items))
         write_csv(folder / "annotators.csv", WORKER_COLUMNS, worker_lines(weighed, items))
         write_csv(folder / "annotator_confusions.csv", CONFUSION_COLUMNS, confusion_lines(weighed, items))
+        write_csv(folder / "annotator_votes.csv", VoteLine._fields, vote_lines(weighed, items))
 
 
 def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
@@ -183,3 +185,12 @@ def confusion_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
         p, c = int(pair[at]), int(true[at])
         voted = [weighed.votes.worker_name[int(worker[at])], names[c], names[int(votes.pair_label[p])]]
         yield [*voted, f"{float(wrong[p, c]):.4g}", f"{float(weighed.found.model.column[p, c]):.4g}"]
+
+
+def vote_lines(weighed: WeighedVotes, items: Items) -> Iterable[VoteLine]:
+    """Yield the lines of annotator_votes.csv in the order of the samples; the worker is empty if it is not known."""
+    votes, names = weighed.votes, (*weighed.votes.worker_name, "")
+    for at in np.argsort(votes.row, kind="stable").tolist():
+        if weighed.voted[votes.row[at]]:
+            row = int(weighed.row[votes.row[at]])
+            yield VoteLine(row, names[votes.worker[at]], items.class_name[votes.label[at]])

@@ -46,6 +46,7 @@ from likewise.web.review.label_items import (
 from likewise.web.review.plan import Planner
 from likewise.web.review.reviewer_votes import settle_decisions
 from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
+from likewise.web.review.worker_votes import WorkerVotes
 
 from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
@@ -115,9 +116,9 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
         return FileResponse(STATIC_FOLDER / "index.html")
 
     questions = Questioned(store.findings) if store.findings.questions is None else LabelQuestioned(store.findings)
-    planner = Planner(store, questions, served.folder)
-    add_item_routes(app, store, questions, served, planner)
-    add_decision_routes(app, store, questions)
+    votes = WorkerVotes(served.folder)
+    add_item_routes(app, store, questions, served, votes)
+    add_decision_routes(app, store, questions, votes)
     add_result_routes(app, store, questions, served)
     add_file_routes(app, store, served)
     app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
@@ -156,11 +157,12 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
 
 
 def add_item_routes(
-    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, planner: Planner
+    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, votes: WorkerVotes
 ) -> None:
     """Add the routes that return the items to review, and the plan of the review."""
     findings, about = store.findings, describe(questions, served)
-    about |= {"order": planner.check_order(served.order), "stop_below": served.stop_below}
+    planner = Planner(store, questions, served.folder)
+    about |= {"order": planner.check_order(served.order), "stop_below": planner.check_stop(served.stop_below)}
 
     @app.get("/api/about")
     def about_audit() -> dict:
@@ -213,10 +215,14 @@ def add_item_routes(
         disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
         others = [d._asdict() for d in about_it if disputed and d not in own]
         if kind == "label":
-            return {**label_tile(findings, item, decided), **label_shown(findings, item, served.root), "others": others}
-        first = item if kind == "pair" else str(rows[0])
-        brief = pair_tile(findings, item, decided) if kind == "pair" else tile(findings, first, rows, decided)
-        return {**brief, **shown(findings, first, rows, served.root), "others": others}
+            found = {**label_tile(findings, item, decided), **label_shown(findings, item, served.root)}
+        elif kind == "pair":
+            found = {**pair_tile(findings, item, decided), **shown(findings, item, rows, served.root)}
+        else:
+            first = str(rows[0])
+            found = {**tile(findings, first, rows, decided), **shown(findings, first, rows, served.root)}
+        panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
+        return {**found, "panels": panels, "others": others}
 
 
 def asked_items(questions: Questioned | LabelQuestioned, item: str) -> list[str]:
@@ -240,7 +246,9 @@ def select_items(
     return [item for item in questions.pairs if not is_outdated(findings, item, decided)]
 
 
-def add_decision_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned) -> None:
+def add_decision_routes(
+    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, votes: WorkerVotes
+) -> None:
     """Add the routes that store and undo decisions, and that compare reviewers."""
 
     def progress(reviewer: str, made: Iterable[Decision]) -> dict:
@@ -269,6 +277,7 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned | Labe
             "decided": Counter(d.reviewer for d in made),
             "agreement": [dict(zip(names, a, strict=True)) for a in agreed],
             "disputed": disputed,
+            "workers": votes.workers,
         }
 
 

@@ -83,16 +83,26 @@ class Planner:
     def check_order(self, order: str) -> str:
         """Return the order to use; raise if it is not possible with this audit."""
         if order and order not in self.base.orders:
+            names = ", ".join(self.base.orders)
             raise LikewiseError(
-                f"review: the order must be one of {', '.join(self.base.orders)} for this audit, got {order!r}; choose one of these"
+                f"review: the order of this audit must be one of {names}, got {order!r}; choose one of these"
             )
         return order or self.default_order
+
+    def check_stop(self, least: float | None) -> float | None:
+        """Return the number of the stop rule; raise if there is no forecast to compare it with."""
+        if least is not None and self.unit is None:
+            reason = (self.forecast or {}).get("reason")
+            remedy = (
+                f"leave it out: no gain can be forecast, because {reason}" if reason else "audit with --forecast first"
+            )
+            raise LikewiseError(f"review: --stop-below must be used with a forecast, but this audit has none; {remedy}")
+        return least
 
     def _groups(self, reviewer: str, last: int, order: str) -> tuple[Group, ...]:
         """Return the groups of a reviewer's plan; `last`, the id of what they stored last, makes the cache forget older plans."""
         decided = {d.item: d for d in self.store.current_decisions(reviewer=reviewer)}
-        found = self.base.groups(decided, order)
-        return tuple(found)
+        return tuple(self.base.groups(decided, order))
 
     def open_groups(self, reviewer: str, order: str = "") -> tuple[Group, ...]:
         """Return all open flagged questions of a reviewer, each once, in the order of the review."""
