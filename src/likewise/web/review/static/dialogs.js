@@ -13,14 +13,17 @@ export async function people(then) {
     if (name && byId("people").returnValue === "ok") then(changed);
     else if (changed) then(true);
   };
-  const { decided, agreement, disputed } = await ask("/api/reviewers");
+  const { decided, agreement, disputed, workers } = await ask("/api/reviewers");
   const line = (tag, ...cells) => make("tr", "", ...cells.map((c) => make(tag, "", String(c))));
   const lines = Object.entries(decided).map(([name, n]) => line("td", name, n));
   const kappas = agreement.map((a) => line("td", `${a.one} and ${a.other}, ${a.kind === "pair" ? "confusions" : "labels"}`, a.both,
     a.kappa === null ? "–" : a.kappa.toFixed(2)));
+  const share = (value) => value === null || value === undefined ? "–" : percent(value);
+  const quality = (workers || []).map((one) => line("td", one.name, one.votes.toLocaleString("en"), share(one.accuracy), one.low === null ? "–" : `${share(one.low)} to ${share(one.high)}`));
   byId("table").replaceChildren(
     ...(lines.length ? [make("table", "", line("th", "Reviewer", "decisions"), ...lines)] : []),
     ...(kappas.length ? [make("table", "", line("th", "Agreement", "both reviewed", "Cohen's kappa"), ...kappas)] : []),
+    ...(quality.length ? [make("table", "workers", line("th", "Worker, the least accurate first", "votes", "accuracy", "95 % interval"), ...quality)] : []),
     ...(disputed ? [make("p", "quiet", `${disputed} disputed: these items stay unchanged until the reviewers agree.`)] : []));
 }
 

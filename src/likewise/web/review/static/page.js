@@ -205,6 +205,7 @@ function fill(children) {
 function draw() {
   tabs();
   plan.line();
+  byId("main").dataset.item = current()?.item || "";
   document.body.classList.toggle("grouped", state.view === "groups");
   if (state.view === "grid") return drawSheet();
   if (state.view === "groups") return drawGroups();
@@ -266,6 +267,7 @@ function end() {
   footer.drawFooter(null);
   tabs();
   plan.line();
+  byId("main").dataset.item = "";
   document.body.classList.remove("grouped");
   const resume = () => { state.skipped.clear(); load(main(), from); };
   ending(resume, beyond).catch((error) => say(error.message, true));
