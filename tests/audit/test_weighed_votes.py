@@ -9,7 +9,7 @@ import torch
 
 from likewise.audit.audit import audit
 from likewise.audit.read import read_findings
-from likewise.audit.read_votes import read_consensus, read_workers
+from likewise.audit.read_votes import read_consensus, read_votes, read_workers
 from likewise.audit.summary import show_findings
 from likewise.audit.weighed_votes import state_of, weigh_votes
 from likewise.config import Audit
@@ -65,6 +65,9 @@ def test_scores_and_tables(voted):
     assert wrong_votes > max(sum(float(o["votes"]) for o in lines if o["worker"] == w) for w in ("w0", "w1", "w2"))
     about = json.loads((found.folder / "audit.json").read_text("utf-8"))["votes"]
     assert about["votes"] == 420 and about["workers"] == 4 and about["without_votes"] == 10 and about["features"]
+    with (found.folder.parent / "votes.csv").open(newline="") as file:
+        given = [(int(one["row"]), one["worker"], one["label"]) for one in csv.DictReader(file)]
+    assert sorted(given) == sorted(tuple(one) for one in read_votes(found.folder))  # samples without votes have none
 
 
 def test_the_terminal_shows_votes_and_workers(voted, capsys):

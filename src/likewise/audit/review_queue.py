@@ -146,7 +146,7 @@ def queue_of_findings(findings: Findings) -> ReviewQueue:
     label[:, 1] = torch.tensor([number.get(s.suggested, len(number)) for s in samples])
     score = torch.tensor([1.0 if s.score is None else s.score for s in samples], dtype=torch.float64)
     share = [0.5 if s.confidence is None else s.confidence for s in samples]
-    sure = torch.tensor(share, dtype=torch.float64).clamp(1 / (others + 1), 1)  # no other class is more probable
+    sure = torch.tensor(share, dtype=torch.float64).clamp(1 / others, 1)  # no other class is as probable
     rest = torch.cat([sure[:, None], ((1 - sure) / others)[:, None].expand(-1, others)], 1)
     candidates = Candidates(label, torch.cat([score[:, None], (1 - score)[:, None] * rest], 1))
     splits = {s.split for s in samples}

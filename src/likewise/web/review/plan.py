@@ -156,7 +156,7 @@ class Planner:
         """Return the forecast gain after the labels that were reviewed so far; None without a forecast."""
         if self.forecast is None or self.forecast["reason"] or not self.forecast["curve"]:
             return None
-        k = sum(str(one.row) in decided for one in self.findings.suspects)
+        k = len(self.base.forecast_items & decided)
         return {"k": k, **{name: forecast_at(self.forecast, k, name) for name in METRICS}}
 
     def read_proof(self) -> dict | None:
@@ -187,6 +187,7 @@ class SamplePlans:
         self.row = queue.row.tolist()
         self.place = {row: at for at, row in enumerate(self.row)}
         suspects = torch.tensor([self.place[one.row] for one in self.findings.suspects], dtype=torch.long)
+        self.forecast_items = {str(self.row[at]) for at in queue.suspects.tolist()}  # those of which a gain is forecast
         self.queue = replace(queue, suspects=suspects)
         self.rank = {row: at for at, row in enumerate(disputed_rows(folder) if folder is not None else [])}
         self.orders = ["suspicion", "gain", *["votes"] * bool(self.rank)]
@@ -230,7 +231,8 @@ class SamplePlans:
                 found.append(self.group("each", actions, wrong, order == "votes"))
         for rows in copies.values():
             at = [self.place[row] for row in rows]
-            one = Action(tuple(at), -1, sum(gain[n] for n in at if not queue.decided[n]))
+            counted = [row for row in rows if str(row) in self.forecast_items and str(row) not in decided]
+            one = Action(tuple(at), -1, sum(gain[self.place[row]] for row in counted))
             found.append(self.group("copies", [one], wrong, order == "votes")._replace(items=(str(rows[0]),)))
         return sorted([*found, *self.off_topic_groups(outside)], key=lambda one: order_key(one, order))
 
@@ -279,6 +281,7 @@ class LabelSetPlans:
     """Groups of questions about single labels of samples with several labels: those about one label, of one kind."""
 
     orders = ["suspicion"]
+    forecast_items: frozenset[str] = frozenset()
 
     def __init__(self, questions: LabelQuestioned):
         self.questions, self.asked = questions, questions.findings.questions or {}
