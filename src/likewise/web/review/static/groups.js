@@ -5,7 +5,8 @@ import { bold, broken, details, make, percent, picture, plural, set, source, sta
 import { strip, zoomable } from "/static/item.js";
 
 const HOLD = 450; // milliseconds of a long press
-const LARGEST = 300, SMALLEST = 56, GAP = 8;
+const SMALL = 8, MOST = 24; // images of a group that shares its screen, and of a screen
+const LARGEST = 300, SMALLEST = 56; // sides of an image
 let hooks = { changed: () => undefined };
 
 export const hook = (given) => { hooks = given; };
@@ -16,7 +17,22 @@ export const isCopies = () => Boolean(state.group) && state.group.tiles.length =
 function open() {
   const there = new Map(state.tiles.map((tile) => [tile.item, tile]));
   const left = (group) => group.items.map((item) => there.get(item)).filter((tile) => tile && !tile.choice && !state.skipped.has(tile.item));
-  return (state.plan ? state.plan.groups : []).map((group) => ({ ...group, tiles: left(group) })).filter((group) => group.tiles.length);
+  return merged((state.plan ? state.plan.groups : []).map((group) => ({ ...group, tiles: left(group) })).filter((group) => group.tiles.length));
+}
+
+// Small groups share a screen, at the place of the first of them: every image shows its own suggestion.
+function merged(groups) {
+  const found = [];
+  let shared = null;
+  for (const group of groups) {
+    const small = group.tiles.length < SMALL && (group.kind === "same" || group.kind === "each");
+    if (small && shared && shared.tiles.length + group.tiles.length <= MOST) Object.assign(shared, { kind: "each", suggested: "", given: "", tiles: [...shared.tiles, ...group.tiles] });
+    else {
+      found.push(group);
+      if (small) shared = group;
+    }
+  }
+  return found;
 }
 
 export function next() {
@@ -129,6 +145,7 @@ function card(tile) {
 }
 
 function toggle(tile) {
+  if (!state.group?.tiles.includes(tile)) return;
   if (state.kept.has(tile.item)) state.kept.delete(tile.item);
   else state.kept.add(tile.item);
   focus(state.group.tiles.indexOf(tile));
@@ -175,14 +192,15 @@ export function keys(event) {
 function fit() {
   const box = byId("group");
   if (!box || !state.group) return;
-  const n = state.group.tiles.length, { clientWidth, clientHeight } = box, under = box.querySelector(".words");
+  const n = state.group.tiles.length, under = box.querySelector(".words"), edge = 2 * parseFloat(getComputedStyle(box).paddingLeft);
+  const width = box.clientWidth - edge, height = box.clientHeight - edge, gap = parseFloat(getComputedStyle(box).columnGap);
   const text = under ? under.childElementCount * 17 + 3 : 0;
   const sizes = [...Array(n).keys()].map((i) => {
     const columns = i + 1, rows = Math.ceil(n / columns);
-    return Math.min((clientWidth - GAP * (columns - 1)) / columns, (clientHeight - GAP * (rows - 1)) / rows - text, LARGEST);
+    return Math.min((width - gap * (columns - 1)) / columns, (height - gap * (rows - 1)) / rows - text, LARGEST);
   });
   const best = Math.max(...sizes), size = Math.floor(Math.max(best, SMALLEST));
-  const columns = best < SMALLEST ? Math.max(1, Math.floor((clientWidth + GAP) / (SMALLEST + GAP))) : sizes.findIndex((one) => one >= best - 0.01) + 1;
+  const columns = best < SMALLEST ? Math.max(1, Math.floor((width + gap) / (SMALLEST + gap))) : sizes.findIndex((one) => one >= best - 0.01) + 1;
   box.style.gridTemplateColumns = `repeat(${columns}, ${size}px)`;
   box.style.setProperty("--size", `${size}px`);
   box.dataset.columns = String(columns);
@@ -217,7 +235,7 @@ export function drawGroup() {
   none.dataset.key = "Escape";
   const count = make("span", "quiet", plural(left, "group left", "groups left"));
   main.className = "groups";
-  main.replaceChildren(make("div", "top", make("h2", "question", ...headline()), make("span", "spread"), count, tiles.length > 1 ? make("span", "together", all, none) : null),
+  main.replaceChildren(make("div", "top", make("h2", "question", ...headline()), count, tiles.length > 1 ? make("span", "together", all, none) : null),
     make("div", "body", box, set(make("aside", "examples"), { id: "examples", ariaLabel: "Examples of the classes" })));
   fit();
   watcher.disconnect();

@@ -267,7 +267,9 @@ function end() {
   footer.drawFooter(null);
   tabs();
   plan.line();
+  byId("main").className = "ending";
   byId("main").dataset.item = "";
+  byId("main").replaceChildren(); // nothing that could be decided stays until the result is there
   document.body.classList.remove("grouped");
   const resume = () => { state.skipped.clear(); load(main(), from); };
   ending(resume, beyond).catch((error) => say(error.message, true));
@@ -418,7 +420,7 @@ const FOCUS = { c: () => byId("note").select(), "/": () => { sift(true); byId("l
 
 function press(event) {
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (document.querySelector("dialog[open]") || event.altKey) return;
+  if (document.querySelector("dialog[open]") || event.altKey || event.defaultPrevented) return;
   // The field of a dialog that was closed just now still has the focus for a moment; it is not visible.
   const typing = event.target.matches("input, select, textarea") && event.target.offsetParent !== null;
   if ((event.ctrlKey || event.metaKey) && key === "z" && !typing) {

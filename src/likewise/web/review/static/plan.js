@@ -47,7 +47,7 @@ export function decided(count) {
 }
 
 function pace({ seconds, measured }) {
-  const each = `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s per label`;
+  const each = `${seconds < 0.05 ? "less than 0.1" : seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s per label`;
   return measured ? `at your pace (${each})` : `at an assumed pace of ${each}`;
 }
 
