@@ -10,6 +10,7 @@ import torch
 from likewise.audit.audit import audit
 from likewise.audit.read import read_findings
 from likewise.audit.read_votes import read_consensus, read_votes, read_workers
+from likewise.audit.review_queue import class_numbers, read_queue
 from likewise.audit.summary import show_findings
 from likewise.audit.weighed_votes import state_of, weigh_votes
 from likewise.config import Audit
@@ -68,6 +69,23 @@ def test_scores_and_tables(voted):
     with (found.folder.parent / "votes.csv").open(newline="") as file:
         given = [(int(one["row"]), one["worker"], one["label"]) for one in csv.DictReader(file)]
     assert sorted(given) == sorted(tuple(one) for one in read_votes(found.folder))  # samples without votes have none
+
+
+def test_the_posterior_of_a_forecast_has_the_votes(voted, tmp_path):
+    found, _, _, settings = voted
+    folder = found.folder.parent
+    given = {"targets": (str(folder / "birds.npz"),), "votes": str(folder / "votes.csv"), "forecast": True}
+    again = audit(Audit(**(settings | given | {"out": str(tmp_path / "audit")})), lambda text: None)
+    findings, queue = read_findings(again.folder), read_queue(again.folder)
+    number = class_numbers(queue, findings)
+    place, best = {row: at for at, row in enumerate(queue.row.tolist())}, queue.candidates.suggested.tolist()
+    voted_rows = {one.row for one in read_consensus(again.folder)}
+    flagged = [one for one in findings.suspects if one.row in voted_rows]
+    assert len(flagged) > 9
+    for one in flagged:
+        assert best[place[one.row]] == number[one.suggested]
+        share = float(queue.candidates.probability[place[one.row], 1:].max())
+        assert share == pytest.approx((1 - one.score) * one.confidence, abs=1e-4)
 
 
 def test_the_terminal_shows_votes_and_workers(voted, capsys):

@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 
 from likewise import losses, miners, noise, protocols, samplers
 from likewise.config.spec import brief, build, canonical, check_names, find, spec
-from likewise.contracts import Loss, Miner
+from likewise.contracts import Confidence, Loss, Miner
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.miners import HardPairs, SemiHard
 from likewise.types import LikewiseError
@@ -98,6 +99,15 @@ def test_facts_fill_what_is_left_open_and_only_that():
     assert loss.classes == 7 and loss.dim == 4
     with pytest.raises(LikewiseError, match="ProxyAnchor needs classes"):
         build("ProxyAnchor(dim=4)")
+
+
+def test_groups_and_copies_reach_a_confidence_whose_spec_is_canonical():
+    def copies():
+        return np.arange(6)
+
+    facts = {"classes": 2, "samples": 6, "labels": np.array([0, 1] * 3), "seed": 0}
+    found = build(canonical("LabelPosterior()"), Confidence, **facts, group=np.array([0, 0, 1, 1, 2, 2]), copies=copies)
+    assert found.group.tolist() == [0, 0, 1, 1, 2, 2] and found.copies is copies
 
 
 @pytest.mark.parametrize(

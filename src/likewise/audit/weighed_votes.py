@@ -15,6 +15,7 @@ from likewise.audit.read_votes import VoteLine
 from likewise.audit.records import LabelQuality
 from likewise.io.files import write_csv
 from likewise.numerics.annotators import Ballots, Decided, ballots_of, decide
+from likewise.numerics.label_draws import Candidates, keep_candidates
 from likewise.numerics.vote_evidence import VoteConsensus, find_consensus
 from likewise.numerics.worker_quality import WorkerQuality, confusion_counts, worker_quality
 from likewise.similarity import at_least_float32, full_precision_matmul
@@ -71,11 +72,14 @@ class WeighedVotes:
         sure = (top.values[:, 0] / wrong).clamp(0, 1)
         outside = scored.is_off_topic
         score = torch.where(outside, torch.minimum(own, scored.score.nan_to_num(1.0)), own)
-        unknown = scored.score.isnan() & ~mine
+        unknown, candidates = scored.score.isnan() & ~mine, scored.candidates
+        if candidates is not None:
+            pairs = zip(keep_candidates(q, y, candidates.label.shape[1]), candidates)
+            candidates = Candidates(*(torch.where(mine[:, None], new.to(old), old) for new, old in pairs))
         return dataclasses.replace(
             scored, score=score.where(mine, scored.score), suggested=top.indices[:, 0].where(mine, scored.suggested),
             confidence=sure.where(mine, scored.confidence),
-            margin=(sure - second / wrong).clamp(0, 1).where(mine, scored.margin), unknown=unknown,
+            margin=(sure - second / wrong).clamp(0, 1).where(mine, scored.margin), unknown=unknown, candidates=candidates,
             unknown_reason=scored.unknown_reason if bool(unknown.any()) else "",
         )  # fmt: skip
 

@@ -82,8 +82,8 @@ class Review:
     """Order in which the page begins: the most suspect labels first, the decisions with the highest expected gain first, or
     labels whose votes differ first. By default the order of the audit's forecast, or else suspicion."""
     stop_below: float | None = None
-    """Points of MAP@R: the page says when the next 20 decisions are expected to gain less. The audit must have a forecast.
-    By default the page does not say when to stop."""
+    """Points of MAP@R: the page suggests to stop when the next 20 decisions are expected to gain less. The audit must have a
+    forecast. By default the page never suggests to stop."""
     browser: bool = True
     """Open the page in the browser; without a display the address is only printed."""
 

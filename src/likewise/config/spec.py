@@ -231,7 +231,10 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
         if name in hints and not type_check.fits(value, hints[name]):
             shown = type(value).__name__ if _is_component(value) else repr(value)
             raise LikewiseError(f"{component.__name__}: {name} must be {type_check.words(hints[name])}, got {shown}")
-    filled = {name: facts[name] for name in parameters if name not in given and name in facts}
+    # `canonical` writes the default None of an argument that the run fills in and that is no name of FACT_NAMES
+    left_out = [n for n in parameters if n not in given or (given[n] is None and n not in FACT_NAMES)]
+    filled = {name: facts[name] for name in left_out if name in facts}
+    given = {name: value for name, value in given.items() if name not in filled}
     needed = [n for n, p in parameters.items() if p.default is p.empty and n not in given and n not in filled]
     filled |= {n: facts[FOREIGN_FACT_NAMES[n]] for n in needed if FOREIGN_FACT_NAMES.get(n) in facts}
     missing = [n for n in needed if n not in filled and n in own]

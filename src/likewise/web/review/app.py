@@ -207,22 +207,29 @@ def add_item_routes(
 
     @app.get("/api/item/{item:path}")
     def item(item: str, reviewer: str) -> dict:
-        """Return an item; if the reviewer has decided about it and others disagree, also their decisions."""
-        kind, rows = kind_of(findings, item), questions.rows(item)
-        decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
-        about_it = [d for one in asked_items(questions, item) for d in store.current_decisions(item=one)]
-        own = [d for d in about_it if d.reviewer == tidy(reviewer)]
-        disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
-        others = [d._asdict() for d in about_it if disputed and d not in own]
-        if kind == "label":
-            found = {**label_tile(findings, item, decided), **label_shown(findings, item, served.root)}
-        elif kind == "pair":
-            found = {**pair_tile(findings, item, decided), **shown(findings, item, rows, served.root)}
-        else:
-            first = str(rows[0])
-            found = {**tile(findings, first, rows, decided), **shown(findings, first, rows, served.root)}
-        panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
-        return {**found, "panels": panels, "others": others}
+        return show_item(store, questions, served.root, votes, item, reviewer)
+
+
+def show_item(
+    store: Store, questions: Questioned | LabelQuestioned, root: str, votes: WorkerVotes, item: str, reviewer: str
+) -> dict:
+    """Return an item with its votes; if the reviewer has decided about it and others disagree, also their decisions."""
+    findings = store.findings
+    kind, rows = kind_of(findings, item), questions.rows(item)
+    decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
+    about_it = [d for one in asked_items(questions, item) for d in store.current_decisions(item=one)]
+    own = [d for d in about_it if d.reviewer == tidy(reviewer)]
+    disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
+    others = [d._asdict() for d in about_it if disputed and d not in own]
+    if kind == "label":
+        found = {**label_tile(findings, item, decided), **label_shown(findings, item, root)}
+    elif kind == "pair":
+        found = {**pair_tile(findings, item, decided), **shown(findings, item, rows, root)}
+    else:
+        first = str(rows[0])
+        found = {**tile(findings, first, rows, decided), **shown(findings, first, rows, root)}
+    panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
+    return {**found, "panels": panels, "others": others}
 
 
 def asked_items(questions: Questioned | LabelQuestioned, item: str) -> list[str]:

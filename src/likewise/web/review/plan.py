@@ -69,9 +69,11 @@ class Planner:
     def __init__(self, store: Store, questions: Questioned | LabelQuestioned, folder: Path | None = None):
         self.store, self.questions, self.findings, self.folder = store, questions, store.findings, folder
         self.forecast = None if folder is None else read_forecast(folder)
-        stored = folder is not None and (folder / POSTERIOR_FILE).exists()
-        self.unit = gain_unit(self.forecast) if stored else None
-        self.base = LabelSetPlans(questions) if self.findings.questions is not None else SamplePlans(questions, folder)
+        self.base = (
+            LabelSetPlans(questions) if isinstance(questions, LabelQuestioned) else SamplePlans(questions, folder)
+        )
+        self.unit = gain_unit(self.forecast) if self.base.has_posterior else None
+        self.flagged = {item for one in questions.flagged for item in self.base.stored_items(one)}
         self.groups = lru_cache(maxsize=32)(self._groups)
 
     @property
@@ -123,8 +125,7 @@ class Planner:
         groups, unit = self.open_groups(reviewer, order), self.unit
         coming = remaining_gain([action for one in groups for action in one.actions], NEXT_DECISIONS_COUNT)
         current = self.store.current_decisions(reviewer=reviewer)
-        flagged = {item for one in self.questions.flagged for item in self.base.stored_items(one)}
-        pace = measure_pace(self.store.history(reviewer), {d.id for d in current}, flagged)
+        pace = measure_pace(self.store.history(reviewer), {d.id for d in current}, self.flagged)
         items = [item for one in groups for item in one.items]
         labels = sum(len(self.base.stored_items(item)) for item in items)
         gain = None if unit is None else unit * coming
@@ -180,8 +181,8 @@ class SamplePlans:
 
     def __init__(self, questions: Questioned, folder: Path | None):
         self.questions, self.findings = questions, questions.findings
-        stored = folder is not None and (folder / POSTERIOR_FILE).exists()
-        queue = read_queue(folder) if folder is not None and stored else queue_of_findings(self.findings)
+        self.has_posterior = folder is not None and (folder / POSTERIOR_FILE).exists()
+        queue = read_queue(folder) if folder is not None and self.has_posterior else queue_of_findings(self.findings)
         self.number = class_numbers(queue, self.findings)
         self.unused = int(queue.candidates.label.max()) + 1
         self.row = queue.row.tolist()
@@ -282,6 +283,7 @@ class LabelSetPlans:
 
     orders = ["suspicion"]
     forecast_items: frozenset[str] = frozenset()
+    has_posterior = False
 
     def __init__(self, questions: LabelQuestioned):
         self.questions, self.asked = questions, questions.findings.questions or {}
