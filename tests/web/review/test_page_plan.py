@@ -35,7 +35,7 @@ def test_without_a_forecast_the_page_says_how_to_get_one(visit, tmp_path):
         made.stop()
 
 
-def test_the_curve_and_when_to_stop(enter):
+def test_the_curve_and_when_to_stop(enter, tmp_path):
     page = enter("ann")
     see(page, "points of MAP@R · about 1 min left at an assumed pace", "#plan")
     page.keyboard.press("w")
@@ -57,6 +57,7 @@ def test_the_curve_and_when_to_stop(enter):
     page.click("#enough button")
     see(page, "So far: ")
     see(page, "What the review brings", ".card")
+    see(page, f"likewise review {tmp_path} --retrain", ".proven")
     api.expect(page.locator("#finish")).to_be_hidden()  # the only Finish is the one of the end
     page.click("button:text('Back to the review')")
     api.expect(page.locator("#finish")).to_be_visible()

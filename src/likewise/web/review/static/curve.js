@@ -29,7 +29,7 @@ function ticks(low, high, most) {
   const span = high - low || 1, rough = span / most, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => span / n <= most + 1e-9);
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(i * step);
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(i * step + 0); // + 0: never minus zero
   return found;
 }
 
@@ -39,7 +39,7 @@ const decimals = (marks) => {
 };
 
 const signed = (value, digits) => Number(value.toFixed(digits)) === 0 ? "0" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(digits)}`;
-const WIDTH = 420, HEIGHT = 230, LEFT = 46, RIGHT = 14, TOP = 34, BOTTOM = 40;
+const WIDTH = 420, HEIGHT = 230, LEFT = 46, RIGHT = 26, TOP = 34, BOTTOM = 40;
 
 // One metric: the expected gain, its interval, where it flattens, and where the reviewer is.
 export function forecastChart(metric, { forecast, here, pace }, kind) {

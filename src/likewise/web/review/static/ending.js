@@ -16,11 +16,18 @@ function estimate(left) {
   return `Of the labels without a decision, about ${n.toLocaleString("en")} ${n === 1 ? "is" : "are"} estimated to be wrong.`;
 }
 
-const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
-  ...found.commands.map((line) => make("p", "command", make("code", "", line), copier(line, "Copy")))) : null;
+const command = (line) => make("p", "command", make("code", "", line), copier(line, "Copy"));
+const quote = (path) => /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
 
-// What came true: forecast and realised gain of every metric.
-function proof({ proof: found }) {
+const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
+  ...found.commands.map(command)) : null;
+
+// What came true: forecast and realised gain of every metric; before a retraining, the command that measures it.
+function proof({ proof: found, forecast: known }, { table }) {
+  if (!found && known && !known.reason && known.curve.length && !state.about.several_labels) {
+    return [make("section", "proven", make("h3", "", "Does it come true?"), make("p", "", "This command trains again with the decisions and compares the result with the forecast. This page shows it then."),
+      command(`likewise review ${quote(table.replace(/[\\/][^\\/]*$/, ""))} --retrain`))];
+  }
   if (!found) return [];
   if (!found.rows.length) return [make("p", "", `There is no forecast to compare with${found.reason ? `: ${found.reason}` : ""}.`)];
   const line = (one) => make("p", one.inside ? "inside" : "outside", make("b", "", one.metric), ` forecast ${points(one.forecast.gain)} points (${interval(one.forecast)}), realised ${points(one.realised.gain)}`,
@@ -29,10 +36,10 @@ function proof({ proof: found }) {
 }
 
 // The part about the forecast: the curve, then the proof; an audit without a forecast has none of it.
-function forecast() {
+function forecast(found) {
   const { plan } = state;
-  if (!plan || !plan.forecast) return proof(plan || {});
-  return [make("section", "expected", make("h3", "", "What the review brings"), ...forecastParts(plan)), ...proof(plan)];
+  if (!plan || !plan.forecast) return proof(plan || {}, found);
+  return [make("section", "expected", make("h3", "", "What the review brings"), ...forecastParts(plan)), ...proof(plan, found)];
 }
 
 export async function ending(resume, beyond) {
@@ -47,7 +54,7 @@ export async function ending(resume, beyond) {
     make("p", "", estimate(found.left)),
     make("p", "buttons", open ? act("Back to the review", "", resume) : null, link, act("Finish", "main", () => finish().catch((error) => say(error.message, true)))),
     make("p", "quiet", `Finish writes ${found.table} and stops the server. All decisions are kept; you can review again later.`),
-    ...forecast(),
+    ...forecast(found),
     commands(found),
     more ? make("div", "beyond", make("p", "", "Not sure that all mistakes were found? Go on with the labels that are not flagged, the most suspicious first."),
       act(`Continue with ${plural(state.about.others, "label")} not flagged`, "", beyond)) : null));

@@ -194,7 +194,7 @@ function fit() {
   if (!box || !state.group) return;
   const n = state.group.tiles.length, under = box.querySelector(".words"), edge = 2 * parseFloat(getComputedStyle(box).paddingLeft);
   const width = box.clientWidth - edge, height = box.clientHeight - edge, gap = parseFloat(getComputedStyle(box).columnGap);
-  const text = under ? under.childElementCount * 17 + 3 : 0;
+  const text = under ? under.offsetHeight + 3 : 0;
   const sizes = [...Array(n).keys()].map((i) => {
     const columns = i + 1, rows = Math.ceil(n / columns);
     return Math.min((width - gap * (columns - 1)) / columns, (height - gap * (rows - 1)) / rows - text, LARGEST);
@@ -226,7 +226,7 @@ async function examples(tile) {
 
 export function drawGroup() {
   const { tiles } = state.group, main = byId("main"), left = open().length;
-  const box = set(make("div", "group", ...tiles.map(card)), { id: "group" });
+  const box = set(make("div", `group ${state.group.kind}`, ...tiles.map(card)), { id: "group" });
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", "Images of this decision");
   const all = set(make("button", "", "All", make("kbd", "", "A")), { type: "button", title: "Select all (A)", onclick: () => select(true) });
