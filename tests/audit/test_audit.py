@@ -260,6 +260,7 @@ def test_queries_and_gallery(make, tmp_path):
         assert line["camera"] == ("" if row % 8 < 1 else f"c{row % 8 % 3}")
 
 
+@pytest.mark.slow
 def test_acting_on_it(proxy, tmp_path):
     found = look(proxy.path, tmp_path, verify=True, retrain=True, seed=1)
     keeps_the_contract(found)
@@ -412,6 +413,7 @@ def test_rows_in_no_part_are_told(tmp_path):
     assert "1 of 40 rows are junk or have no split, and are not audited" in found.about["notes"]
 
 
+@pytest.mark.slow
 def test_no_errors_asked_for(proxy, tmp_path):
     found = look(proxy.path, tmp_path / "none", max_errors=0, max_classes=0)
     keeps_the_contract(found)
@@ -446,6 +448,7 @@ def test_json_has_no_nan():
     }
 
 
+@pytest.mark.slow
 def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monkeypatch):
     """And one that is interrupted while it writes is no audit, rather than half of two."""
     look(run.path, tmp_path)

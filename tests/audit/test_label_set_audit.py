@@ -49,3 +49,8 @@ def test_errors(given, message):
 def test_zero_embeddings():
     with pytest.raises(LikewiseError, match=r"must not be all zeros, but 1 of 2 are \(first: row 1\)"):
         likewise.audit_labels(np.array([[1.0, 0], [0, 0]], np.float32), label_sets=["a", "b"])
+
+
+def test_spaces_and_empty_parts_of_a_text_are_no_labels():
+    names, has = multi_hot(["red | dress", "red|", " dress"])
+    assert names == ("dress", "red") and has.tolist() == [[True, True], [False, True], [True, False]]

@@ -86,3 +86,21 @@ def test_samples_with_several_labels_have_no_votes(tmp_path):
     assert votes_of(items) is None
     with pytest.raises(LikewiseError, match="'shop' has several labels per sample"):
         votes_of(items, str(tmp_path / "votes.csv"))
+
+
+def test_rows_count_samples_that_were_skipped(tmp_path):
+    items = Items(
+        name="few", y=np.array([0, 1, 1]), class_name=("cat", "dog"), path=("b.jpg", "c.jpg", "e.jpg"), root="",
+        skipped=((0, "a.jpg"), (3, "d.jpg")),
+    )  # fmt: skip
+    file = write(tmp_path, "row,worker,label\n0,ann,cat\n1,ann,dog\n4,ann,cat\n")
+    assert triples(read_votes(file, items)) == [(0, "ann", 1), (2, "ann", 0)]
+
+
+def test_a_path_of_several_samples_is_refused(tmp_path):
+    items = Items(
+        name="boxes", y=np.array([0, 1, 1]), class_name=("cat", "dog"), path=("a.jpg", "a.jpg", "b.jpg"), root=""
+    )
+    with pytest.raises(LikewiseError, match=r"must name one sample of 'boxes', but several have the path 'a.jpg'"):
+        read_votes(write(tmp_path, "sample,label\na.jpg,cat\n"), items)
+    assert len(read_votes(write(tmp_path, "sample,label\nb.jpg,cat\n"), items).row) == 1

@@ -94,3 +94,11 @@ def test_refuses():
         update_posterior(before, torch.tensor([60]), torch.tensor([0]))
     with pytest.raises(LikewiseError, match="certainty must lie above 0.5"):
         update_posterior(before, torch.tensor([6]), torch.tensor([0]), certainty=0.2)
+
+
+def test_the_shift_moves_sure_probabilities_by_their_own_odds():
+    kinds = {"all": np.zeros(3, dtype=int)}
+    found = shifted(np.array([1e-8, 0.5, 0.9999]), kinds, np.array([1]), np.array([True]))
+    assert found[1] > 0.5 and found[2] > 0.9999
+    ratio = (found / (1 - found)) / np.array([1e-8, 1.0, 9999.0])
+    np.testing.assert_allclose(ratio, ratio[1], rtol=1e-6)

@@ -150,7 +150,8 @@ def audit_label_sets(
 
 def multi_hot(label_sets: Sequence[Iterable[str | int] | str]) -> tuple[tuple[str, ...], Bool[np.ndarray, "N L"]]:
     """Return the names of all labels in sorted order, and which sample has which."""
-    sets = [one.split("|") if isinstance(one, str) else [str(label) for label in one] for one in label_sets]
+    words = [one.split("|") if isinstance(one, str) else [str(label) for label in one] for one in label_sets]
+    sets = [[label.strip() for label in one if label.strip()] for one in words]
     empty = next((row for row, one in enumerate(sets) if not any(one)), None)
     if not sets or empty is not None:
         raise LikewiseError(

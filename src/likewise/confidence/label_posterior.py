@@ -127,17 +127,24 @@ class LabelPosterior(Confidence):
             raise LikewiseError(
                 "LabelPosterior: the features must be finite, got NaN or infinite values; lower lr or set clip_norm"
             )
-        if self.votes is not None:
-            return self._consensus(x, y, self.votes)
         with full_precision_matmul(x):
-            each, noise = self._discriminate(x, y)
-            conflicts = self._conflicts(y)
-            if noise.informative:
-                if not bool(self.rounds_seen.any()):
-                    self.outside.copy_(off_topic(x, y, self.classes).probability >= 0.5)
-                fits = self._add_round(each, noise, y, conflicts) & ~self.outside
-            else:
-                fits = ~self.outside
+            found = self._posterior(x, y)
+            if self.votes is not None:
+                found = self._with_votes(found, x, y, self.votes)
+        self.w.copy_(found.w)
+        self.label.copy_(found.y)
+        return found
+
+    def _posterior(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"]) -> Relabelling:
+        """Return the labels and weights by the features and the given labels."""
+        each, noise = self._discriminate(x, y)
+        conflicts = self._conflicts(y)
+        if noise.informative:
+            if not bool(self.rounds_seen.any()):
+                self.outside.copy_(off_topic(x, y, self.classes).probability >= 0.5)
+            fits = self._add_round(each, noise, y, conflicts) & ~self.outside
+        else:
+            fits = ~self.outside
         seen = self.rounds_seen.clamp_min(1)
         sure, place = (self.evidence / seen[:, None]).max(1)
         top = self.candidate.gather(1, place[:, None])[:, 0]
@@ -147,30 +154,33 @@ class LabelPosterior(Confidence):
         used = (sure >= self.least) & ~self.outside & ((top == y) | (fits & self.repair))
         used &= ~(untouched & (conflicts >= 0))  # one of two labels is wrong, and there is no evidence which
         top, used = keep_classes(top, used, own, y, self.classes)
-        self.w.copy_(used.to(self.w))
-        self.label.copy_(top)
         facts = {"wrong labels, any": noise.any, "wrong labels, similar": noise.similar}
         facts = facts if noise.informative else {name: float("nan") for name in facts}
         return Relabelling(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
 
-    def _consensus(self, x: Float[Tensor, "N F"], y: Int[Tensor, "N"], votes: Votes) -> Relabelling:
-        """Return the consensus of votes and features; a label is dropped if its posterior is below `least`."""
-        votes = votes.completed(y.cpu().numpy())
-        ballots = ballots_of(votes, len(y), self.classes)
+    def _with_votes(
+        self, found: Relabelling, x: Float[Tensor, "N F"], y: Int[Tensor, "N"], votes: Votes
+    ) -> Relabelling:
+        """Return the labels with those of voted samples replaced by the consensus of votes and features.
+
+        The weight of a consensus is its posterior, and 0 below `least`. Samples without votes stay as they are.
+        """
+        voted = torch.zeros_like(y, dtype=torch.bool)
+        voted[torch.as_tensor(votes.row, device=y.device)] = True
+        ballots = ballots_of(votes.completed(y.cpu().numpy()), len(y), self.classes)
         group = None if self.group is None else torch.as_tensor(self.group)
-        with full_precision_matmul(x):
-            found = find_consensus(x.cpu(), ballots, folds=min(self.folds, 5), seed=self.seed, group=group)
-        decided = decide(found.q, ballots.counts)
-        top, sure = decided.label.to(y.device), (1 - decided.wrong).to(self.w)
-        own = found.q.to(self.w).gather(1, y[:, None])[:, 0]
-        used = sure >= self.least
-        top, used = keep_classes(top, used & ((top == y) | self.repair), own, y, self.classes)
-        weight = torch.where(top == decided.label.to(y.device), sure, own).where(used, 0).to(self.w)
-        self.w.copy_(weight)
-        self.label.copy_(top)
-        facts = {
-            "consensus, expected wrong": float(decided.wrong.mean()),
-            "undecided": float(decided.undecided.double().mean()),
+        q = find_consensus(x.cpu(), ballots, folds=min(self.folds, 5), seed=self.seed, group=group).q
+        decided = decide(q, ballots.counts)
+        label, sure = decided.label.to(y.device), (1 - decided.wrong).to(self.w)
+        own = q.to(self.w).gather(1, y[:, None])[:, 0].where(voted, 1 - found.suspicion)
+        used = (sure >= self.least) & ((label == y) | self.repair) & ~self.outside
+        top, used = label.where(voted, found.y), used.where(voted, found.w > 0)
+        top, used = keep_classes(top, used, own, y, self.classes)
+        weight = torch.where(top == label, sure, own).where(voted, 1).where(used, 0).to(self.w)
+        mine = voted.cpu()
+        facts = found.facts | {
+            "consensus, expected wrong": float(decided.wrong[mine].mean()),
+            "undecided": float(decided.undecided[mine].double().mean()),
         }
         return Relabelling(y=top, w=weight, suspicion=1 - own, threshold=0.5, facts=facts)
 

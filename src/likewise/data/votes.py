@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,15 +67,28 @@ def sample_rows(sheet: Sheet, name: str, items: Items) -> np.ndarray:
             f"votes: {name} must name a sample of '{items.name}', got {cells[at]!r} in {sheet.at(at)}{near} "
             f"{int((rows == -2).sum())} of {len(rows)} lines name none; correct or remove them"
         )
+    for at in np.flatnonzero(rows == -3).tolist():
+        raise LikewiseError(
+            f"votes: {name} must name one sample of '{items.name}', but several have the path {cells[at]!r} in {sheet.at(at)}; "
+            "name samples by a column row, which counts them from 0"
+        )
     return rows
 
 
 def sample_numbers(items: Items, name: str) -> dict[str, int]:
-    """Return name -> row of all samples, and -1 for those that were skipped; also by file name, if one sample alone has it."""
+    """Return name -> row of all samples; also by file name, if one sample alone has it.
+
+    -1 for samples that were skipped, and -3 for a path that several samples have, such as boxes of one image. Rows count the
+    samples that were skipped too.
+    """
     if items.path is None or name == "row":
-        return {str(row): row for row in range(len(items))}
+        skipped = {row for row, _ in items.skipped}
+        kept = (row for row in range(len(items) + len(skipped)) if row not in skipped)
+        return {str(row): place for place, row in enumerate(kept)} | {str(row): -1 for row in skipped}
     base = os.path.join(items.root, "")
-    paths = {path: row for row, path in enumerate(items.path)} | {path: -1 for _, path in items.skipped}
+    count = Counter(items.path)
+    paths = {path: row if count[path] == 1 else -3 for row, path in enumerate(items.path)}
+    paths |= {path: -1 for _, path in items.skipped}
     short: dict[str, list[int]] = {}
     for path, row in paths.items():
         for other in {os.path.basename(path), path.removeprefix(base), base + path}:

@@ -21,7 +21,7 @@ BAND_EDGES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 """Edges of the bands of the probability that a label is wrong."""
 
 MIN_PROBABILITY = 1e-3
-"""Decisions can move probabilities that are nearer to 0 or 1 than this as if they were this far from it."""
+"""In the fit of the shifts, probabilities that are nearer to 0 or 1 than this count as this far from it."""
 
 SWEEPS_COUNT = 12
 """Number of times that the shifts of all kinds are fitted in turn."""
@@ -89,8 +89,8 @@ def shifted(
             shift[name] += step
             seen += step[mine]
     total = sum(shift[name][group] for name, group in kinds.items())
-    moved = 1 / (1 + np.exp(-(odds + total)))
-    return np.where(total == 0, probability, moved)
+    rest = (1 - probability) * np.exp(-total)  # the shift applies to the exact odds, not to the limited ones
+    return probability / np.maximum(probability + rest, np.finfo(float).tiny)
 
 
 def _update_suggestions(

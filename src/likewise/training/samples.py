@@ -14,7 +14,7 @@ from likewise.contracts import Protocol
 from likewise.data.copies import exact_copies
 from likewise.data.votes import votes_of
 from likewise.errors import shown_names
-from likewise.types import Items
+from likewise.types import Items, LikewiseError
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,11 @@ class Samples:
         number[np.unique(self.items.y[self.rows])] = np.arange(len(self.class_names))
         kept = number[found.label] >= 0  # a vote for a class that is not trained
         label = number[found.label[kept]]
+        if not len(label):
+            raise LikewiseError(
+                f"votes: there must be votes about the {len(self.rows):,} training samples for their {len(self.class_names)} classes, "
+                "got none; add votes about training samples, or leave out the votes"
+            )
         return facts | {"votes": found._replace(row=found.row[kept], worker=found.worker[kept], label=label)}
 
 
