@@ -66,8 +66,8 @@ function commit(asked, fresh = false) {
   byId("note").blur();
   if (fresher.length) {
     state.history.push(entry);
-    plan.decided(fresher.length);
     send("/api/decide", null, body).then((answer) => { count(answer); say(`Saved. ${words}`); }, (error) => refuse(entry, error));
+    plan.decided(fresher.length); // after it is sent: the plan waits for what was sent before
   } else say(`Saved. ${words}`);
   onward();
 }
@@ -134,7 +134,6 @@ function undo() {
   if (!entry || entry.kind !== state.kind || !entry.changed.every(({ tile }) => state.tiles.some((one) => one.item === tile.item))) return undoThere();
   restore(entry);
   state.aside = null;
-  plan.decided(entry.changed.length);
   if (state.view === "end") state.view = entry.view;
   if (state.view === "groups" && entry.view === "groups" && entry.group) again(entry);
   else if (state.view === "groups") groups.together(entry.changed.map(({ tile }) => state.tiles.find((one) => one.item === tile.item)));
@@ -148,6 +147,7 @@ function undo() {
     count(answer);
     say(entry.changed.length > 1 ? `Undone: ${plural(entry.changed.length, "label")}.` : `Undone: ${named(entry.changed[0].tile)}.`);
   }).catch((error) => { say(error.message, true); load(); });
+  plan.decided(entry.changed.length);
 }
 
 // An undo of something that was decided before this page was loaded, or in another view.
