@@ -44,3 +44,8 @@ export function kind(name) {
   byId("moved").hidden = pair || !state.about.moves.length;
   byId("state-label").hidden = pair || state.about.states.length < 2;
 }
+
+export function sift(open = byId("filter").hidden) {
+  byId("filter").hidden = !open;
+  byId("sift").setAttribute("aria-expanded", String(open));
+}

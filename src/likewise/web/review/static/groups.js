@@ -155,6 +155,7 @@ function toggle(tile) {
 export function select(all) {
   state.kept = new Set(all ? [] : state.group.tiles.map((tile) => tile.item));
   mark();
+  focus(Math.max(state.group.tiles.indexOf(focused()), 0));
 }
 
 const cards = () => [...document.querySelectorAll("#group .tile")];

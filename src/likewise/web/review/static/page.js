@@ -2,12 +2,14 @@
 // after a decision about it the queue continues where it was. A decision takes effect on the page at once and is sent in the
 // background, so that no key is lost; if the server refuses it, the page goes back to it.
 import { ask, byId, say, send, settled } from "/static/server.js";
-import { details, known, make, plural, reviewer, set, source, state, zoom } from "/static/elements.js";
-import { layout, view, zoomable } from "/static/item.js";
+import { details, known, make, plural, reviewer, set, source, state } from "/static/elements.js";
+import { layout, view } from "/static/item.js";
 import { ending } from "/static/ending.js";
 import { choose, help, people } from "/static/dialogs.js";
 import * as footer from "/static/actions.js";
-import { filter, kind, offer } from "/static/filter.js";
+import { filter, kind, offer, sift } from "/static/filter.js";
+import { count, place, tabs } from "/static/header.js";
+import { listen as listenToKeys } from "/static/keys.js";
 import * as groups from "/static/groups.js";
 import * as sheet from "/static/grid.js";
 import * as plan from "/static/plan.js";
@@ -180,20 +182,6 @@ const chooseOther = () => {
   choose(likely.slice(0, 12), but, [...new Set(panels.map((panel) => panel.split))], (label, fresh) => commit(tiles.map((tile) => ({ tile, choice: "relabel", label })), fresh));
 };
 
-function place() {
-  const { tiles, at, aside } = state, flagged = tiles.filter((tile) => tile.flagged || tile.type).length;
-  if (!byId("place")) return;
-  const beyond = at >= flagged && at < tiles.length;
-  byId("place").textContent = aside ? "aside" : beyond ? `+ ${at - flagged + 1}` : flagged ? `${Math.min(at + 1, flagged)} / ${flagged}` : "";
-}
-
-function count(answer) {
-  if (answer.kind && answer.kind !== state.kind) return;
-  byId("bar").max = Math.max(answer.whole, 1);
-  byId("bar").value = answer.done;
-  byId("count").replaceChildren(`${answer.done.toLocaleString("en")} of ${answer.whole.toLocaleString("en")}`, make("span", "wide", " reviewed"));
-}
-
 // Images that are on the page already stay, so that nothing flickers when the details of an item arrive.
 function fill(children) {
   const main = byId("main"), old = new Map([...main.querySelectorAll(".large img")].map((image) => [image.src, image]));
@@ -350,14 +338,6 @@ const beyond = () => inTurn(async () => {
   if (state.tiles.length === at) say("No label that is not flagged matches the filter.");
 });
 
-function tabs() {
-  byId("one").setAttribute("aria-pressed", String(state.view === "one" && state.kind !== "pair"));
-  byId("grid").setAttribute("aria-pressed", String(state.view === "grid"));
-  byId("groups").setAttribute("aria-pressed", String(state.view === "groups"));
-  byId("finish").hidden = state.view === "end";
-  byId("pairs").setAttribute("aria-pressed", String(state.view === "one" && state.kind === "pair"));
-}
-
 function switchTo(view, name) {
   if (state.busy) return;
   if (name !== state.kind || state.view === "end" || (view === "groups" && !state.plan)) return load(name, view);
@@ -366,11 +346,6 @@ function switchTo(view, name) {
   if (view === "groups") groups.rest();
   say("");
   draw();
-}
-
-function sift(open = byId("filter").hidden) {
-  byId("filter").hidden = !open;
-  byId("sift").setAttribute("aria-expanded", String(open));
 }
 
 function renamed(changed) {
@@ -393,7 +368,7 @@ function listen() {
   byId("help").onclick = help;
   byId("finish").onclick = () => { if (!state.busy) { state.view = "end"; end(); } };
   byId("who").onclick = () => people(renamed).catch((error) => say(error.message, true));
-  document.addEventListener("keydown", press);
+  listenToKeys(undo);
   plan.listen();
   plan.hook({ arrived, end: () => byId("finish").click() });
   groups.hook({ changed: () => footer.drawFooter(null) });
@@ -406,45 +381,6 @@ function listen() {
     state.view = "one";
     draw();
   });
-}
-
-function large() {
-  if (state.view === "grid") {
-    const tile = sheet.focused();
-    if (tile) zoom(zoomable(tile), 0);
-  } else if (state.view === "groups" && !groups.isCopies()) groups.showLarge();
-  else document.querySelector("#main .large")?.click();
-}
-
-const FOCUS = { c: () => byId("note").select(), "/": () => { sift(true); byId("label").select(); }, z: large };
-
-function press(event) {
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (document.querySelector("dialog[open]") || event.altKey || event.defaultPrevented) return;
-  // The field of a dialog that was closed just now still has the focus for a moment; it is not visible.
-  const typing = event.target.matches("input, select, textarea") && event.target.offsetParent !== null;
-  if ((event.ctrlKey || event.metaKey) && key === "z" && !typing) {
-    event.preventDefault();
-    return undo();
-  }
-  if (event.ctrlKey || event.metaKey) return;
-  if (typing) {
-    if (event.key === "Escape" || (event.key === "Enter" && event.target.matches("input"))) event.target.blur();
-    return;
-  }
-  if (event.repeat && !key.startsWith("Arrow")) return;
-  if (state.view === "groups" && state.group && !groups.isCopies() && groups.keys(event)) return;
-  // Enter presses the button in focus; on an image of a group it is the key of the group.
-  if (key === "Enter" && event.target.closest("button, a, summary") && !event.target.closest("#group")) return;
-  if (state.view === "grid" && key.startsWith("Arrow")) {
-    event.preventDefault();
-    return sheet.start();
-  }
-  const found = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key && one.offsetParent);
-  if (!FOCUS[key] && !found) return;
-  event.preventDefault();
-  if (FOCUS[key]) FOCUS[key]();
-  else found.click();
 }
 
 async function start() {
