@@ -44,7 +44,7 @@ def test_units():
     queue = make_queue().scaled(0.04)
     assert float(queue.gain[queue.suspects].sum()) == pytest.approx(0.04)
     assert queue.remaining(1000) == pytest.approx(0.04) and queue.remaining(1000, "suspicion") == pytest.approx(0.04)
-    assert make_queue().scaled(None).remaining(9) == make_queue().scaled(-0.1).remaining(9) == make_queue().remaining(9)
+    assert make_queue().scaled(0.0).remaining(9) == make_queue().scaled(-0.1).remaining(9) == make_queue().remaining(9)
 
 
 def test_rows_that_are_not_trained_gain_nothing():

@@ -110,6 +110,12 @@ def test_votes_about_other_rows_are_no_votes():
     assert weigh_votes(votes, np.array([0, 1]), items, torch.eye(4)[:2]) is None
 
 
+def test_votes_about_one_class_are_no_votes():
+    items = Items("one", np.zeros(8, np.int64), ("cat",), x=np.zeros((8, 2), np.float32))
+    votes = Votes(np.array([0, 1]), np.array([0, 0]), np.array([0, 0]), ("a",))
+    assert weigh_votes(votes, np.arange(8), items, torch.zeros(8, 2)) is None
+
+
 def test_states():
     assert state_of(True, True, True) == "undecided" and state_of(False, False, False) == "agreed"
     assert state_of(False, True, False) == "votes differ" and state_of(False, True, True) == "other label"

@@ -27,7 +27,8 @@ class WorkerLine(NamedTuple):
     @property
     def confusion(self) -> str:
         """The most frequent confusion in words; empty if there is none."""
-        return f"{self.confused} as {self.confused_with}, {self.confused_votes:.0f} times" if self.confused else ""
+        times = "once" if round(self.confused_votes) == 1 else f"{self.confused_votes:.0f} times"
+        return f"{self.confused} as {self.confused_with}, {times}" if self.confused else ""
 
 
 class ConsensusLine(NamedTuple):

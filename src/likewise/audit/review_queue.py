@@ -82,10 +82,13 @@ class ReviewQueue:
         """Return whether the next block of decisions is expected to gain less than `least` (a share of MAP@R)."""
         return should_stop(self.actions(order), block, least)
 
-    def scaled(self, total: float | None) -> ReviewQueue:
-        """Return the queue with effects in units of MAP@R: the positive expected gains of all suspects sum to `total`."""
+    def scaled(self, total: float) -> ReviewQueue:
+        """Return the queue with effects in units of MAP@R: the positive expected gains of all suspects sum to `total`.
+
+        If no gain was forecast (0 or below), the effects keep their unit, and order the suspects only.
+        """
         whole = float(self.gain[self.suspects].clamp_min(0).sum())
-        if total is None or total <= 0 or whole <= 0:
+        if total <= 0 or whole <= 0:
             return self
         return replace(self, effect=self.effect * (total / whole))
 

@@ -103,7 +103,7 @@ class WeighedVotes:
 def weigh_votes(
     votes: Votes, rows: Int[np.ndarray, "N"], items: Items, x: Float[Tensor, "N F"], seed: int = 0
 ) -> WeighedVotes | None:
-    """Return the consensus of the audited rows; None if none of them has a vote.
+    """Return the consensus of the audited rows; None if none of them has a vote, or there is one class.
 
     Args:
         votes: votes about rows of the data.
@@ -111,7 +111,7 @@ def weigh_votes(
         x: their features.
     """
     mine = votes.among(rows)
-    if not len(mine.row):
+    if not len(mine.row) or items.classes < 2:
         return None
     voted = np.zeros(len(rows), bool)
     voted[mine.row] = True

@@ -165,6 +165,7 @@ class LabelPosterior(Confidence):
 
         The weight of a consensus is its posterior, and 0 below `least`. Samples without votes stay as they are.
         """
+        assert found.suspicion is not None
         voted = torch.zeros_like(y, dtype=torch.bool)
         voted[torch.as_tensor(votes.row, device=y.device)] = True
         ballots = ballots_of(votes.completed(y.cpu().numpy()), len(y), self.classes)

@@ -32,8 +32,8 @@ class WorkerQuality(NamedTuple):
 def worker_quality(votes: Ballots, q: Float[Tensor, "N C"]) -> WorkerQuality:
     """Return the quality of every worker.
 
-    Formula: accuracy p = (sum of q of the votes + 1/2) / (n + 1); the interval is that of Beta(m p, m (1 - p)), m = n + 1 reduced by
-        the uncertainty of the labels. Only the worker's own votes count: an interval that is shrunk to all workers is too
+    Formula: accuracy p = (sum of q of the votes + 1/2) / (n + 1); the interval is that of Beta(m p, m (1 - p)), m = n + 1 reduced
+        by the uncertainty of the labels. Only the worker's own votes count: an interval that is shrunk to all workers is too
         narrow if their accuracy is estimated too.
     """
     known = votes.worker >= 0
