@@ -72,7 +72,9 @@ def write_world(folder: Path, suspects: int, seed: int) -> World:
         another = [c for c in range(len(sizes), items.classes) if c != suggested]
         row = unused[int(rng.choice(another)) if wrong else suggested].pop()
         truth, empty = int(items.y[row]), wrong and bool(rng.random() < EMPTY_SHARE)
-        given = truth if wrong else int(rng.choice(another[:: max(1, len(another) // 3)]))  # few classes are confused with one
+        given = (
+            truth if wrong else int(rng.choice(another[:: max(1, len(another) // 3)]))
+        )  # few classes are confused with one
         lines[row] = [
             row, str(folder / "empty.png") if empty else items.path[row], items.class_name[given],
             float(rng.uniform(0.02, 0.15)), "flagged", items.class_name[suggested], confidence, confidence / 2, "", "",

@@ -83,7 +83,11 @@ def test_forecast_and_what_came_true_at_the_end(enter, tmp_path):
     assert page.locator("svg.proof").get_attribute("aria-label") == (
         "MAP@R: forecast +5.00 points, realised +6.00; R@1: forecast +5.00 points, realised +10.00"
     )
-    see(page, "forecast +5.00 points (+2.00 to +8.00), realised +6.00 (+5.00 to +7.00): inside of the interval.", ".inside")
+    see(
+        page,
+        "forecast +5.00 points (+2.00 to +8.00), realised +6.00 (+5.00 to +7.00): inside of the interval.",
+        ".inside",
+    )
     see(page, "outside of the interval.", ".outside")
     see(page, "The whole network was trained.", ".proven")
 
