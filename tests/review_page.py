@@ -1,6 +1,10 @@
 """The review page in a browser: a small audit, its server, and what tests do on the page."""
 
 import csv
+import json
+import os
+import subprocess
+import sys
 import threading
 
 from PIL import Image
@@ -88,6 +92,79 @@ def write_copies(folder):
         "6,6.png,robin,0.9,ok,,,,,train,,0",
     ]
     (folder / "audit.csv").write_text("\n".join([head, *lines]) + "\n")
+
+
+def write_groups(folder):
+    """14 images look like tit (rows 0 to 13), 3 have suggestions of their own, 2 are one image, and 2 fit no class."""
+    head = "row,path,label,score,state,suggested,confidence,margin,reason,split,same_as,off_topic"
+    lines = [f"{n},{n}.png,{'wren' if n < 8 else 'robin'},0.0{n + 10},flagged,tit,0.95,0.9,,train,," for n in range(14)]
+    lines += [f"{n},{n}.png,{one},0.4,flagged,{other},0.5,0.1,,train,,"
+              for n, one, other in ((14, "wren", "robin"), (15, "robin", "wren"), (16, "tit", "wren"))]  # fmt: skip
+    lines += ["17,17.png,wren,0.3,conflict,robin,0.9,0.8,,train,17,", "18,18.png,robin,0.85,conflict,,,,,train,17,"]
+    lines += [f"{n},{n}.png,tit,0.6,off-topic,,,,fits no class,train,,0.{n}7" for n in (9, 8)]
+    lines[-2:] = [line.replace("9,9.png", "19,19.png").replace("8,8.png", "20,20.png") for line in lines[-2:]]
+    lines += [f"{n},{n}.png,{('wren', 'robin', 'tit')[n % 3]},0.9,ok,,,,,train,," for n in range(21, 33)]
+    about = f'{{"title": "birds", "root": "", "rows": {len(lines)}, "pictures": true}}'
+    (folder / "audit.json").write_text(about)
+    (folder / "audit.csv").write_text("\n".join([head, *lines]) + "\n")
+
+
+def write_forecast(folder):
+    """Write a forecast of the audit in the folder: 5 points of MAP@R after 20 labels."""
+    from likewise.audit.read import read_findings
+    from likewise.audit.review_queue import queue_of_findings
+
+    queue_of_findings(read_findings(folder)).scaled(0.05).write(folder)
+    gain = lambda share: {"gain": share, "low": share / 2, "high": share * 1.5}  # noqa: E731
+    curve = [{"k": k, "wrong": k / 2, "minutes": k / 15, "MAP@R": gain(m), "R@1": gain(r)}
+             for k, m, r in ((0, 0.0, 0.0), (5, 0.03, 0.01), (10, 0.046, 0.02), (20, 0.05, 0.03))]  # fmt: skip
+    found = {
+        "order": "gain", "coverage": 0.9, "seconds_per_decision": 4.0, "reason": "", "suspects": 20, "curve": curve,
+        "flat_at": 10, "start": {"MAP@R": 0.5, "R@1": 0.7}, "scored": "test split",
+    }  # fmt: skip
+    (folder / "forecast.json").write_text(json.dumps(found))
+
+
+def write_sets(folder):
+    """Row 0 lacks "striped", row 1 has "red" wrongly, row 2 is right; "rare" cannot be told."""
+    labels = json.dumps([{"label": name} for name in ("blue", "dress", "rare/odd", "red", "striped")])
+    (folder / "audit.json").write_text(
+        f'{{"title": "clothes", "root": "/c", "rows": 4, "pictures": true, "labels": {labels}, "expected_wrong": 2.5}}'
+    )
+    samples = ["0,0.png,dress|red,0.1,flagged,dress|red|striped,1,1,,,", "1,1.png,blue|red,0.2,flagged,blue,1,1,,,"]
+    samples += ["2,2.png,dress|rare/odd,0.9,ok,,,,,,", "3,3.png,blue|striped,0.9,ok,,,,,,"]
+    head = "row,path,label,score,state,suggested,confidence,margin,reason,split,same_as"
+    (folder / "audit.csv").write_text("\n".join([head, *samples]) + "\n")
+    head = "row,path,label,kind,chance,state,reason,nearest_with,nearest_without"
+    lines = ["0,0.png,striped,missing,0.9,flagged,,3,1 2", "1,1.png,red,superfluous,0.8,flagged,,0,3"]
+    lines += ["3,3.png,dress,missing,0.3,ok,,0 2,1", "2,2.png,rare/odd,superfluous,,unknown,few samples have it,,0 1"]
+    (folder / "labels.csv").write_text("\n".join([head, *lines]) + "\n")
+    return folder
+
+
+SERVER = """
+import sys
+from likewise.audit.read import read_findings
+from likewise.web.http import run_app
+from likewise.web.review.app import make_app
+from likewise.web.review.store import Store
+store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
+run_app(make_app(store, sys.argv[3]), "review", "127.0.0.1", int(sys.argv[2]), sys.argv[3])
+"""
+
+
+def start(folder, port):
+    """Serve the page in a process of its own, which a test can kill; return it and the address."""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", SERVER, str(folder), str(port), KEY]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
+    return process, process.stdout.readline().split()[1]
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
 
 
 def see(page, text, where="#main"):

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from browser import CHROMIUM
 
 from likewise.config import Train
 from likewise.training.fit import train
@@ -683,6 +684,25 @@ def test_serve_load(run, pictures, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["answers"] == {"200": 4} and found["lost"] == 0 and found["ended"] == 0
     must_be_positive(*(found[key] for key in ("per_second", "p50_ms", "p99_ms", "peak_memory_mb")))
+
+
+@starts("benchmarks/review_actions.py")
+@pytest.mark.browser
+@pytest.mark.process
+def test_review_actions(start):
+    """A scripted reviewer decides all suspects in a real browser; groups take fewer actions, and no decision is lost."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("playwright")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine")
+    told, found = start("review_actions", "--quick")
+    assert [json.loads(line) for line in told.splitlines() if line.startswith("{")] == found
+    groups, one = found
+    assert (groups["view"], one["view"], one["screens"]) == ("groups", "one", 30)
+    for line in found:
+        assert line["suspects"] == 30 and line["lost"] == line["wrong"] == line["needless"] == 0
+        assert line["actions"] == sum(line["by_kind"].values())
+    assert groups["actions"] < one["actions"] / 2
 
 
 @starts("tools/environment.py")

@@ -2,14 +2,13 @@
 
 import csv
 import io
-import json
 
 import pytest
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 
 from fastapi.testclient import TestClient
-from review_page import KEY, Server, press, see
+from review_page import KEY, Server, press, see, write_sets
 
 from likewise.audit.apply import apply
 from likewise.audit.read import read_findings
@@ -20,23 +19,6 @@ from likewise.web.review.consensus import as_csv, changes, corrected, outcome, w
 from likewise.web.review.items import ItemFilter
 from likewise.web.review.label_items import LabelQuestioned, label_shown, label_tile, matches_label_filter
 from likewise.web.review.store import Store, kind_of
-
-
-def write_sets(folder):
-    """Row 0 lacks "striped", row 1 has "red" wrongly, row 2 is right; "rare" cannot be told."""
-    labels = json.dumps([{"label": name} for name in ("blue", "dress", "rare/odd", "red", "striped")])
-    (folder / "audit.json").write_text(
-        f'{{"title": "clothes", "root": "/c", "rows": 4, "pictures": true, "labels": {labels}, "expected_wrong": 2.5}}'
-    )
-    samples = ["0,0.png,dress|red,0.1,flagged,dress|red|striped,1,1,,,", "1,1.png,blue|red,0.2,flagged,blue,1,1,,,"]
-    samples += ["2,2.png,dress|rare/odd,0.9,ok,,,,,,", "3,3.png,blue|striped,0.9,ok,,,,,,"]
-    head = "row,path,label,score,state,suggested,confidence,margin,reason,split,same_as"
-    (folder / "audit.csv").write_text("\n".join([head, *samples]) + "\n")
-    head = "row,path,label,kind,chance,state,reason,nearest_with,nearest_without"
-    lines = ["0,0.png,striped,missing,0.9,flagged,,3,1 2", "1,1.png,red,superfluous,0.8,flagged,,0,3"]
-    lines += ["3,3.png,dress,missing,0.3,ok,,0 2,1", "2,2.png,rare/odd,superfluous,,unknown,few samples have it,,0 1"]
-    (folder / "labels.csv").write_text("\n".join([head, *lines]) + "\n")
-    return folder
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """The page in a real browser: decide by keyboard, reload, undo, export; two reviewers; a server that is gone; links."""
 
 import http.server
-import os
-import subprocess
-import sys
 import threading
 from urllib.parse import urlsplit
 
@@ -13,7 +10,7 @@ pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
 from playwright import sync_api as api
-from review_page import KEY, Server, download, picture, press, see, write_audit, write_copies
+from review_page import Server, download, kill, picture, press, see, start, write_audit, write_copies
 
 pytestmark = pytest.mark.browser
 
@@ -198,30 +195,6 @@ def test_the_last_filter_wins_although_the_answer_to_an_earlier_one_is_late(ente
     see(page, "8.png")
     see(page, "1 / 2", "#place")
     see(page, "0 of 6", "#count")
-
-
-SERVER = """
-import sys
-from likewise.audit.read import read_findings
-from likewise.web.http import run_app
-from likewise.web.review.app import make_app
-from likewise.web.review.store import Store
-store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
-run_app(make_app(store, sys.argv[3]), "review", "127.0.0.1", int(sys.argv[2]), sys.argv[3])
-"""
-
-
-def start(folder, port):
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    command = [sys.executable, "-c", SERVER, str(folder), str(port), KEY]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
-    return process, process.stdout.readline().split()[1]
-
-
-def kill(process):
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 def test_decisions_wait_for_a_server_that_was_killed_and_came_back(visit, tmp_path):

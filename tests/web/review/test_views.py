@@ -239,7 +239,7 @@ def test_nothing_is_cut_off_on_a_desk_or_a_phone(enter):
     page = enter("ann")
     for width, height in ((1440, 900), (1024, 700), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
-        for tab, word in (("#pairs", "Yes"), ("#one", "Change to"), ("#grid", "")):
+        for tab, word in (("#pairs", "Yes"), ("#one", "Change to"), ("#groups", "Accept"), ("#grid", "")):
             page.click(tab)
             see(page, word, "#actions")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -253,7 +253,7 @@ def test_everything_has_a_name_for_those_who_do_not_see_it(enter):
         && !(e.getAttribute('aria-label')
         || e.alt || e.textContent.trim() || e.querySelector('img[alt]:not([alt=""])') || e.closest('label')
         || (e.id && document.querySelector(`label[for=${e.id}]`)))).map(e => e.outerHTML)"""
-    for key in "oge":
+    for key in "ogeb":
         page.keyboard.press(key)
         page.wait_for_timeout(200)
         assert page.evaluate(nameless) == []

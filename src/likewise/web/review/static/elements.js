@@ -3,7 +3,8 @@ import { ask, byId, say } from "/static/server.js";
 
 export const state = {
   about: null, view: "one", kind: "sample", tiles: [], at: 0, aside: null, details: new Map(), history: [], busy: 0,
-  next: null, beyond: false, chosen: new Set(), anchor: null, review: null,
+  next: null, beyond: false, chosen: new Set(), anchor: null, review: null, back: "",
+  plan: null, order: "", group: null, kept: new Set(), skipped: new Set(),
 };
 
 export function make(kind, className, ...children) {

@@ -1,6 +1,8 @@
-// The end of a review: what was decided, what is left, the corrected table. Also the dialogs of names, classes and keys.
+// The end of a review: what was decided, what is left, forecast against realised gain, the corrected table.
 import { ask, byId, say, settled } from "/static/server.js";
-import { broken, copier, known, make, plural, quoted, reviewer, set, state } from "/static/elements.js";
+import { copier, make, plural, reviewer, set, state } from "/static/elements.js";
+import { interval, points, proofChart } from "/static/curve.js";
+import { forecastParts, refresh } from "/static/plan.js";
 
 const count = (found) => [[found.changed, state.about.several_labels ? "added" : "changed"], [found.removed, "removed"], [found.kept, "kept"], [found.unsure, "unsure"], [found.disputed, "disputed"]]
   .filter(([n], i) => n || i < 3).map(([n, words]) => `${n.toLocaleString("en")} ${words}`).join(", ");
@@ -14,12 +16,35 @@ function estimate(left) {
   return `Of the labels without a decision, about ${n.toLocaleString("en")} ${n === 1 ? "is" : "are"} estimated to be wrong.`;
 }
 
+const command = (line) => make("p", "command", make("code", "", line), copier(line, "Copy"));
+const quote = (path) => /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
+
 const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
-  ...found.commands.map((line) => make("p", "command", make("code", "", line), copier(line, "Copy")))) : null;
+  ...found.commands.map(command)) : null;
+
+// What came true: forecast and realised gain of every metric; before a retraining, the command that measures it.
+function proof({ proof: found, forecast: known }, { table }) {
+  if (!found && known && !known.reason && known.curve.length && !state.about.several_labels) {
+    return [make("section", "proven", make("h3", "", "Does it come true?"), make("p", "", "This command trains again with the decisions and compares the result with the forecast. This page shows it then."),
+      command(`likewise review ${quote(table.replace(/[\\/][^\\/]*$/, ""))} --retrain`))];
+  }
+  if (!found) return [];
+  if (!found.rows.length) return [make("p", "", `There is no forecast to compare with${found.reason ? `: ${found.reason}` : ""}.`)];
+  const line = (one) => make("p", one.inside ? "inside" : "outside", make("b", "", one.metric), ` forecast ${points(one.forecast.gain)} points (${interval(one.forecast)}), realised ${points(one.realised.gain)}`,
+    one.realised.low === null || one.realised.low === undefined ? "" : ` (${interval(one.realised)})`, `: ${one.inside ? "inside" : "outside"} of the interval.`);
+  return [make("section", "proven", make("h3", "", `Forecast and what came true, after ${plural(found.reviewed, "label")}`), proofChart(found.rows), ...found.rows.map(line), found.note ? make("p", "quiet", found.note) : null)];
+}
+
+// The part about the forecast: the curve, then the proof; an audit without a forecast has none of it.
+function forecast(found) {
+  const { plan } = state;
+  if (!plan || !plan.forecast) return proof(plan || {}, found);
+  return [make("section", "expected", make("h3", "", "What the review brings"), ...forecastParts(plan)), ...proof(plan, found)];
+}
 
 export async function ending(resume, beyond) {
   await settled();
-  const found = await ask("/api/outcome", { reviewer: reviewer() }), { open } = found;
+  const [found] = await Promise.all([ask("/api/outcome", { reviewer: reviewer() }), refresh().catch(() => undefined)]), { open } = found;
   if (state.view !== "end") return; // another view was chosen meanwhile
   const more = state.about.others && !state.beyond;
   const link = set(make("a", "button", "Download corrected table"), { href: "/export/corrected.csv", download: "corrected.csv" });
@@ -29,6 +54,7 @@ export async function ending(resume, beyond) {
     make("p", "", estimate(found.left)),
     make("p", "buttons", open ? act("Back to the review", "", resume) : null, link, act("Finish", "main", () => finish().catch((error) => say(error.message, true)))),
     make("p", "quiet", `Finish writes ${found.table} and stops the server. All decisions are kept; you can review again later.`),
+    ...forecast(found),
     commands(found),
     more ? make("div", "beyond", make("p", "", "Not sure that all mistakes were found? Go on with the labels that are not flagged, the most suspicious first."),
       act(`Continue with ${plural(state.about.others, "label")} not flagged`, "", beyond)) : null));
@@ -41,97 +67,4 @@ async function finish() {
   byId("main").replaceChildren(make("div", "card", make("h2", "", `Finished: ${count(found)}.`),
     make("p", "", found.written ? `The corrected table is ${found.table}.` : "No decision was made, so no table was written."),
     make("p", "quiet", "The server has stopped. You can close this page."), found.written ? commands(found) : null));
-}
-
-export async function people(then) {
-  byId("name").value = reviewer();
-  byId("people").returnValue = "";
-  byId("people").showModal();
-  byId("people").onclose = () => {
-    const name = byId("name").value.trim(), changed = name && name !== reviewer();
-    if (name) localStorage.setItem("reviewer", name);
-    byId("who").textContent = reviewer();
-    if (name && byId("people").returnValue === "ok") then(changed);
-    else if (changed) then(true);
-  };
-  const { decided, agreement, disputed } = await ask("/api/reviewers");
-  const line = (tag, ...cells) => make("tr", "", ...cells.map((c) => make(tag, "", String(c))));
-  const lines = Object.entries(decided).map(([name, n]) => line("td", name, n));
-  const kappas = agreement.map((a) => line("td", `${a.one} and ${a.other}, ${a.kind === "pair" ? "confusions" : "labels"}`, a.both,
-    a.kappa === null ? "–" : a.kappa.toFixed(2)));
-  byId("table").replaceChildren(
-    ...(lines.length ? [make("table", "", line("th", "Reviewer", "decisions"), ...lines)] : []),
-    ...(kappas.length ? [make("table", "", line("th", "Agreement", "both reviewed", "Cohen's kappa"), ...kappas)] : []),
-    ...(disputed ? [make("p", "quiet", `${disputed} disputed: these items stay unchanged until the reviewers agree.`)] : []));
-}
-
-// Splits of unseen classes share no class; a label of another split would make them share one.
-function leak(name, splits) {
-  const parts = Object.keys(state.about.classes);
-  const shared = parts.some((a) => parts.some((b) => a < b && known(a).some((one) => known(b).includes(one))));
-  const far = shared ? undefined : splits.find((split) => known(split).length && !known(split).includes(name));
-  const part = far && parts.find((one) => known(one).includes(name));
-  return part ? `${name} is a class of ${part}: with this label, ${far} and ${part} share a class.` : "";
-}
-
-// Choose a class of the whole data, or a new one: `then(name, isNew)`. `likely` names come first.
-export function choose(likely, but, splits, then) {
-  const box = byId("choose"), pick = byId("pick"), list = byId("matches");
-  const every = known().sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
-  const first = [...new Set(likely)].filter((name) => name && name !== but);
-  let options = [], active = 0;
-  const light = () => {
-    [...list.children].forEach((one, i) => one.setAttribute("aria-selected", String(i === active)));
-    const one = list.children[active];
-    if (one) one.scrollIntoView({ block: "nearest" });
-    pick.setAttribute("aria-activedescendant", one ? one.id : "");
-    byId("leak").textContent = options[active] ? leak(options[active].name, splits) : "";
-  };
-  const take = (one) => { box.close("ok"); then(one.name, one.fresh); };
-  const fill = () => {
-    const typed = pick.value.trim(), low = typed.toLowerCase();
-    const ranked = typed ? [...every.filter((n) => n.toLowerCase().startsWith(low)), ...every.filter((n) => n.toLowerCase().includes(low) && !n.toLowerCase().startsWith(low))]
-      : [...first, ...every.filter((n) => !first.includes(n))];
-    options = ranked.filter((name) => name !== but).slice(0, 200).map((name) => ({ name, fresh: false }));
-    if (typed && !every.includes(typed) && typed !== but) options.push({ name: typed, fresh: true });
-    active = 0;
-    list.replaceChildren(...options.map((one, i) => {
-      const words = one.fresh ? [`Add the new class ${quoted(one.name)}`] : broken(one.name);
-      const row = set(make("div", one.fresh ? "fresh" : !typed && i < first.length ? "likely" : "", ...words), { id: `match-${i}`, onclick: () => take(one) });
-      row.setAttribute("role", "option");
-      return row;
-    }));
-    light();
-  };
-  pick.value = "";
-  pick.oninput = fill;
-  pick.onkeydown = (event) => {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (by) active = Math.min(Math.max(active + by, 0), options.length - 1);
-    else if (event.key === "Enter" && options[active]) take(options[active]);
-    else return;
-    event.preventDefault();
-    light();
-  };
-  fill();
-  box.showModal();
-  pick.focus();
-}
-
-const KEYS = [
-  ["K", "keep the label"], ["R", "change to the suggested label"], ["L", "another label, or a new class"], ["X", "remove the image"],
-  ["U", "unsure"], ["1, 2, …", "the same image with several labels: the right one"], ["Y, N", "confusions: yes, no"],
-  ["Backspace", "undo (also Ctrl+Z); many at once are undone together"], ["← →", "back, next, without a decision"],
-  ["Z", "show the image large; Esc closes it"], ["C", "comment"], ["G, O, E", "grid, one by one, confusions"],
-  ["Space", "grid: select; Shift selects up to here"], ["A", "grid: select all from a probability"], ["Esc", "grid: select none"],
-  ["F, /", "filter, filter by class"], ["P", "your name, other reviewers, exports"], ["?", "this list"],
-];
-
-const LABEL_KEYS = { K: "keep the labels as they are", R: "add the missing, or remove the wrong label", U: "cannot tell" };
-const UNUSED = ["L", "X", "1, 2, …", "Y, N"];
-
-export function help() {
-  const keys = state.about.several_labels ? KEYS.filter(([key]) => !UNUSED.includes(key)).map(([key, words]) => [key, LABEL_KEYS[key] || words]) : KEYS;
-  byId("list").replaceChildren(make("dl", "keys", ...keys.flatMap(([key, words]) => [make("dt", "", make("kbd", "", key)), make("dd", "", words)])));
-  byId("keys").showModal();
 }

@@ -40,7 +40,7 @@ export function similar(near) {
   return [`${n} of the ${near.length} most similar images ${n === 1 ? "is" : "are"} `, bold(first), ...tail, rest.length > 2 ? " and others." : "."];
 }
 
-function strip(kind, words, name, found, note) {
+export function strip(kind, words, name, found, note) {
   const inside = found === undefined ? make("div", "row wait") : found.length ? thumbs(found, "row") : make("p", "quiet", "No other image has this label.");
   return make("section", kind, make("h2", "", `${words} `, bold(name), note ? make("span", "", note) : null), inside);
 }
@@ -58,6 +58,16 @@ function question(tile) {
   return [`${plural(about.flagged, "label looks", "labels look")} wrong. Is the label right?`];
 }
 
+// Who voted what: the given label is marked; and what votes and features say together.
+function votes(panel) {
+  if (!panel.votes || (!panel.votes.length && !panel.consensus)) return null;
+  const chip = (one) => make("span", `chip ${one.label === panel.label ? "given" : ""}`, make("small", "", `${one.worker || "unknown"}: `), ...broken(one.label));
+  const { consensus } = panel;
+  const share = consensus ? `, ${consensus.for_consensus} of ${plural(consensus.votes, "vote")}, estimated to be right with ${percent(1 - consensus.wrong)}` : "";
+  return make("section", "votes", make("h2", "", consensus ? "Votes. Consensus: " : "Votes", consensus ? bold(consensus.label) : null, share),
+    panel.votes.length ? make("p", "chips", ...panel.votes.map(chip)) : null);
+}
+
 const SURE = (tile) => tile.probability === null || tile.probability === undefined ? "" : percent(tile.probability);
 
 function viewSample(tile, shown) {
@@ -66,7 +76,7 @@ function viewSample(tile, shown) {
   const same = shown && panel.copies.length ? make("section", "near", make("h2", "", "The same image also exists as"),
     thumbs(panel.copies, "row small", panel.copies.map((c) => c.label))) : null;
   return [make("div", "panel", make("h2", "question", ...question(tile)), stage([panel], 0), fileLine(panel)),
-    make("div", "side", shown && others(shown),
+    make("div", "side", shown && others(shown), shown && votes(panel),
       make("div", "classes", strip("claimed", "Labelled", tile.label, shown && panel.claimed),
         tile.suggested ? strip("instead", words, tile.suggested, shown && panel.instead, SURE(tile)) : null),
       same, shown && nearest(panel), shown && more(panel))];
@@ -99,7 +109,7 @@ function viewLabel(tile, shown) {
 function viewCopies(tile, shown) {
   const panels = shown ? shown.panels : tile.rows.map((row, i) => ({ row, label: tile.labels[i], name: i ? `row ${row}` : tile.name }));
   const side = (panel, i) => make("div", "panel", make("h2", "", "Labelled ", bold(panel.label)), stage(panels, i), fileLine(panel),
-    shown ? make("p", "quiet", panel.split === "all" ? "" : `in ${panel.split}`) : null, shown && strip("claimed", "Other images of", panel.label, panel.claimed));
+    shown ? make("p", "quiet", panel.split === "all" ? "" : `in ${panel.split}`) : null, shown && votes(panel), shown && strip("claimed", "Other images of", panel.label, panel.claimed));
   const kinds = new Set(tile.labels).size;
   return [make("h2", "question", `The same image exists ${tile.rows.length === 2 ? "twice" : `${tile.rows.length} times`}, with ${kinds} labels. Which one is right?`),
     shown && others(shown), make("div", "beside", ...panels.slice(0, 4).map(side)),

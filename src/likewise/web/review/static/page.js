@@ -2,20 +2,31 @@
 // after a decision about it the queue continues where it was. A decision takes effect on the page at once and is sent in the
 // background, so that no key is lost; if the server refuses it, the page goes back to it.
 import { ask, byId, say, send, settled } from "/static/server.js";
-import { broken, details, known, make, plural, quoted, reviewer, set, source, state, zoom } from "/static/elements.js";
-import { layout, view, zoomable } from "/static/item.js";
-import { choose, ending, help, people } from "/static/ending.js";
+import { details, known, make, plural, reviewer, set, source, state } from "/static/elements.js";
+import { layout, view } from "/static/item.js";
+import { ending } from "/static/ending.js";
+import { choose, help, people } from "/static/dialogs.js";
+import * as footer from "/static/actions.js";
+import { filter, kind, offer, sift } from "/static/filter.js";
+import { count, place, tabs } from "/static/header.js";
+import { listen as listenToKeys } from "/static/keys.js";
+import * as groups from "/static/groups.js";
 import * as sheet from "/static/grid.js";
+import * as plan from "/static/plan.js";
 
 const PAGE = 100;
 const DID = { keep: "kept", add: "added", remove: "removed", unsure: "unsure", agreeable: "yes", disagreeable: "no" };
-const FINDINGS = { flagged: "labels that look wrong", conflict: "same image, several labels", "off-topic": "images of no class",
-  missing: "labels that may be missing", superfluous: "labels that may be wrong" };
 const ready = new Map();
 let loading = false;
 let turns = Promise.resolve();
 
-const current = () => state.view === "end" ? null : state.aside || state.tiles[state.at] || null;
+// The item that a decision is about; a grid, and a group of several, have none.
+function current() {
+  if (state.view === "end" || state.view === "grid") return null;
+  if (state.view === "groups") return groups.isCopies() ? state.group.tiles[0] : null;
+  return state.aside || state.tiles[state.at] || null;
+}
+
 const main = () => state.about.several_labels ? "label" : "sample";
 const whole = (tile) => Boolean(tile.type || tile.question);
 const named = (tile) => tile.question ? `${tile.label}, ${tile.name}` : tile.rows.length > 1 && !tile.type ? `${tile.name} and its ${tile.rows.length === 2 ? "copy" : "copies"}` : tile.name;
@@ -44,7 +55,7 @@ function commit(asked, fresh = false) {
   const wanted = asked.map((one) => ({ ...one, sent: choices(one.tile, one.choice, one.label || "") }));
   const same = (one) => one.tile.choice === one.sent[0].choice && (one.tile.new_label || "") === (one.sent[0].label || "") && one.tile.note === note && one.tile.rows.length === 1;
   const fresher = wanted.filter((one) => !same(one));
-  const entry = { kind: state.kind, view: state.view, at: state.at, changed: fresher.map(({ tile }) => ({ tile, before: { choice: tile.choice, new_label: tile.new_label, note: tile.note } })) };
+  const entry = { kind: state.kind, view: state.view, at: state.at, group: state.group, kept: [...state.kept], changed: fresher.map(({ tile }) => ({ tile, before: { choice: tile.choice, new_label: tile.new_label, note: tile.note } })) };
   for (const { tile, sent } of fresher) {
     set(tile, { choice: sent[0].choice, new_label: sent[0].label || "", note });
     ready.delete(tile.item);
@@ -52,15 +63,21 @@ function commit(asked, fresh = false) {
   }
   if (fresh && !known().includes(asked[0].label)) state.about.added.push(asked[0].label);
   const body = { reviewer: reviewer(), choices: fresher.flatMap((one) => one.sent), note, new_class: fresh };
-  const several = asked.some((one) => one.choice !== asked[0].choice);
-  const words = asked.length > 1 ? `${plural(asked.length, "label")}: ${several || asked[0].choice === "relabel" ? "changed" : DID[asked[0].choice]}.` : `${named(asked[0].tile)}: ${asked[0].choice === "relabel" ? `changed to ${asked[0].label}` : DID[asked[0].choice]}.`;
+  const words = asked.length > 1 ? `${plural(asked.length, "label")}: ${tally(wanted)}.` : `${named(asked[0].tile)}: ${asked[0].choice === "relabel" ? `changed to ${asked[0].label}` : DID[asked[0].choice]}.`;
   byId("note").value = "";
   byId("note").blur();
   if (fresher.length) {
     state.history.push(entry);
     send("/api/decide", null, body).then((answer) => { count(answer); say(`Saved. ${words}`); }, (error) => refuse(entry, error));
+    plan.decided(fresher.length); // after it is sent: the plan waits for what was sent before
   } else say(`Saved. ${words}`);
   onward();
+}
+
+// "changed", or "21 changed, 3 kept" if the choices differ.
+function tally(wanted) {
+  const did = wanted.map((one) => DID[one.sent[0].choice] || "changed"), kinds = [...new Set(did)];
+  return kinds.length === 1 ? kinds[0] : kinds.map((words) => `${did.filter((one) => one === words).length} ${words}`).join(", ");
 }
 
 function restore(entry) {
@@ -76,8 +93,16 @@ function refuse(entry, error) {
   restore(entry);
   state.history = state.history.filter((one) => one !== entry);
   state.at = Math.min(state.at, entry.at);
+  if (state.view === "groups" && entry.group) again(entry);
   draw();
   say(`Not saved: ${error.message}`, true);
+}
+
+// Show the group of a decision that was taken back, with its selection.
+function again(entry) {
+  const own = (tile) => state.tiles.find((one) => one.item === tile.item) || tile;
+  state.group = { ...entry.group, tiles: entry.group.tiles.map(own) };
+  state.kept = new Set(entry.kept);
 }
 
 function onward() {
@@ -85,7 +110,10 @@ function onward() {
     state.chosen.clear();
     return sheet.drawGrid();
   }
-  if (state.aside) state.aside = null;
+  if (state.aside) {
+    state.aside = null;
+    if (state.back) Object.assign(state, { view: state.back, back: "" });
+  } else if (state.view === "groups") groups.rest();
   else {
     state.at += 1;
     skipDecided();
@@ -108,8 +136,10 @@ function undo() {
   if (!entry || entry.kind !== state.kind || !entry.changed.every(({ tile }) => state.tiles.some((one) => one.item === tile.item))) return undoThere();
   restore(entry);
   state.aside = null;
-  if (state.view === "end") state.view = entry.view === "grid" ? "grid" : "one";
-  if (state.view === "grid") entry.changed.forEach(({ tile }) => state.chosen.add(tile.item));
+  if (state.view === "end") state.view = entry.view;
+  if (state.view === "groups" && entry.view === "groups" && entry.group) again(entry);
+  else if (state.view === "groups") groups.together(entry.changed.map(({ tile }) => state.tiles.find((one) => one.item === tile.item)));
+  else if (state.view === "grid") entry.changed.forEach(({ tile }) => state.chosen.add(tile.item));
   else state.at = state.tiles.findIndex((one) => one.item === entry.changed[0].tile.item);
   draw();
   send("/api/undo", { reviewer: reviewer() }, {}).then((answer) => {
@@ -119,6 +149,7 @@ function undo() {
     count(answer);
     say(entry.changed.length > 1 ? `Undone: ${plural(entry.changed.length, "label")}.` : `Undone: ${named(entry.changed[0].tile)}.`);
   }).catch((error) => { say(error.message, true); load(); });
+  plan.decided(entry.changed.length);
 }
 
 // An undo of something that was decided before this page was loaded, or in another view.
@@ -129,105 +160,27 @@ const undoThere = () => inTurn(async () => {
   ready.clear();
   state.details.clear();
   kind(undone[0].kind);
-  if (state.view !== "grid") state.view = "one";
+  if (state.view !== "grid" && (state.view !== "groups" || state.kind === "pair")) state.view = "one";
   await fetchQueue();
+  if (state.view === "groups") await plan.refresh();
   const at = state.tiles.findIndex((tile) => tile.item === undone[0].item || (!whole(tile) && tile.rows.includes(Number(undone[0].item))));
-  if (at >= 0) state.at = at;
-  else state.aside = await details(undone[0].item);
+  const kept = new Set(undone.filter((one) => one.choice === "keep").map((one) => one.item));
+  const tiles = state.tiles.filter((tile) => undone.some((one) => one.item === tile.item));
+  if (at < 0) Object.assign(state, { aside: await details(undone[0].item), back: state.view === "groups" ? "groups" : "", view: state.view === "groups" ? "one" : state.view });
+  else if (state.view === "groups") groups.together(tiles.length ? tiles : [state.tiles[at]], kept.size < tiles.length ? kept : []);
+  else state.at = at;
   draw();
   say(undone.length > 1 ? `Undone: ${plural(undone.length, "label")}.` : `Undone: ${undone[0].choice} ${undone[0].label}`.trim() + ".");
 });
 
 const chooseOther = () => {
-  const many = state.view === "grid", tiles = many ? sheet.selected() : [current()].filter(Boolean);
+  const one = current(), many = !one, tiles = one ? [one] : state.view === "grid" ? sheet.selected() : groups.chosen();
   if (!tiles.length) return;
   const panels = (!many && ready.get(tiles[0].item)?.panels) || [];
   const likely = [...tiles.flatMap((tile) => tile.rows.length > 1 ? [...tile.labels, tile.suggested] : [tile.suggested]), ...panels.flatMap((panel) => panel.near.map((n) => n.label))];
   const but = tiles.length === 1 && tiles[0].rows.length === 1 ? tiles[0].label : "";
   choose(likely.slice(0, 12), but, [...new Set(panels.map((panel) => panel.split))], (label, fresh) => commit(tiles.map((tile) => ({ tile, choice: "relabel", label })), fresh));
 };
-
-function actions(tile) {
-  if (state.view === "grid") return gridActions();
-  if (!tile) return [];
-  if (tile.type) return [["y", "Yes, a person would too", () => decide("agreeable"), "Hard to tell apart for people too", "agreeable"], ["n", "No", () => decide("disagreeable"), "The model misses what a person sees", "disagreeable"]];
-  if (tile.question) return labelActions(tile);
-  const many = tile.rows.length > 1;
-  const last = [["l", "Other label…", chooseOther, "Any class, or a new one"], ["x", many ? (tile.rows.length === 2 ? "Remove both" : "Remove all") : "Remove", () => decide("remove"), "It belongs to no class", "remove"],
-    ["u", "Unsure", () => decide("unsure"), "Leave the decision to others", "unsure"]];
-  if (many) return [...[...new Set(tile.labels)].slice(0, 9).map((label, i) => [String(i + 1), ["It is ", label], () => decide("relabel", label), `All copies get the label ${label}`, `label ${label}`]), ...last];
-  return [["k", ["Keep ", tile.label], () => decide("keep"), "The label is right", "keep"],
-    ...(tile.suggested ? [["r", ["Change to ", tile.suggested], () => decide("relabel", tile.suggested), "Give it the suggested label", "relabel"]] : []), ...last];
-}
-
-// What the audit suggests about a label of a sample with several labels.
-const change = (tile) => tile.question === "missing" ? "add" : "remove";
-
-function labelActions(tile) {
-  const missing = tile.question === "missing";
-  return [["r", [missing ? "Add " : "Remove ", tile.label], () => decide(change(tile)), missing ? "The image has this label" : "The image does not have this label", change(tile)],
-    ["k", missing ? "Not missing" : ["Keep ", tile.label], () => decide("keep"), "The labels are right as they are", "keep"],
-    ["u", "Cannot tell", () => decide("unsure"), "Leave the decision to others", "unsure"]];
-}
-
-function gridLabelActions(tiles) {
-  const accept = () => commit(tiles.map((tile) => ({ tile, choice: change(tile) })));
-  return [["r", `Accept ${plural(tiles.length, "suggestion")}`, accept, "Add the missing and remove the superfluous labels that are selected", "relabel"],
-    ["k", `Keep ${tiles.length}`, () => decideAll("keep"), "The selected images keep their labels", "keep"], ["Escape", "Select none", () => sheet.clear(), "Select none (Esc)"]];
-}
-
-function gridActions() {
-  const tiles = sheet.selected(), n = tiles.length, able = tiles.filter((tile) => tile.suggested).length;
-  const words = (text) => n ? text : "";
-  if (!n) return [];
-  if (tiles[0].question) return gridLabelActions(tiles);
-  return [["r", words(`Accept ${able === n ? plural(n, "suggestion") : `${able} of ${n} suggestions`}`), () => decideAll("relabel", (tile) => tile.suggested), "Change the selected labels to the suggested ones", "relabel", !able],
-    ["k", `Keep ${plural(n, "label")}`, () => decideAll("keep"), "The selected labels are right", "keep"], ["l", "Other label…", chooseOther, "One class for all that are selected"],
-    ["x", `Remove ${n}`, () => decideAll("remove"), "The selected images belong to no class", "remove"], ["Escape", "Select none", () => sheet.clear(), "Select none (Esc)"]];
-}
-
-function button([key, words, act, title, choice, off]) {
-  const parts = Array.isArray(words) ? [words[0], make("span", "name", ...broken(quoted(words[1])))] : [words];
-  const shown = key.length === 1 ? key.toUpperCase() : { Backspace: "⌫", Escape: "Esc" }[key];
-  const one = make("button", (choice || "other").split(" ")[0], make("span", "text", ...parts), shown ? make("kbd", "", shown) : null);
-  set(one, { type: "button", title, disabled: Boolean(off), onclick: () => act() });
-  one.dataset.key = key;
-  if (!shown) one.ariaLabel = title;
-  return one;
-}
-
-const MOVES = [["Backspace", "Undo", undo, "Undo (Backspace)"], ["ArrowLeft", "←", () => go(-1), "Back (←)"], ["ArrowRight", "→", () => go(1), "Next (→)"]];
-
-function drawFooter(tile) {
-  const found = actions(tile).map((action) => {
-    const one = button(action), choice = action[4];
-    if (!tile || !choice || state.view === "grid") return one;
-    const chosen = tile.rows.length > 1 && !tile.type ? `label ${tile.choice === "relabel" ? tile.new_label : tile.choice === "keep" ? tile.label : ""}` : tile.choice;
-    one.classList.toggle("chosen", Boolean(tile.choice) && (choice === chosen || choice === tile.choice));
-    const kept = tile.rows.length > 1 ? `label ${tile.advice === "keep" ? tile.label : tile.advice === "relabel" ? tile.suggested : ""}` : tile.advice;
-    one.classList.toggle("advised", !tile.choice && Boolean(tile.flagged) && choice === kept);
-    return one;
-  });
-  byId("actions").replaceChildren(...found);
-  byId("moves").replaceChildren(...(state.view === "one" ? MOVES : MOVES.slice(0, 1)).map(button));
-  if (state.view === "one") byId("moves").children[1].after(set(make("span"), { id: "place" }));
-  byId("note").hidden = !found.length;
-  document.body.classList.toggle("idle", !found.length);
-}
-
-function place() {
-  const { tiles, at, aside } = state, flagged = tiles.filter((tile) => tile.flagged || tile.type).length;
-  if (!byId("place")) return;
-  const beyond = at >= flagged && at < tiles.length;
-  byId("place").textContent = aside ? "aside" : beyond ? `+ ${at - flagged + 1}` : flagged ? `${Math.min(at + 1, flagged)} / ${flagged}` : "";
-}
-
-function count(answer) {
-  if (answer.kind && answer.kind !== state.kind) return;
-  byId("bar").max = Math.max(answer.whole, 1);
-  byId("bar").value = answer.done;
-  byId("count").replaceChildren(`${answer.done.toLocaleString("en")} of ${answer.whole.toLocaleString("en")}`, make("span", "wide", " reviewed"));
-}
 
 // Images that are on the page already stay, so that nothing flickers when the details of an item arrive.
 function fill(children) {
@@ -239,12 +192,21 @@ function fill(children) {
 
 function draw() {
   tabs();
+  plan.line();
+  byId("main").dataset.item = current()?.item || "";
+  document.body.classList.toggle("grouped", state.view === "groups");
   if (state.view === "grid") return drawSheet();
+  if (state.view === "groups") return drawGroups();
   const tile = current();
-  drawFooter(tile);
-  place();
   if (state.beyond && state.next !== null && state.tiles.length - state.at < 25) more();
-  if (!tile) return loading ? undefined : end();
+  if (!tile) return loading ? footer.drawFooter(null) : end();
+  drawItem(tile);
+  state.tiles.slice(state.at + 1, state.at + 4).forEach(ahead);
+}
+
+function drawItem(tile) {
+  footer.drawFooter(tile);
+  place();
   const shown = ready.get(tile.item), main = byId("main");
   main.className = layout(tile);
   fill(view(tile, shown));
@@ -252,7 +214,14 @@ function draw() {
   byId("note").value = tile.choice ? tile.note || "" : byId("note").value;
   if (tile.choice) say(`Your decision: ${tile.choice === "relabel" ? `change to ${tile.new_label}` : DID[tile.choice]}`);
   if (!shown) complete(tile);
-  state.tiles.slice(state.at + 1, state.at + 4).forEach(ahead);
+}
+
+// Copies of one image stand side by side; the images of other groups in a sheet.
+function drawGroups() {
+  if (!state.group && !groups.next()) return end();
+  groups.ahead();
+  if (groups.isCopies()) return drawItem(state.group.tiles[0]);
+  groups.drawGroup();
 }
 
 const complete = (tile) => details(tile.item).then((shown) => {
@@ -274,22 +243,33 @@ function drawSheet() {
 
 function sheetChanged() {
   const there = sheet.headline();
-  drawFooter(null);
+  footer.drawFooter(null);
   const words = state.about.others && !state.beyond ? set(make("button", "", `Continue with ${plural(state.about.others, "label")} not flagged`), { type: "button", onclick: beyond })
     : !there ? make("p", "quiet", "No labels left to review here.") : null;
   byId("end").replaceChildren(...[words].filter(Boolean));
 }
 
 function end() {
+  const from = state.view === "groups" ? "groups" : "one";
   state.view = "end";
-  drawFooter(null);
+  footer.drawFooter(null);
   tabs();
-  ending(() => load(main()), beyond).catch((error) => say(error.message, true));
+  plan.line();
+  byId("main").className = "ending";
+  byId("main").dataset.item = "";
+  byId("main").replaceChildren(); // nothing that could be decided stays until the result is there
+  document.body.classList.remove("grouped");
+  const resume = () => { state.skipped.clear(); load(main(), from); };
+  ending(resume, beyond).catch((error) => say(error.message, true));
 }
 
 const go = (by) => {
   if (state.busy) return;
   if (state.view === "end") state.view = "one";
+  if (state.aside && state.back) {
+    Object.assign(state, { aside: null, view: state.back, back: "" });
+    return draw();
+  }
   const at = state.aside ? state.at : state.at + by;
   if (at < 0 || at > state.tiles.length) return;
   Object.assign(state, { aside: null, at });
@@ -298,25 +278,11 @@ const go = (by) => {
   draw();
 };
 
-// A class by its name, or by a part of the name that no other class has.
-function meant(text) {
-  const like = known().filter((name) => name.toLowerCase().includes(text.trim().toLowerCase()));
-  return known().includes(text) || like.length !== 1 ? text : like[0];
-}
-
-function filter() {
-  const typed = byId("label").value && meant(byId("label").value);
-  if (typed && !known().includes(typed)) throw new Error(`There is no class ${typed}.`);
-  byId("label").value = typed;
-  const pair = state.kind === "pair", move = !pair && byId("move").value !== "" ? state.about.moves[Number(byId("move").value)] : { given: "", suggested: "" };
-  return { kind: state.kind, reviewer: reviewer(), label: typed, among: byId("among").value, state: pair ? "" : byId("state").value, suspicion: pair ? 0 : byId("suspicion").value || 0,
-    show: byId("show").value, given: move.given, suggested: move.suggested };
-}
-
 async function fetchQueue() {
   const found = await ask("/api/queue", filter());
-  Object.assign(state, { tiles: found.items, at: 0, aside: null, next: null, beyond: false });
+  Object.assign(state, { tiles: found.items, at: 0, aside: null, back: "", next: null, beyond: false, group: null });
   state.chosen.clear();
+  state.kept.clear();
   count({ ...found, kind: state.kind });
 }
 
@@ -325,9 +291,20 @@ const load = (name = state.kind, shown) => inTurn(async () => {
   kind(name);
   if (shown) state.view = shown;
   else if (state.view === "end") state.view = "one";
+  const planned = state.kind === "pair" ? null : plan.refresh();
+  if (state.view !== "groups" && planned) planned.catch((error) => say(error.message, true));
   await fetchQueue();
+  if (state.view === "groups") await planned;
   draw();
 });
+
+// A new plan: what comes after the item on screen is sorted again; the group on screen stays.
+function arrived() {
+  if (state.busy || state.view === "grid" || state.kind === "pair" || byId("show").value === "disputed") return;
+  plan.sort(state.tiles, state.at);
+  if (state.view === "groups") groups.ahead();
+  else if (state.view === "one") state.tiles.slice(state.at + 1, state.at + 4).forEach(ahead);
+}
 
 // Labels that are not flagged, in pieces of the ranking.
 async function more() {
@@ -361,40 +338,14 @@ const beyond = () => inTurn(async () => {
   if (state.tiles.length === at) say("No label that is not flagged matches the filter.");
 });
 
-function kind(name) {
-  if (name !== state.kind || !byId("among").children.length) {
-    const option = (value, words) => set(make("option", "", words), { value });
-    const found = state.about.among[name];
-    byId("among").replaceChildren(option("", name === "pair" ? "both kinds" : "all splits"), ...found.map((one) => option(one, one)));
-    byId("among-label").hidden = found.length < 2;
-    byId("among-label").firstChild.textContent = name === "pair" ? "Kind " : "Split ";
-    state.history = name === state.kind ? state.history : [];
-  }
-  state.kind = name;
-  const pair = name === "pair";
-  byId("least").hidden = pair;
-  byId("moved").hidden = pair || !state.about.moves.length;
-  byId("state-label").hidden = pair || state.about.states.length < 2;
-}
-
-function tabs() {
-  byId("one").setAttribute("aria-pressed", String(state.view === "one" && state.kind !== "pair"));
-  byId("grid").setAttribute("aria-pressed", String(state.view === "grid"));
-  byId("pairs").setAttribute("aria-pressed", String(state.view === "one" && state.kind === "pair"));
-}
-
 function switchTo(view, name) {
   if (state.busy) return;
-  if (name !== state.kind || state.view === "end") return load(name, view);
-  Object.assign(state, { view, aside: null });
+  if (name !== state.kind || state.view === "end" || (view === "groups" && !state.plan)) return load(name, view);
+  Object.assign(state, { view, aside: null, back: "" });
   if (view === "one") skipDecided();
+  if (view === "groups") groups.rest();
   say("");
   draw();
-}
-
-function sift(open = byId("filter").hidden) {
-  byId("filter").hidden = !open;
-  byId("sift").setAttribute("aria-expanded", String(open));
 }
 
 function renamed(changed) {
@@ -409,72 +360,40 @@ function renamed(changed) {
 function listen() {
   byId("one").onclick = () => switchTo("one", main());
   byId("grid").onclick = () => switchTo("grid", main());
+  byId("groups").onclick = () => switchTo("groups", main());
   byId("pairs").onclick = () => switchTo("one", "pair");
-  byId("filter").onchange = () => load();
+  byId("filter").onchange = (event) => { if (event.target.id === "order") state.order = event.target.value; load(); };
   byId("filter").onsubmit = (event) => event.preventDefault();
   byId("sift").onclick = () => sift();
   byId("help").onclick = help;
   byId("finish").onclick = () => { if (!state.busy) { state.view = "end"; end(); } };
   byId("who").onclick = () => people(renamed).catch((error) => say(error.message, true));
-  document.addEventListener("keydown", press);
+  listenToKeys(undo);
+  plan.listen();
+  plan.hook({ arrived, end: () => byId("finish").click() });
+  groups.hook({ changed: () => footer.drawFooter(null) });
+  footer.hook({ decide, all: decideAll, commit, other: chooseOther, undo, go, skip: () => { if (!state.busy) { groups.skip(); say(""); draw(); } } });
   state.review = (row) => inTurn(async () => {
     say("");
     state.aside = await details(String(row));
     ready.set(state.aside.item, state.aside);
-    if (state.view !== "one") state.view = "one";
+    state.back = state.view === "groups" ? "groups" : "";
+    state.view = "one";
     draw();
   });
-}
-
-function large() {
-  if (state.view === "grid") {
-    const tile = sheet.focused();
-    if (tile) zoom(zoomable(tile), 0);
-  } else document.querySelector("#main .large")?.click();
-}
-
-const FOCUS = { c: () => byId("note").select(), "/": () => { sift(true); byId("label").select(); }, z: large };
-
-function press(event) {
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (document.querySelector("dialog[open]") || event.altKey) return;
-  // The field of a dialog that was closed just now still has the focus for a moment; it is not visible.
-  const typing = event.target.matches("input, select, textarea") && event.target.offsetParent !== null;
-  if ((event.ctrlKey || event.metaKey) && key === "z" && !typing) {
-    event.preventDefault();
-    return undo();
-  }
-  if (event.ctrlKey || event.metaKey) return;
-  if (typing) {
-    if (event.key === "Escape" || (event.key === "Enter" && event.target.matches("input"))) event.target.blur();
-    return;
-  }
-  if (event.repeat && !key.startsWith("Arrow")) return;
-  if (state.view === "grid" && key.startsWith("Arrow")) {
-    event.preventDefault();
-    return sheet.start();
-  }
-  const found = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key && one.offsetParent);
-  if (!FOCUS[key] && !found) return;
-  event.preventDefault();
-  if (FOCUS[key]) FOCUS[key]();
-  else found.click();
 }
 
 async function start() {
   listen();
   state.about = await ask("/api/about");
-  const { title, moves, states, pictures, among } = state.about;
-  const option = (value, words) => set(make("option", "", words), { value });
+  state.order = state.about.order;
+  const { title, pictures, among } = state.about;
   document.body.classList.toggle("words", !pictures);
   document.title = title ? `${title} · review` : "likewise review";
   byId("title").textContent = title || "likewise review";
-  byId("classes").append(...known().sort().map((value) => set(make("option"), { value })));
-  byId("move").append(...moves.map((one, i) => option(String(i), `${one.given} → ${one.suggested} (${one.count})`)));
-  byId("state").append(...states.map((one) => option(one, FINDINGS[one])));
+  offer();
   byId("pairs").hidden = among.pair.length === 0;
   byId("who").textContent = reviewer() || "Your name";
-  byId("label").parentElement.firstChild.textContent = state.about.several_labels ? "Label " : "Class ";
   load(main());
 }
 
