@@ -81,7 +81,7 @@ class Relevance(nn.Module, ABC):
         return start.astype(np.int64), torch.cat(found).numpy()
 
     def judged(self) -> Int[np.ndarray, "T 3"] | None:
-        """Return the judged triplets as ids (anchor, nearer, farther), for samplers; None: there are none."""
+        """Return all judged triplets as ids (anchor, nearer, farther), for samplers and evaluation; None: there are none."""
         return None
 
     def targets(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C"]:

@@ -162,3 +162,18 @@ def test_a_file_of_pairs_may_name_samples_of_all_splits(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     again = evaluate(Evaluate(target=str(tmp_path / "run"), quiet=True, device="cpu"))
     assert again["metrics"]["R@1"] == before["metrics"]["R@1"]
+
+
+def test_judged_triplets_select_by_their_agreement(tmp_path):
+    """There is one class, by which every result would be right: neither the checkpoint nor the scores are those of classes."""
+    rng = np.random.default_rng(0)
+    split = np.repeat(["train", "val", "test"], 20)
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(60, 4)).astype(np.float32), label=np.zeros(60, int), split=split)
+    lines = [",".join(map(str, first + rng.permutation(20)[:3])) for first in (0, 20, 40) for _ in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["anchor,nearer,farther", *lines]))
+    how = {"steps": 4, "validate_every": "2", "dim": 4, "device": "cpu", "quiet": True, "loss": "Triplet()"}
+    spec = f"JudgedTriplets(file='{tmp_path / 't.csv'}')"
+    run = train(Train(data=str(tmp_path / "x.npz"), relevance=spec, out=str(tmp_path / "run"), **how))
+    assert list(run.scores["metrics"]) == ["triplet-agreement"]
+    assert any("val triplet-agreement" in line for line in run.read_log())
+    assert not any("val MAP@R" in line for line in run.read_log())

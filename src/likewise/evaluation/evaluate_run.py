@@ -132,7 +132,7 @@ def score_open(
     import_metrics(metrics, allow_imports)
     rows = rows_of(protocol, items, split)
     judged = relevance_of_run(opened.settings.relevance, relevance, items, rows, allow_imports)
-    metrics = default_metrics(metrics, judged and judged.facts["spec"])
+    metrics = default_metrics(metrics, judged and judged.source.gives)
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
     how |= {"allow_imports": allow_imports, "budget": budget or WORKING_MEMORY_BYTES, "relevance": judged}
     found = score_and_correct(e, items, protocol, metrics, similarity, opened.device, opened.quiet, **how)
