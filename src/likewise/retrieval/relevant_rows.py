@@ -121,6 +121,19 @@ class GradedRows:
         self.unknown = bool(unknown)
         return count, top
 
+    def limits(self, exclusions: Exclusions) -> tuple[float, float]:
+        """Return the lowest and the highest known value, up to the first block with a value below the threshold."""
+        low, high = torch.inf, -torch.inf
+        for ids, slices in self.tiles(torch.arange(len(self.query), device=self.device)):
+            for rows in slices:
+                block = self.visible(exclusions, ids, rows)
+                known = block[block >= 0]
+                if len(known):
+                    low, high = min(low, float(known.min())), max(high, float(known.max()))
+                if low < self.threshold:
+                    return low, high
+        return low, high
+
     def match(self, ids: Int[Tensor, "C"], row: Int[Tensor, "C K"]) -> tuple[Bool[Tensor, "C K"], Float[Tensor, "C K"]]:
         """Return whether the rows of some queries are relevant, and their values; a row of -1 is not, and has the value NaN."""
         value = self.at(ids.repeat_interleave(row.shape[1]), row.clamp_min(0).flatten()).view(row.shape)
