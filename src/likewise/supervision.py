@@ -41,6 +41,9 @@ class Relevance(nn.Module, ABC):
     symmetric: bool = True
     """Whether the relevance of a pair does not depend on the order of its ids."""
 
+    row_bytes: int = 0
+    """Bytes of working memory for each id of the reference, besides the values of its pairs."""
+
     note: str = ""
     """What the relevance ignores, one sentence for the user; "": nothing."""
 

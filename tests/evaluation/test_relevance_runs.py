@@ -143,7 +143,8 @@ def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsy
     }
     show_scores({"best": scores})
     printed = capsys.readouterr().out
-    assert "relevant: any label shared" in printed and "mean over labels" in printed
+    assert "relevance: SharedLabels(measure='jaccard'); relevant: any label shared" in printed
+    assert "mean over labels" in printed
     assert "they hold for other sets of the same labels" in printed
 
 

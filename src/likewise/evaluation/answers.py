@@ -78,7 +78,8 @@ def all_relevant_note(
     if len(counted) == len([name for name in metrics if not is_set_metric(name)]):
         raise LikewiseError(
             f"{owner}: a query must have irrelevant gallery rows, but all of them are relevant by {relevance.facts['spec']} "
-            f"({relevance.facts['relevant']}), so every result would be right; use other labels, or another relevance or threshold"
+            f"({relevance.facts['relevant']}), so every result would be right; use other labels, another relevance or threshold"
+            + (", or --no-evaluate" if owner == "train" else "")
         )
     return f"every gallery row is relevant to every query, so any embedding has the same {', '.join(counted)}"
 

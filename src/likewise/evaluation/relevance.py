@@ -45,7 +45,8 @@ class RelevanceOfRows:
             hit_values: list every row above 0 as a hit, with its value.
         """
         threshold = ANY_RELEVANCE if hit_values else self.threshold
-        return RowRelevance(self.source.to(device), self.ids, self.ids, threshold, best, hit_values)
+        source = self.source.to(device)
+        return RowRelevance(source, self.ids, self.ids, threshold, best, hit_values, self.source.row_bytes)
 
 
 def relevance_of(
@@ -134,8 +135,11 @@ def _is_same_class(source: Relevance, threshold: float, ids: Int[Tensor, "N"]) -
     used = ids.unique()
     if source.by != "class" or len(used) > MAX_TABLE_IDS:
         return False
-    parts = (used[part] for part in row_slices(len(used), 2**20 // len(used)))
-    return all(bool(((source(some, used) >= threshold) == (some[:, None] == used)).all()) for some in parts)
+    parts = [used[part] for part in row_slices(len(used), 2**20 // len(used))]
+    others = [used[part] for part in row_slices(len(used), 2**24 // max(1, source.row_bytes))]
+    return all(
+        bool(((source(some, other) >= threshold) == (some[:, None] == other)).all()) for some in parts for other in others
+    )
 
 
 def _names_threshold(spec: str) -> bool:
