@@ -11,7 +11,6 @@ from jaxtyping import Bool, Int
 
 from likewise.contracts import Protocol
 from likewise.evaluation.relevance import RelevanceOfRows, relevance_of
-from likewise.metrics import is_graded, is_set_metric, needs_triplets
 from likewise.retrieval.integer_scores import Exclusions
 from likewise.retrieval.ranking import WORKING_MEMORY_BYTES, pair_groups
 from likewise.retrieval.relevant_rows import GradedRows, count_relevant
@@ -62,6 +61,7 @@ def all_relevant_note(
     Raises if all metrics are such. Metrics of values decide nothing either if all values are equal.
     """
     from likewise.evaluation.levels import needs_tree
+    from likewise.metrics import is_graded, is_set_metric, needs_triplets
 
     counted = [name for name in metrics if not (is_set_metric(name) or needs_triplets([name]) or needs_tree([name]))]
     if relevance is None or not counted:

@@ -116,7 +116,7 @@ def triplet_agreement(
             "\"JudgedTriplets(...)\", or leave the metric out"
         )  # fmt: skip
     place = torch.full((relevance.source.ids,), -1)
-    place[relevance.ids] = torch.arange(len(relevance.ids))  # of a sample that was judged, its place among the scored rows
+    place[relevance.ids] = torch.arange(len(relevance.ids))  # id -> place among the scored rows
     found = place[torch.as_tensor(judged)]
     found = found[(found >= 0).all(1)]
     found = found[is_query[found[:, 0]]]
