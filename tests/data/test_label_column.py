@@ -207,6 +207,8 @@ def test_labels_of_a_list_cannot_hold_the_separator_or_be_empty(tmp_path):
 
 
 def test_a_printed_list_is_refused(write):
-    with pytest.raises(LikewiseError, match="labels must hold labels with '|' between them, got the printed list \"\\['red'"):
+    with pytest.raises(
+        LikewiseError, match="labels must hold labels with '|' between them, got the printed list \"\\['red'"
+    ):
         read_table(write("t.csv", "path,labels\n1,\"['red', 'blue']\"\n2,red\n"))
     assert read_table(write("t.csv", "path,labels\n1,[red]|blue\n2,[red]\n")).label_name == ("[red]", "blue")

@@ -115,7 +115,9 @@ def test_a_relevance_that_makes_every_row_relevant_is_refused_or_noted():
     assert "so any embedding has the same R@1, R@10, RP, MAP@R" in found["note"] and found["metrics"]["NDCG@10"] < 1
     other = likewise.evaluate(z, [*sets[:-1], ["d", "b"]], **how)
     assert "any embedding" not in other.get("note", "")
-    with pytest.raises(LikewiseError, match=r"no.* queries has a relevant gallery row by GivenValues\(...\) \(relevance of 0.5"):
+    with pytest.raises(
+        LikewiseError, match=r"no.* queries has a relevant gallery row by GivenValues\(...\) \(relevance of 0.5"
+    ):
         likewise.evaluate(z, np.zeros(12), relevance=0.1 * rng.random((12, 12)), **how)
     with pytest.raises(LikewiseError, match="all values are lower, not known, or of excluded rows"):
         likewise.evaluate(z, np.zeros(12), relevance=np.full((12, 12), np.nan), **how)

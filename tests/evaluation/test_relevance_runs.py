@@ -178,7 +178,9 @@ def test_a_file_of_pairs_that_changed_is_noticed(judged_pairs, tmp_path):
     spec, said = f"JudgedPairs(file='{file}')", []
     settings = Train(data=str(tmp_path / "x.npz"), relevance=spec, out=target, **SHORT)
     run = train(settings)
-    assert run.scores["relevance"]["files"] == run.about["relevance_files"] and list(run.about["relevance_files"]) == [file]
+    assert run.scores["relevance"]["files"] == run.about["relevance_files"] and list(run.about["relevance_files"]) == [
+        file
+    ]
     sides = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
     how = {"quiet": True, "device": "cpu", "relevance": spec}
     evaluate(Evaluate(target=target, per_query=sides[0], **how), said.append)
@@ -186,7 +188,9 @@ def test_a_file_of_pairs_that_changed_is_noticed(judged_pairs, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(["a,b,same", *judged_pairs[1:]]))
     evaluate(Evaluate(target=target, per_query=sides[1], **how), said.append)
     assert any("this file has changed since then" in line and line.endswith(file) for line in said)
-    with pytest.raises(LikewiseError, match="same relevance, but A has JudgedPairs.*SHA-256 of pairs.csv: .* and B has"):
+    with pytest.raises(
+        LikewiseError, match="same relevance, but A has JudgedPairs.*SHA-256 of pairs.csv: .* and B has"
+    ):
         compare(Compare(*sides))
     with pytest.raises(LikewiseError, match="must be empty or hold a run with the same settings"):
         train(settings)
@@ -209,5 +213,7 @@ def test_judged_triplets_select_by_their_agreement(tmp_path):
     for file in files:
         evaluate(Evaluate(str(run.path), relevance=spec, per_query=file, quiet=True, device="cpu"))
         (tmp_path / "t.csv").write_text("\n".join(["anchor,nearer,farther", *lines[1:-1]]))
-    with pytest.raises(LikewiseError, match="must be scored with the same relevance, .*triplet-agreement depends on it"):
+    with pytest.raises(
+        LikewiseError, match="must be scored with the same relevance, .*triplet-agreement depends on it"
+    ):
         compare(Compare(*files))

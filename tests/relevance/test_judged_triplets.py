@@ -100,7 +100,9 @@ def test_memory_does_not_grow_with_the_triplets_of_one_anchor(write, largest_ten
     """One anchor has nearly all triplets: the others do not get a row of that length."""
     lines = [f"0,{1 + n % 28},{2 + n % 28}" for n in range(9000)]
     relevance = JudgedTriplets(
-        write("long.csv", "\n".join(["anchor,nearer,farther", *lines, "1,2,3"])), tuple(map(str, range(COUNT))), per_anchor=5
+        write("long.csv", "\n".join(["anchor,nearer,farther", *lines, "1,2,3"])),
+        tuple(map(str, range(COUNT))),
+        per_anchor=5,
     )
     y = torch.arange(COUNT)
     assert largest_tensor(lambda: relevance.triplets(y)) < COUNT * 5000

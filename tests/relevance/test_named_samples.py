@@ -34,7 +34,7 @@ def test_row_numbers_with_a_decimal_point(write):
     with pytest.raises(LikewiseError, match=r"the data has no sample '7\.5'"):
         positions(read_named("X", write("p.csv", "a,b\n7.5,8\n")), ("a", "b"), ("7", "8", "9"), ())
     sheet = read_named("X", write("p.csv", "a,b\n7.0,8\n"))
-    assert positions(sheet, ("a", "b"), ("7.0", "7", "8"), ())[0].tolist() == [[0, 2]]  # the name itself, if there is one
+    assert positions(sheet, ("a", "b"), ("7.0", "7", "8"), ())[0].tolist() == [[0, 2]]
 
 
 @pytest.mark.parametrize(

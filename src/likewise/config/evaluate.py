@@ -25,7 +25,7 @@ def default_metrics(metrics: Sequence[str], gives: Sequence[str] | None) -> tupl
 
 
 def default_select(select: str, gives: Sequence[str] | None) -> str:
-    """Return the metric that selects a checkpoint; if it is the default one, which is of classes, that of judged triplets only."""
+    """Return the metric that selects a checkpoint: in place of the default one, of classes, that of judged triplets only."""
     only_triplets = gives is not None and "pairs" not in gives
     return "triplet-agreement" if only_triplets and select == "MAP@R" else select
 

@@ -63,7 +63,11 @@ def label_lists(y: Any) -> list[set[str]] | None:
 def listed_rows(y: Any) -> list | None:
     """Return the list of labels of every row: of lists, of a pandas column of lists, or of a matrix of words. None: no lists."""
     rows = list(y) if isinstance(y, list | tuple) else None
-    if rows is None and (given := as_array(y)).dtype.kind in "OUS" and not (given.ndim == 2 and np.isin(given, (0, 1)).all()):
+    if (
+        rows is None
+        and (given := as_array(y)).dtype.kind in "OUS"
+        and not (given.ndim == 2 and np.isin(given, (0, 1)).all())
+    ):
         rows = given.tolist()
     lists = [isinstance(row, list | tuple | set | frozenset | np.ndarray) for row in rows or ()]
     if rows is None or not any(lists):
@@ -126,7 +130,7 @@ def relevance_of_rows(
 
 
 def by_row_or_class(given: GivenValues, items: Items, rows: Int[np.ndarray, "n"]) -> GivenValues:
-    """Return ready values with ids that are rows, if there is a value for each; otherwise ids are classes. Raises if none fits."""
+    """Return ready values with ids that are rows, if there is a value for each, otherwise classes. Raises if none fits."""
     fits = {"row": given.ids == len(rows), "class": given.ids == items.classes}
     if given.by == "sample" or not fits["row"]:
         if given.by == "class" and not fits["class"]:

@@ -14,7 +14,16 @@ from likewise.evaluation.answers import all_relevant_note, count_relevant_rows, 
 from likewise.evaluation.levels import needs_tree, tree_of
 from likewise.evaluation.relevance import relevance_of
 from likewise.io.progress import bar
-from likewise.metrics import import_metrics, is_set_metric, low_is_good, measure_set, metric, needs_triplets, reach, spectrum
+from likewise.metrics import (
+    import_metrics,
+    is_set_metric,
+    low_is_good,
+    measure_set,
+    metric,
+    needs_triplets,
+    reach,
+    spectrum,
+)
 from likewise.types import Items, LikewiseError
 
 
@@ -89,8 +98,8 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
         )
     if not len(rows):
         raise LikewiseError(
-            f"train: the test split of '{items.name}' is empty by {spec(protocol)}: a class or label with one sample cannot be split; add "
-            "samples or a `split` column, or use --no-evaluate"
+            f"train: the test split of '{items.name}' is empty by {spec(protocol)}: a class or label with one sample cannot be "
+            "split; add samples or a `split` column, or use --no-evaluate"
         )
     available = max_results(is_query, in_gallery)
     if deepest > available:

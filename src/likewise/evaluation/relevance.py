@@ -138,7 +138,9 @@ def _is_same_class(source: Relevance, threshold: float, ids: Int[Tensor, "N"]) -
     parts = [used[part] for part in row_slices(len(used), 2**20 // len(used))]
     others = [used[part] for part in row_slices(len(used), 2**24 // max(1, source.row_bytes))]
     return all(
-        bool(((source(some, other) >= threshold) == (some[:, None] == other)).all()) for some in parts for other in others
+        bool(((source(some, other) >= threshold) == (some[:, None] == other)).all())
+        for some in parts
+        for other in others
     )
 
 
