@@ -35,7 +35,7 @@ class Server:
         self.address = f"http://127.0.0.1:{door.getsockname()[1]}/?token={token}"
         self.table = folder / "corrected.csv"
         finish = lambda: write_corrected_table(self.store, self.table, "/birds")  # noqa: E731
-        app = make_app(self.store, token, Served(picture, "/birds", "birds", self.table, finish, user))
+        app = make_app(self.store, token, Served(picture, "/birds", "birds", self.table, finish, user, folder))
         self.server = uvicorn.Server(
             uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2)
         )

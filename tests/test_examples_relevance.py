@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "relevance"
 PAGE = (ROOT / "docs" / "relevance.md").read_text("utf-8")

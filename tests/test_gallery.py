@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 TASKS = ROOT / "examples" / "tasks"
 PAGE = (ROOT / "docs" / "gallery.md").read_text("utf-8")

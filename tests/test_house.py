@@ -293,6 +293,7 @@ def test_every_module_has_a_test_of_its_name():
     assert missing == []
 
 
+@pytest.mark.slow
 def test_the_tool_prints_counts_packages_and_tree_and_the_picture_is_fresh(graph, tmp_path, capsys):
     import_graph.main([])
     assert f"modules {len(graph)}" in capsys.readouterr().out

@@ -17,6 +17,8 @@ import torch
 from likewise.config import Train
 from likewise.training.fit import train
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "examples", "examples/tasks", "examples/relevance", "tools")
 STARTED: set[str] = set()

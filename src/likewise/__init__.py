@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from likewise.runs.folder import Run
     from likewise.stages.clean import Cleaned
     from likewise.types import Embedded
+    from likewise.web.review.prove import Proved
     from likewise.web.review.serve import Reviewed
     from likewise.widgets.map import MapWidget as MapWidget
     from likewise.widgets.review import ReviewWidget as ReviewWidget
@@ -304,8 +305,7 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
 def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAudit | LabelSetAudit:
     """Compute the probability that each label is right, and a suggested label, as `likewise audit`, from embeddings in memory.
 
-        found = likewise.audit_labels(z, y)
-        found.score, found.issues, found.suggested, found.noise_rate
+        found = likewise.audit_labels(z, y)  # found.score, found.issues, found.suggested, found.noise_rate
 
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
@@ -317,7 +317,7 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
     return audit_any(z, y, features, **more)
 
 
-def review(audit: Place, **settings) -> Reviewed:
+def review(audit: Place, **settings) -> Reviewed | Proved:
     """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`."""
     from likewise.config import Review
     from likewise.stages.review import review as stage

@@ -12,9 +12,9 @@ from PIL import Image
 
 from likewise.audit.audit import audit, without_nan
 from likewise.audit.find_copies import load_image
-from likewise.audit.forecast import RETRAIN_NOTE
 from likewise.audit.label_probability import ALONE_REASON
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS
+from likewise.audit.proof import SUGGESTIONS_NOTE
 from likewise.audit.read import read_findings
 from likewise.audit.source import folder_of
 from likewise.audit.states import STATE_DESCRIPTIONS
@@ -260,6 +260,7 @@ def test_queries_and_gallery(make, tmp_path):
         assert line["camera"] == ("" if row % 8 < 1 else f"c{row % 8 % 3}")
 
 
+@pytest.mark.slow
 def test_acting_on_it(proxy, tmp_path):
     found = look(proxy.path, tmp_path, verify=True, retrain=True, seed=1)
     keeps_the_contract(found)
@@ -412,6 +413,7 @@ def test_rows_in_no_part_are_told(tmp_path):
     assert "1 of 40 rows are junk or have no split, and are not audited" in found.about["notes"]
 
 
+@pytest.mark.slow
 def test_no_errors_asked_for(proxy, tmp_path):
     found = look(proxy.path, tmp_path / "none", max_errors=0, max_classes=0)
     keeps_the_contract(found)
@@ -446,6 +448,7 @@ def test_json_has_no_nan():
     }
 
 
+@pytest.mark.slow
 def test_a_training_that_cannot_be_done_leaves_a_whole_audit(run, tmp_path, monkeypatch):
     """And one that is interrupted while it writes is no audit, rather than half of two."""
     look(run.path, tmp_path)
@@ -476,11 +479,18 @@ def test_a_retraining_is_compared_with_the_forecast(run, tmp_path, monkeypatch):
         "reason": "",
     }
     result = {"rows": [row], "summary": "better", "changed": 3, "removed": 1}
-    monkeypatch.setattr("likewise.audit.audit.retrain_with_suggestions", lambda *given: result)
+    monkeypatch.setattr("likewise.audit.retrain.retrain", lambda *given: result)
     look(run.path, tmp_path, retrain=True, forecast=True)
     about, proof = read_json(tmp_path / "forecast.json", "audit"), read_json(tmp_path / "proof.json", "audit")
-    assert proof["reviewed"] == about["suspects"] and proof["note"] == RETRAIN_NOTE
-    assert [one["metric"] for one in proof["rows"]] == ([] if about["reason"] else ["R@1"])
+    [part] = proof["parts"]
+    assert (
+        proof["reviewed"] == about["suspects"]
+        and proof["labels"] == "suggestions"
+        and proof["reason"] == about["reason"]
+    )
+    assert part["of"] == "network" and part["note"].startswith(SUGGESTIONS_NOTE)
+    assert [one["metric"] for one in part["rows"]] == ([] if about["reason"] else ["R@1"])
+    assert "suggests, without a review." in (tmp_path / "audit.html").read_text("utf-8")
     look(run.path, tmp_path)
     assert not (tmp_path / "forecast.json").exists() and not (tmp_path / "proof.json").exists()
 

@@ -23,7 +23,7 @@ from likewise.audit.near_duplicates import Duplicates, NearCopies
 from likewise.audit.read import read_findings
 from likewise.audit.records import AuditSplit, LabelQuality, SplitQuality, Subject
 from likewise.audit.relabel import class_findings
-from likewise.audit.retrain import suggested_labels
+from likewise.audit.retrain_labels import suggested_labels
 from likewise.config import Audit
 from likewise.types import Embedded, Items
 from likewise.web.review.consensus import changes, corrected

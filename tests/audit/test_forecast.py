@@ -1,46 +1,31 @@
-"""Forecast of an audit: its files, the lines on the terminal, rows that train and test, and the proof after a retraining."""
+"""Forecast of an audit: its files, the lines on the terminal, and the rows that train and test."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
 import torch
+from planted_audit import write_features, write_forecast
 
 from likewise.audit import forecast
 from likewise.audit.audit import audit
 from likewise.audit.forecast import (
-    FORECAST_FILE,
-    PROOF_FILE,
     QUEUE_FILE,
+    curve_cells,
     divide,
     forecast_at,
     forecast_lines,
     join_candidates,
     limit_rows,
     project,
-    proof_lines,
-    prove_forecast,
     read_forecast,
 )
+from likewise.audit.read import read_findings
 from likewise.audit.review_queue import read_queue
 from likewise.audit.summary import show_findings
 from likewise.config import Audit
-from likewise.io.files import write_json
 from likewise.numerics.label_draws import Candidates
 from likewise.types import LikewiseError
-
-
-def write_features(file, wrong=24, split=False, classes=14, size=12):
-    """Gaussian classes, of whose labels some are wrong."""
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(classes), size)
-    x = 2 * rng.standard_normal((classes, 16))[y] + rng.standard_normal((len(y), 16))
-    given, rows = y.copy(), rng.permutation(len(y))[:wrong]
-    given[rows] = (y[rows] + rng.integers(1, classes, wrong)) % classes
-    more = {"split": np.where(y % 2, "test", "train")} if split else {}
-    np.savez(file, z=x.astype(np.float32), y=given, **more)
-    return rows
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +68,7 @@ def test_the_queue_is_read_again(audited):
 def test_the_terminal_says_it(audited, capsys):
     show_findings(audited)
     said = capsys.readouterr().out
-    assert "Forecast: a review of all" in said and "90 % interval" in said
+    assert "Forecast: a review of all" in said and "90 % interval" in said and "reviewed  minutes" in said
     unknown = forecast_lines({"reason": "no label is suspect"})
     assert unknown == ["Forecast of a review: unknown, because no label is suspect"]
 
@@ -97,43 +82,40 @@ def test_too_few_rows_and_no_forecast(tmp_path):
     assert read_forecast(without.folder) is None and not (without.folder / QUEUE_FILE).exists()
     with pytest.raises(LikewiseError, match=r"must have posterior.npz, but .* has none; audit with --forecast"):
         read_queue(without.folder)
-    with pytest.raises(LikewiseError, match=r"proof: the folder must have forecast.json"):
-        prove_forecast(without.folder, [], 3)
     with pytest.raises(LikewiseError, match="--order gain must be used with --forecast"):
         audit(Audit(**settings, order="gain"), say=lambda text: None)
 
 
-def write_forecast(folder, **changes):
-    line = {"gain": 0.02, "low": -0.01, "high": 0.05}
-    none = dict.fromkeys(line, 0.0)
-    about = {
-        "order": "suspicion", "reason": "", "suspects": 40, "flat_at": 20, "start": {"R@1": 0.5, "MAP@R": 0.3},
-        "curve": [
-            {"k": 0, "wrong": 0, "minutes": 0, "R@1": none, "MAP@R": none},
-            {"k": 20, "wrong": 15, "minutes": 1.3, "R@1": line, "MAP@R": line},
-            {"k": 40, "wrong": 20, "minutes": 2.6, "R@1": line, "MAP@R": line},
-        ],
-    } | changes  # fmt: skip
-    write_json(folder / FORECAST_FILE, about)
-    return about
+def test_an_interrupted_forecast_leaves_a_complete_audit(tmp_path, monkeypatch):
+    def interrupt(*args, **settings):
+        raise KeyboardInterrupt
+
+    write_features(tmp_path / "z.npz")
+    settings = {"targets": (str(tmp_path / "z.npz"),), "device": "cpu", "workers": 0, "quiet": True}
+    monkeypatch.setattr(forecast, "forecast_review", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        audit(Audit(**settings, out=str(tmp_path / "audit"), forecast=True), say=lambda text: None)
+    assert read_findings(tmp_path / "audit").suspects and read_forecast(tmp_path / "audit") is None
 
 
-def test_proof_by_hand(tmp_path):
+def test_suspects_that_no_head_trains_or_tests(tmp_path, monkeypatch):
+    write_features(tmp_path / "z.npz")
+    settings = {"targets": (str(tmp_path / "z.npz"),), "device": "cpu", "workers": 0, "quiet": True}
+    monkeypatch.setattr(forecast, "divide", lambda given, *_: (torch.zeros(len(given), dtype=torch.bool),) * 2)
+    monkeypatch.setattr(forecast, "project", lambda x, train: x)
+    found = audit(Audit(**settings, out=str(tmp_path / "audit"), forecast=True), say=lambda text: None)
+    about = read_forecast(found.folder)
+    assert about["suspects"] > 15 and about["reason"] == "no suspect is among the samples that train or test the head"
+    with open(found.folder / QUEUE_FILE, encoding="utf-8", newline="") as file:
+        assert {line["gain"] for line in csv.DictReader(file)} == {""}  # a gain without a forecast has no unit
+
+
+def test_the_curve_in_words_and_as_a_table(tmp_path):
     about = write_forecast(tmp_path)
     assert forecast_at(about, 10, "R@1") == pytest.approx({"gain": 0.01, "low": -0.005, "high": 0.025})
-    rows = [
-        {"metric": "R@1", "difference": 0.03, "low": 0.01, "high": 0.05},
-        {"metric": "RP", "difference": 0.03, "low": 0.01, "high": 0.05},
-        {"metric": "MAP@R", "difference": -0.02, "low": -0.03, "high": 0.0},
-    ]
-    found = prove_forecast(tmp_path, rows, note="nobody reviewed")
-    assert found["reviewed"] == 40 and proof_lines(found)[-1] == "nobody reviewed"
-    assert found == json.loads((tmp_path / PROOF_FILE).read_text("utf-8"))
-    assert [(one["metric"], one["inside"]) for one in found["rows"]] == [("R@1", True), ("MAP@R", False)]
-    assert proof_lines(found)[0] == "R@1: forecast +2.0 points (-1.0 to +5.0), realised +3.0: inside of the interval"
     assert forecast_lines(about)[-1] == "  The first 20 suspects (1 min at 4 s each) bring 90% of the gain in MAP@R."
-    write_forecast(tmp_path, reason="no label is suspect", curve=[])
-    assert "no label is suspect" in proof_lines(prove_forecast(tmp_path, rows, 40))[0]
+    assert curve_cells(about)[0] == ("20", "1.3", "15", "+2.0 (-1.0 to +5.0)", "+2.0 (-1.0 to +5.0)")
+    assert len(curve_cells(about)) == 2 and curve_cells(about | {"reason": "no label is suspect"}) == []
 
 
 def test_rows_that_train_and_test(monkeypatch):

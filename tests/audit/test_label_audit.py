@@ -57,6 +57,7 @@ def test_wrong_labels_are_found_and_repaired_in_the_labels_of_the_user(spoiled):
     assert 0.05 < found.noise_rate < 0.2 and len(found) == 80
 
 
+@pytest.mark.slow
 def test_any_float_type_and_torch_or_numpy(spoiled):
     z, _, given = spoiled
     want = audit_labels(z, given, device="cpu")

@@ -1,6 +1,6 @@
 import pytest
 
-from likewise.audit.read_votes import read_consensus, read_workers
+from likewise.audit.read_votes import VoteLine, read_consensus, read_votes, read_workers
 from likewise.errors import LikewiseError
 
 
@@ -11,10 +11,12 @@ def test_lines(tmp_path):
     (tmp_path / "consensus.csv").write_text("h,,,,,,,,,\n3,a.png,cat,dog,0.1,other label,0.05,3,2,dog x 2|cat x 1\n")
     [one] = read_consensus(tmp_path)
     assert one.row == 3 and one.consensus == "dog" and one.for_consensus == 2
+    (tmp_path / "annotator_votes.csv").write_text('row,worker,label\n3,anna,"dog|cat"\n3,,dog\n')
+    assert read_votes(tmp_path) == [VoteLine(3, "anna", "dog|cat"), VoteLine(3, "", "dog")]
 
 
 def test_missing_and_damaged_files(tmp_path):
-    assert read_workers(tmp_path) == [] and read_consensus(tmp_path) == []
+    assert read_workers(tmp_path) == read_votes(tmp_path) == [] and read_consensus(tmp_path) == []
     (tmp_path / "annotators.csv").write_text("a,b\n1,2\n")
     with pytest.raises(LikewiseError, match="must have 9 columns"):
         read_workers(tmp_path)

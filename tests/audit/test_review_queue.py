@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.audit.review_queue import POSTERIOR_FILE, build_queue, read_queue
+from likewise.audit.read import read_findings
+from likewise.audit.review_queue import POSTERIOR_FILE, build_queue, class_numbers, queue_of_findings, read_queue
 from likewise.numerics.label_draws import Candidates
 from likewise.types import LikewiseError
 
@@ -43,7 +44,7 @@ def test_units():
     queue = make_queue().scaled(0.04)
     assert float(queue.gain[queue.suspects].sum()) == pytest.approx(0.04)
     assert queue.remaining(1000) == pytest.approx(0.04) and queue.remaining(1000, "suspicion") == pytest.approx(0.04)
-    assert make_queue().scaled(None).remaining(9) == make_queue().scaled(-0.1).remaining(9) == make_queue().remaining(9)
+    assert make_queue().scaled(0.0).remaining(9) == make_queue().scaled(-0.1).remaining(9) == make_queue().remaining(9)
 
 
 def test_rows_that_are_not_trained_gain_nothing():
@@ -60,3 +61,40 @@ def test_the_file(tmp_path):
     np.savez(tmp_path / POSTERIOR_FILE, **arrays | {"effect": arrays["effect"][1:]})
     with pytest.raises(LikewiseError, match="must fit together"):
         read_queue(tmp_path)
+
+
+AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
+3,,wren,0.2,robin,0.75,,,train
+4,,wren,0.9,,,,,train
+6,,robin,0.4,wren,0.05,,,train
+7,,tit,0.1,robin,,,,test
+"""
+
+
+def test_an_audit_without_a_forecast_by_hand(tmp_path):
+    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 9, "pictures": false}')
+    (tmp_path / "audit.csv").write_text(AUDIT)
+    findings = read_findings(tmp_path)
+    queue = queue_of_findings(findings)
+    number = class_numbers(queue, findings)
+    assert queue.row.tolist() == [3, 4, 6, 7] and queue.row[queue.suspects].tolist() == [7, 3, 6]
+    assert queue.candidates.wrong.tolist() == pytest.approx([0.8, 0.1, 0.6, 0.9])
+    assert queue.candidates.probability.sum(1).tolist() == pytest.approx([1.0] * 4)
+    best = queue.candidates.probability[:, 1:].amax(1).tolist()
+    assert best == pytest.approx([0.8 * 0.75, 0.1 * 0.5, 0.6 / 6, 0.9 * 0.5])  # 0.05 is less than others would have
+    assert [queue.candidates.suggested[at].item() for at in (0, 2, 3)] == [
+        number[n] for n in ("robin", "wren", "robin")
+    ]
+    # two wrens count half as much as the robin, with mean 1 over the three that are trained; the tit is not
+    assert queue.effect.tolist() == pytest.approx([0.75, 0.75, 1.5, 0.0])
+    assert queue.without(queue.suspects[:1]).open.tolist() == queue.suspects[1:].tolist()
+    assert [queue.row[one.rows[0]].item() for one in queue.actions("gain")] == [6, 3, 7]
+
+
+def test_a_queue_of_another_audit(tmp_path):
+    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 9, "pictures": false}')
+    (tmp_path / "audit.csv").write_text(AUDIT)
+    queue = queue_of_findings(read_findings(tmp_path))
+    (tmp_path / "audit.csv").write_text(AUDIT.replace("4,,wren", "4,,tit"))
+    with pytest.raises(LikewiseError, match="must have the samples and labels of audit.csv"):
+        class_numbers(queue, read_findings(tmp_path))

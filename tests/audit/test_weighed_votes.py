@@ -9,7 +9,8 @@ import torch
 
 from likewise.audit.audit import audit
 from likewise.audit.read import read_findings
-from likewise.audit.read_votes import read_consensus, read_workers
+from likewise.audit.read_votes import read_consensus, read_votes, read_workers
+from likewise.audit.review_queue import class_numbers, read_queue
 from likewise.audit.summary import show_findings
 from likewise.audit.weighed_votes import state_of, weigh_votes
 from likewise.config import Audit
@@ -65,6 +66,26 @@ def test_scores_and_tables(voted):
     assert wrong_votes > max(sum(float(o["votes"]) for o in lines if o["worker"] == w) for w in ("w0", "w1", "w2"))
     about = json.loads((found.folder / "audit.json").read_text("utf-8"))["votes"]
     assert about["votes"] == 420 and about["workers"] == 4 and about["without_votes"] == 10 and about["features"]
+    with (found.folder.parent / "votes.csv").open(newline="") as file:
+        given = [(int(one["row"]), one["worker"], one["label"]) for one in csv.DictReader(file)]
+    assert sorted(given) == sorted(tuple(one) for one in read_votes(found.folder))  # samples without votes have none
+
+
+def test_the_posterior_of_a_forecast_has_the_votes(voted, tmp_path):
+    found, _, _, settings = voted
+    folder = found.folder.parent
+    given = {"targets": (str(folder / "birds.npz"),), "votes": str(folder / "votes.csv"), "forecast": True}
+    again = audit(Audit(**(settings | given | {"out": str(tmp_path / "audit")})), lambda text: None)
+    findings, queue = read_findings(again.folder), read_queue(again.folder)
+    number = class_numbers(queue, findings)
+    place, best = {row: at for at, row in enumerate(queue.row.tolist())}, queue.candidates.suggested.tolist()
+    voted_rows = {one.row for one in read_consensus(again.folder)}
+    flagged = [one for one in findings.suspects if one.row in voted_rows]
+    assert len(flagged) > 9
+    for one in flagged:
+        assert best[place[one.row]] == number[one.suggested]
+        share = float(queue.candidates.probability[place[one.row], 1:].max())
+        assert share == pytest.approx((1 - one.score) * one.confidence, abs=1e-4)
 
 
 def test_the_terminal_shows_votes_and_workers(voted, capsys):
@@ -87,6 +108,12 @@ def test_votes_about_other_rows_are_no_votes():
     items = Items("birds", np.array([0, 1, 0, 1]), ("wren", "robin"), x=np.eye(4, dtype=np.float32))
     votes = Votes(np.array([3]), np.array([0]), np.array([1]), ("anna",))
     assert weigh_votes(votes, np.array([0, 1]), items, torch.eye(4)[:2]) is None
+
+
+def test_votes_about_one_class_are_no_votes():
+    items = Items("one", np.zeros(8, np.int64), ("cat",), x=np.zeros((8, 2), np.float32))
+    votes = Votes(np.array([0, 1]), np.array([0, 0]), np.array([0, 0]), ("a",))
+    assert weigh_votes(votes, np.arange(8), items, torch.zeros(8, 2)) is None
 
 
 def test_states():

@@ -87,7 +87,7 @@ def test_noise_among_similar_classes_is_measured_and_repaired(group, share):
 
 
 @pytest.mark.parametrize(("group", "share"), [(2, 0.1), (2, 0.3), (5, 0.1), (5, 0.3), (5, 0.5), (20, 0.5)])
-@pytest.mark.parametrize("apart", [4.0, 8.0])
+@pytest.mark.parametrize("apart", [pytest.param(4.0, marks=pytest.mark.slow), 8.0])
 def test_never_for_the_worse(group, share, apart):
     x, y = gaussians(apart=apart, group=group % CLASSES or 1)
     given = spoil(y, share, group)
@@ -408,7 +408,8 @@ def test_votes_change_the_voted_samples_only():
     votes = Votes(np.repeat([0, 50], 3), np.tile(np.arange(3), 2), np.repeat([true[0], true[50]], 3), ("a", "b", "c"))
     y = torch.tensor(given)
     one, other = (
-        LabelPosterior(3, given, votes=chosen).relabel(Embedded(x, y, torch.arange(120), f=x)) for chosen in (votes, None)
+        LabelPosterior(3, given, votes=chosen).relabel(Embedded(x, y, torch.arange(120), f=x))
+        for chosen in (votes, None)
     )
     rest = torch.ones(120, dtype=torch.bool).index_fill_(0, torch.tensor([0, 50]), False)
     assert torch.equal(one.y[rest], other.y[rest]) and torch.equal(one.w[rest], other.w[rest])

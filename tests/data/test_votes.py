@@ -98,7 +98,9 @@ def test_rows_count_samples_that_were_skipped(tmp_path):
 
 
 def test_a_path_of_several_samples_is_refused(tmp_path):
-    items = Items(name="boxes", y=np.array([0, 1, 1]), class_name=("cat", "dog"), path=("a.jpg", "a.jpg", "b.jpg"), root="")
+    items = Items(
+        name="boxes", y=np.array([0, 1, 1]), class_name=("cat", "dog"), path=("a.jpg", "a.jpg", "b.jpg"), root=""
+    )
     with pytest.raises(LikewiseError, match=r"must name one sample of 'boxes', but several have the path 'a.jpg'"):
         read_votes(write(tmp_path, "sample,label\na.jpg,cat\n"), items)
     assert len(read_votes(write(tmp_path, "sample,label\nb.jpg,cat\n"), items).row) == 1

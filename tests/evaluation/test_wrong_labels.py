@@ -1,6 +1,7 @@
 """Wrong test labels are reported where there are many, and right ones raise no alarm."""
 
 import numpy as np
+import pytest
 import torch
 from sklearn.datasets import load_digits
 
@@ -27,6 +28,7 @@ def find(x, y, **columns):
     return find_wrong_labels(Embedded(z, torch.as_tensor(y), torch.arange(len(y))), items)
 
 
+@pytest.mark.slow
 def test_right_labels_raise_no_alarm_and_wrong_ones_are_counted(subtests):
     digits = load_digits()
     for name, x, y in (

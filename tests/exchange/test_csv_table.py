@@ -15,6 +15,7 @@ def read(file):
         return list(csv.DictReader(text))
 
 
+@pytest.mark.slow
 def test_10000_rows_there_and_back(tmp_path):
     audit = write_audit(tmp_path)
     names = ("path=image file", "label=class, given", "row=id", "score==p")

@@ -43,6 +43,7 @@ def decide(file, out, owner="ann"):
     return made
 
 
+@pytest.mark.slow
 def test_10000_images_there_and_back(tmp_path):
     audit, file = send(tmp_path)
     sent = of_audit(audit, None)

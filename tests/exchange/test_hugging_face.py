@@ -19,6 +19,7 @@ def load_folder(folder, tmp_path):
     return found.cast_column("image", datasets.Image(decode=False))
 
 
+@pytest.mark.slow
 def test_10000_rows_there_and_back(tmp_path):
     audit = write_audit(tmp_path, images=True)
     assert likewise.send(audit, "hugging-face", tmp_path / "hf").rows == 10_000

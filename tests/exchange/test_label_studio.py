@@ -80,6 +80,7 @@ def annotated(tasks, who=7):
         yield {"id": number, "data": task["data"], "annotations": [note | {"result": result_for(task)}]}
 
 
+@pytest.mark.slow
 def test_10000_tasks_in_the_order_of_suspicion(tmp_path):
     audit, tasks, _ = send(tmp_path)
     sent = of_audit(audit, None)
@@ -108,6 +109,7 @@ def test_the_real_package_accepts_config_tasks_and_predictions(tmp_path):
     assert not checked.validate_annotation(wrong)
 
 
+@pytest.mark.slow
 def test_10000_decisions_back(tmp_path):
     audit, tasks, _ = send(tmp_path)
     file = write_export(tmp_path, list(annotated(tasks)))

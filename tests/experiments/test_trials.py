@@ -55,6 +55,7 @@ def test_a_breakdown_that_is_no_settings_fault_ends_the_search(search_config, tm
     assert again["trials"][0]["values"] == again["trials"][1]["values"]
 
 
+@pytest.mark.slow
 def test_a_hopeless_trial_is_given_up_after_a_fold(search_config):
     settings = {"trials": 9, "pruner": "median", "sampler": "random"}
     found = tune(search_config("lr=1e-5..1e-1 log", **settings))

@@ -9,6 +9,7 @@ from likewise.experiments.tune import tune
 pytest.importorskip("optuna")
 
 
+@pytest.mark.slow
 def test_the_best_settings_can_be_read_by_bench_and_tune(search_config):
     found = tune(search_config("lr=1e-4..1e-1 log", "loss.base=0..1", trials=2))
     grid = read_grid(found.folder / "best.toml")

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from likewise.losses import MultiSimilarity
-from likewise.numerics.many_heads import HeadSettings, draw_batches, head_slope, score_heads, train_heads
+from likewise.numerics.many_heads import HeadSettings, draw_batches, head_slope, score_heads, score_queries, train_heads
 
 SMALL = HeadSettings(dim=4, epochs=2, lr=1e-2)
 
@@ -82,3 +82,13 @@ def test_metrics_by_hand():
 def test_no_relevant_pair_is_nan():
     found = score_heads(torch.randn(4, 3), torch.arange(4)[None], torch.randn(1, 3, 2))
     assert found.r1.isnan().all() and found.mapr.isnan().all()
+
+
+def test_queries_by_hand():
+    x = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.8, 0.3], [0.0, 1.0], [1.0, 0.05]])
+    y = torch.tensor([4, 4, 7, 9, -1])  # 9 has no relevant sample, and 7 neither; -1 is left out
+    found = score_queries(x, y, torch.eye(2))
+    assert found.place.tolist() == [0, 1] and found.r1.tolist() == [1, 1] and found.mapr.tolist() == [1, 1]
+    assert found.rival.tolist() == [7, 7]
+    one = score_queries(x, torch.tensor([4, 4, -1, -1, 4]), torch.eye(2))
+    assert one.rival.tolist() == [-1, -1, -1] and len(score_queries(x, torch.arange(5), torch.eye(2)).place) == 0

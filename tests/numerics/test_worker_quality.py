@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from likewise.numerics.annotators import cast_ballots, fit_workers
-from likewise.numerics.worker_quality import confusion_counts, likeliest_beta_strength, worker_quality
+from likewise.numerics.worker_quality import confusion_counts, worker_quality
 
 
 @pytest.fixture
@@ -47,8 +47,14 @@ def test_confusions_of_a_worker(voted):
         assert count[pair].tolist() == by_hand and by_hand[(label + 1) % 3] == 0
 
 
-def test_equal_workers_are_shrunk_more():
-    same, n = torch.full((8,), 40.0, dtype=torch.float64), 50.0
-    different = torch.tensor([10.0, 20, 45, 50, 5, 30, 48, 25], dtype=torch.float64)
-    alike = likeliest_beta_strength(same, n - same, 0.8)
-    assert alike > likeliest_beta_strength(different, n - different, 0.6)
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_the_interval_covers_the_accuracy_of_95_percent_of_the_workers(spread):
+    """1,000 workers with 48 votes each and known labels; the tolerance is 2.5 standard errors of a share of 0.95."""
+    rng = np.random.default_rng(2)
+    accuracy = rng.uniform(0.8 - spread, 0.8 + spread, 1000)
+    row, worker = np.tile(np.arange(48), 1000), np.arange(1000).repeat(48)
+    vote = (rng.random(len(row)) > accuracy[worker]).astype(int)  # class 0 is right
+    votes = cast_ballots(*map(torch.as_tensor, (row, worker, vote)), 48, 1000, 2)
+    found = worker_quality(votes, torch.tensor([[1.0, 0.0]], dtype=torch.float64).expand(48, 2))
+    inside = (found.low.numpy() <= accuracy) & (accuracy <= found.high.numpy())
+    assert abs(inside.mean() - 0.95) < 2.5 * (0.95 * 0.05 / 1000) ** 0.5

@@ -18,6 +18,7 @@ TOKEN = "a-token-of-24-characters"
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     messy = make_messy_folder(tmp_path / "photos", classes=4, per_class=6)
     monkeypatch.chdir(tmp_path)

@@ -83,6 +83,7 @@ def test_labels_make_no_folders(table, tmp_path, monkeypatch):
         clean(Clean(str(table), out=str(tmp_path / "audit"), to=str(tmp_path / "new")), lambda line: None)
 
 
+@pytest.mark.slow
 def test_a_table_of_labels_is_cleaned(table, tmp_path, monkeypatch):
     serve = pytest.importorskip("likewise.web.review.serve", reason="the review page needs FastAPI")
     from likewise.audit.read import read_findings

@@ -88,6 +88,7 @@ def test_patience_is_the_number_of_validations_without_a_new_best(settings):
     assert [line["step"] for line in run.read_log() if "val MAP@R" in line] == [5, 10, 15, 20]
 
 
+@pytest.mark.slow
 def test_a_verdict_is_told_once(settings, tmp_path):
     """Lost with what came after a checkpoint, it is reached again, and the log holds it once."""
     settings = settings | {"noise": "Uniform(share=0.3)", "evaluate": False, "confidence": "LabelPosterior(every='10')"}

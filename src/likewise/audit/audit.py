@@ -13,7 +13,7 @@ from likewise._notebook import view
 from likewise.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
 from likewise.audit.find_copies import Copies, find_copies, load_image
-from likewise.audit.forecast import RETRAIN_NOTE, check_order, forecast_audit, prove_forecast, remove_forecast
+from likewise.audit.forecast import check_order, forecast_audit, remove_forecast
 from likewise.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
 from likewise.audit.label_set_quality import (
     QUESTION_COLUMNS,
@@ -26,7 +26,7 @@ from likewise.audit.label_set_quality import (
 )
 from likewise.audit.page import write_page
 from likewise.audit.records import ExplainedErrors, SplitQuality, Subject, has_own_split
-from likewise.audit.retrain import retrain_with_suggestions
+from likewise.audit.retrain_labels import retrain_with_suggestions
 from likewise.audit.source import folder_of, kind_of, open_subject
 from likewise.audit.write import write_tables
 from likewise.config import Audit, check
@@ -68,17 +68,16 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     quality = add_copies(subject, quality, copies)
     about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
     about["votes"] = None if weighed is None else weighed.summary(subject.items)
-    (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    remove_summary(folder)
     remove_forecast(folder)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
     (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
     if config.forecast:
+        write_json(folder / "audit.json", without_nan(about))  # an interrupted forecast leaves a complete audit
         forecast_audit(subject, quality, config, folder)
     finish(folder, subject, about, config)
     if config.retrain:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
-        if config.forecast:
-            prove_forecast(folder, about["retrain"]["rows"], note=RETRAIN_NOTE)
         finish(folder, subject, about, config)
     return Audited(folder, about)
 
@@ -94,12 +93,18 @@ def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
         "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
         "conflicts": conflicts,
     }  # fmt: skip
-    (folder / "audit.json").unlink(missing_ok=True)  # a folder with files of two audits must not look complete
+    remove_summary(folder)
     remove_forecast(folder)
     write_tables(folder, subject, found.quality, explained, copies, about)
     write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
     finish(folder, subject, about, config)
     return Audited(folder, about)
+
+
+def remove_summary(folder: Path) -> None:
+    """Remove audit.json and the page: a folder with files of two audits must not look complete."""
+    for name in ("audit.json", "audit.html"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:
@@ -129,6 +134,7 @@ def build_summary(
     return {
         "target": str(config.targets[0]),
         "kind": {"run": "run", "data": "data"}.get(kind_of(config.targets[0]), "embeddings"),
+        "opened": {"checkpoint": config.checkpoint, "data": config.data, "root": config.root},
         "own_split": has_own_split(items),
         "title": subject.title,
         "root": str(Path(items.root).absolute()) if items.path is not None else "",

@@ -1,12 +1,13 @@
-"""Forecast of a review from an audit: what the next decisions pay, in which order they are made, and what came true.
+"""Forecast of a review from an audit: what the next decisions bring, and in which order they are made.
 
 Files of the audit folder: forecast.json has the curve, queue.csv the suspects in the order of the review, posterior.npz the label
-posterior behind both, and proof.json, after a retraining, forecast and realised gain side by side.
+posterior behind both, and heads.npz the rows and features of the heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.audit.forecast_head import HEADS_FILE, ForecastHead
 from likewise.audit.records import SplitQuality, Subject
 from likewise.audit.review_queue import POSTERIOR_FILE, Order, ReviewQueue, build_queue
 from likewise.config import Audit
@@ -34,6 +36,7 @@ from likewise.numerics.review_forecast import (
 from likewise.types import LikewiseError
 
 FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
+"""Files of an audit folder; `audit.proof` writes the last one."""
 
 GAIN_PARTS = ("gain", "low", "high")
 """Parts of a forecast gain in forecast.json."""
@@ -47,17 +50,12 @@ MAX_FORECAST_ROWS = 2000
 SECONDS_PER_DECISION = 4.0
 """Assumed pace of a reviewer; it was not measured."""
 
-RETRAIN_NOTE = (
-    "The forecast is that of a reviewed head; the retraining changed the whole network, with labels without a review."
-)
-"""How a retraining differs from what was forecast."""
-
 
 class AuditRows:
     """All rows of an audit with features, given labels and their posterior, and which of them train and test a head."""
 
     def __init__(self, subject: Subject, quality: dict[str, SplitQuality], seed: int):
-        names = list(subject.splits)
+        names, self.seed = list(subject.splits), seed
         self.row = torch.cat([subject.splits[name].e.row for name in names])
         self.given = torch.as_tensor(subject.items.y)[self.row]
         self.candidates = join_candidates([split_candidates(subject, name, quality[name]) for name in names])
@@ -69,6 +67,14 @@ class AuditRows:
             torch.as_tensor(part == "train") if self.own_test else torch.ones(len(self.row), dtype=torch.bool)
         )
         self.x = project(forecast_features(subject, names), self.train)
+
+    @property
+    def head(self) -> ForecastHead:
+        """The rows that train or test heads, for a fit with labels of a review."""
+        used = self.train | self.test
+        return ForecastHead(
+            self.row[used], self.given[used], self.train[used], self.x[used], self.own_test, self.seed
+        )  # fmt: skip
 
     @property
     def queue(self) -> Int[Tensor, "M"]:
@@ -157,14 +163,14 @@ def check_order(config: Audit) -> None:
 
 def remove_forecast(folder: Path) -> None:
     """Remove the files of a forecast of an earlier audit of this folder."""
-    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, PROOF_FILE):
+    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, HEADS_FILE, PROOF_FILE):
         (folder / name).unlink(missing_ok=True)
 
 
 def forecast_audit(
     subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, worlds: int = WORLDS_COUNT
 ) -> dict:
-    """Write forecast.json, queue.csv and posterior.npz of an audit, and return the content of the first."""
+    """Write forecast.json, queue.csv, posterior.npz and heads.npz of an audit, and return the content of the first."""
     remove_forecast(folder)
     rows = AuditRows(subject, quality, config.seed)
     queue = build_queue(rows.x, rows.row, rows.candidates, rows.queue, rows.trained)
@@ -177,21 +183,35 @@ def forecast_audit(
             rows.x, rows.given, rows.candidates, inside, train=rows.train, test=rows.test, k=points.tolist(),
             scored_as_given=rows.own_test, worlds=worlds, seed=config.seed, progress=progress.advance,
         )  # fmt: skip
+    if len(order) and not len(inside):
+        found = replace(found, reason="no suspect is among the samples that train or test the head")
     scale = len(order) / max(1, len(inside))
     about = describe_forecast(found, scale, config.order, rows)
-    queue = queue.scaled(about["curve"][-1]["MAP@R"]["gain"] if found.curves else None)
+    total = about["curve"][-1]["MAP@R"]["gain"] if found.curves else 0.0
+    queue = queue.scaled(total)
     queue.write(folder)
-    write_csv(folder / QUEUE_FILE, ("place", "row", "action", "wrong", "gain"), queue_lines(queue, config.order))
+    if found.curves:
+        rows.head.write(folder)
+    write_csv(
+        folder / QUEUE_FILE,
+        ("place", "row", "action", "wrong", "gain"),
+        queue_lines(queue, config.order, bool(found.curves)),
+    )
     write_json(folder / FORECAST_FILE, about)
     return about
 
 
-def queue_lines(queue: ReviewQueue, order: Order) -> list[list]:
-    """Return the lines of queue.csv: rows in the order of the review; rows of one action are decided at once."""
+def queue_lines(queue: ReviewQueue, order: Order, forecast: bool) -> list[list]:
+    """Return the lines of queue.csv: rows in the order of the review; rows of one action are decided at once.
+
+    Args:
+        forecast: whether a gain was forecast; without one, the gains of single labels have no unit and are left out.
+    """
     lines, gain, wrong = [], queue.gain, queue.candidates.wrong
     for number, one in enumerate(queue.actions(order)):
         for at in one.rows:
-            lines.append([len(lines), int(queue.row[at]), number, f"{float(wrong[at]):.6g}", f"{float(gain[at]):.6g}"])
+            shown = f"{float(gain[at]):.6g}" if forecast else ""
+            lines.append([len(lines), int(queue.row[at]), number, f"{float(wrong[at]):.6g}", shown])
     return lines
 
 
@@ -212,7 +232,7 @@ def describe_forecast(found: Forecast, scale: float, order: str, rows: AuditRows
         "order": order, "coverage": INTERVAL_COVERAGE_SHARE, "seconds_per_decision": SECONDS_PER_DECISION, "reason": found.reason,
         "suspects": int(rows.suspect.sum()), "curve": curve, "flat_at": None if flat is None else round(flat * scale),
         "start": {name: one.start for name, one in found.curves.items()},
-        "scored": "test split" if rows.own_test else "the classes of one half, by a head that is trained with the other half",
+        "scored": "the test split" if rows.own_test else "the classes of one half, by a head that is trained with the other half",
     }  # fmt: skip
 
 
@@ -235,6 +255,27 @@ def forecast_lines(about: dict) -> list[str]:
             f"  The first {line['k']:,} suspects ({minutes(line)}) bring {FLAT_SHARE:.0%} of the gain in MAP@R."
         )
     return said
+
+
+def curve_cells(about: dict) -> list[tuple[str, ...]]:
+    """Return the curve as a table: reviewed suspects, minutes, wrong labels corrected, and both gains with their intervals."""
+    if about["reason"]:
+        return []
+    return [
+        (f"{line['k']:,}", minutes_text(line), f"{line['wrong']:,.0f}", *(gain_text(line[name]) for name in METRICS))
+        for line in about["curve"] if line["k"]
+    ]  # fmt: skip
+
+
+def gain_text(one: dict) -> str:
+    """Return a gain in points with its interval; without an interval if there is none."""
+    ends = "" if one["low"] is None else f" ({points(one['low'])} to {points(one['high'])})"
+    return f"{points(one['gain'])}{ends}"
+
+
+def minutes_text(line: dict) -> str:
+    """Return the minutes of a review, with a digit after the point if they are few."""
+    return f"{line['minutes']:.1f}" if line["minutes"] < 10 else f"{line['minutes']:,.0f}"
 
 
 def minutes(line: dict) -> str:
@@ -260,43 +301,3 @@ def forecast_at(about: dict, reviewed: float, name: str) -> dict:
         about["start"][name], *(np.asarray([line[name][part] for line in about["curve"]]) for part in GAIN_PARTS)
     )
     return dict(zip(GAIN_PARTS, curve.at(k, reviewed), strict=True))
-
-
-def prove_forecast(folder: Path, realised: Sequence[dict], reviewed: int | None = None, note: str = "") -> dict:
-    """Write proof.json: forecast and realised gain side by side, and return its content.
-
-    Args:
-        realised: the rows of a retraining, as `audit.retrain` returns them: metric, difference, low, high.
-        reviewed: number of suspects that were reviewed before it. By default all.
-        note: what differs from the forecast, such as labels without a review.
-    """
-    about = read_forecast(folder)
-    if about is None:
-        raise LikewiseError(
-            f"proof: the folder must have {FORECAST_FILE}, but {folder} has none; audit with --forecast"
-        )
-    reviewed = about["suspects"] if reviewed is None else reviewed
-    rows = []
-    for line in realised:
-        if line["metric"] in METRICS and about["curve"] and not about["reason"]:
-            forecast = forecast_at(about, reviewed, line["metric"])
-            real = {"gain": line["difference"], "low": line.get("low"), "high": line.get("high")}
-            inside = forecast["low"] <= real["gain"] <= forecast["high"]
-            rows.append({"metric": line["metric"], "forecast": forecast, "realised": real, "inside": inside})
-    found = {"reviewed": reviewed, "rows": rows, "reason": about["reason"], "note": note}
-    write_json(Path(folder) / PROOF_FILE, found)
-    return found
-
-
-def proof_lines(proof: dict) -> list[str]:
-    """Return forecast and realised gain in one sentence per metric."""
-    lines = []
-    for one in proof["rows"]:
-        f, real = one["forecast"], one["realised"]
-        lines.append(
-            f"{one['metric']}: forecast {points(f['gain'])} points ({points(f['low'])} to {points(f['high'])}), realised "
-            f"{points(real['gain'])}: {'inside' if one['inside'] else 'outside'} of the interval"
-        )
-    if lines and proof["note"]:
-        lines.append(proof["note"])
-    return lines or [f"There is no forecast to compare with: {proof['reason'] or 'no metric of it was scored'}"]

@@ -62,7 +62,8 @@ def weigh_subject_votes(subject: Subject, config: Audit) -> WeighedVotes | None:
     x = label_features(dataclasses.replace(subject, notes=[]), list(subject.splits), rows, config)
     found = weigh_votes(votes, rows.numpy(), subject.items, x, config.seed)
     if found is None:
-        subject.notes.append("the votes are about samples that are not audited, and are not used")
+        few = "the data has one class" if subject.items.classes < 2 else "they are about samples that are not audited"
+        subject.notes.append(f"the votes are not used: {few}")
     return found
 
 

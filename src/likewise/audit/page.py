@@ -12,6 +12,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from likewise.audit.data_name import data_name
+from likewise.audit.page_sections import review_sections
 from likewise.audit.read import Findings, Pair, Sample, read_findings
 from likewise.audit.states import rare_states
 from likewise.io.progress import bar
@@ -49,8 +50,9 @@ CURVE_DASHES = ("none", "7 3", "2 3", "8 3 2 3", "12 4")
 
 SECTIONS = {
     "conflicts": "Copies with different labels", "suspects": "Flagged labels", "off_topic": "Images of no class",
-    "numbers": "In numbers", "classes": "Classes", "errors": "Confusions", "groups": "Worst classes",
-    "duplicates": "Copies", "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
+    "review": "What a review brings", "proof": "Forecast and result", "annotators": "Annotators",
+    "numbers": "In numbers", "classes": "Classes", "errors": "Confusions", "groups": "Worst classes", "duplicates": "Copies",
+    "measured": "Detection", "verify": "Verification", "retrain": "Retraining",
     "notes": "Notes",
 }  # fmt: skip
 """Key of a section in the template -> its title in the table of contents."""
@@ -83,7 +85,8 @@ def write_page(folder: Path, image_of: Callable[[int], Image.Image | None], quie
         image_of: returns the image of a row, or None if there is none. Images that cannot be read are named on the page.
     """
     found = read_findings(folder)
-    about, template, context = found.about, environment().get_template("audit.html"), template_context(found)
+    about, template = found.about, environment().get_template("audit.html")
+    context = template_context(found) | review_sections(folder, found)
     wanted: dict[int, str] = {}
     template.render(context, folder=folder, pic=lambda row: wanted.setdefault(row, ""))  # collects rows
     images = read_images(wanted, image_of, quiet) if about["pictures"] else {}

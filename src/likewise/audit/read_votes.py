@@ -1,4 +1,5 @@
-"""Reader of the votes in an audit folder: annotators.csv (quality of the workers) and consensus.csv (label of every sample)."""
+"""Reader of the votes in an audit folder: annotators.csv (quality of the workers), consensus.csv (label of every sample) and
+annotator_votes.csv (single votes)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class WorkerLine(NamedTuple):
     @property
     def confusion(self) -> str:
         """The most frequent confusion in words; empty if there is none."""
-        return f"{self.confused} as {self.confused_with}, {self.confused_votes:.0f} times" if self.confused else ""
+        times = "once" if round(self.confused_votes) == 1 else f"{self.confused_votes:.0f} times"
+        return f"{self.confused} as {self.confused_with}, {times}" if self.confused else ""
 
 
 class ConsensusLine(NamedTuple):
@@ -42,6 +44,14 @@ class ConsensusLine(NamedTuple):
     votes: int
     for_consensus: int
     voted: str
+
+
+class VoteLine(NamedTuple):
+    """One line of annotator_votes.csv: the label that a worker gave to a sample."""
+
+    row: int
+    worker: str  # empty: not known
+    label: str
 
 
 def read_workers(folder: str | os.PathLike) -> list[WorkerLine]:
@@ -60,6 +70,12 @@ def read_consensus(folder: str | os.PathLike) -> list[ConsensusLine]:
         ConsensusLine(int(w[0]), w[1], w[2], w[3], float(w[4]), w[5], float(w[6]), int(w[7]), int(w[8]), w[9])
         for w in read_cells(Path(folder) / "consensus.csv", len(ConsensusLine._fields))
     ]
+
+
+def read_votes(folder: str | os.PathLike) -> list[VoteLine]:
+    """Return the single votes of an audit; empty without votes, and for audits that did not keep them."""
+    found = read_cells(Path(folder) / "annotator_votes.csv", len(VoteLine._fields))
+    return [VoteLine(int(row), worker, label) for row, worker, label in found]
 
 
 def read_cells(file: Path, columns: int) -> list[list[str]]:

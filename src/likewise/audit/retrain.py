@@ -1,22 +1,16 @@
 """retrain: a run and corrected training labels -> the same training again, and a comparison of both networks.
 
-The corrected table keeps the splits of the run; labels and rows outside the training split stay as they are. Both networks
-get the
-same queries of the same test split, with the labels that the run was tested with.
+The corrected table keeps the splits of the run; labels and rows outside the training split stay as they are. Both networks get
+the same queries of the same test split, with the labels that the run was tested with.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from likewise.audit.corrected import check_training_classes, split_column_protocol, write_corrected
-from likewise.audit.records import AuditSplit, SplitQuality, Subject
-from likewise.audit.states import REVIEWED_STATES, suggested_decision
 from likewise.config import Audit, Compare, Train
 from likewise.config.spec import spec
 from likewise.evaluation.checks import rows_of
@@ -28,37 +22,6 @@ from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import write_per_query
 from likewise.types import Items, LikewiseError
-
-
-def retrain_with_suggestions(
-    subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, say: Callable
-) -> dict:
-    """Train again with the labels that the audit suggests.
-
-    Args:
-        quality: label scores without the evidence of copies in other splits.
-    """
-    assert subject.run is not None and subject.settings is not None
-    labels = suggested_labels(subject.splits["train"], quality["train"], subject.items.class_name)
-    return retrain(subject.run, subject.settings, subject.items, labels, config, folder, say)
-
-
-def suggested_labels(split: AuditSplit, found: SplitQuality, names: tuple[str, ...]) -> dict[int, int | None]:
-    """Return row -> new class number, or None to drop the row, for every row that `suggested_decision` changes.
-
-    A sample whose suggested label is not a class of the split is dropped.
-    """
-    number, state, labels = {name: c for c, name in enumerate(names)}, found.state, {}
-    trained = set(split.names)
-    for place in np.flatnonzero(np.isin(state, REVIEWED_STATES)).tolist():
-        suggested, confidence, _ = found.suggestion(place, names)
-        score = float(found.quality.score[place])
-        decision = suggested_decision(str(state[place]), None if math.isnan(score) else score, confidence)
-        if decision != "keep":
-            labels[int(split.e.row[place])] = (
-                number[suggested] if decision == "relabel" and suggested in trained else None
-            )
-    return labels
 
 
 def retrain(
@@ -75,9 +38,8 @@ def retrain(
     Args:
         settings: settings of the run; all of them except the data are used again, including the seed.
         items: the data of the run with the given labels, including noise that the settings inject.
-        suggested: row of the data -> its label (a class number of `items`), or None: drop the sample. Rows outside the
-        training split
-            are ignored.
+        suggested: row of the data -> its label (a class number of `items`), or None: drop the sample. Rows outside the training
+            split are ignored.
         out: an existing folder. It also gets retrained.csv (or .parquet), before.parquet and after.parquet.
     """
     if config.checkpoint == "untrained":

@@ -14,10 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.audit.read import Findings
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write, load_arrays
 from likewise.numerics.copy_clusters import copy_clusters, nearest_neighbours
-from likewise.numerics.label_draws import Candidates
+from likewise.numerics.label_draws import CANDIDATES_COUNT, Candidates
 from likewise.numerics.review_order import Action as Action
 from likewise.numerics.review_order import label_effects, make_actions, remaining_gain, should_stop
 from likewise.numerics.review_update import update_posterior
@@ -69,6 +70,10 @@ class ReviewQueue:
         found = update_posterior(self.candidates, positions, labels)
         return replace(self, candidates=found, decided=self.decided.index_fill(0, positions, True))
 
+    def without(self, positions: Int[Tensor, "d"]) -> ReviewQueue:
+        """Return the queue without some suspects, such as those about which a reviewer is unsure; the posterior is the same."""
+        return replace(self, decided=self.decided.index_fill(0, positions, True))
+
     def remaining(self, block: int, order: Order = "gain") -> float:
         """Return the expected gain in MAP@R of the next `block` decisions."""
         return remaining_gain(self.actions(order), block)
@@ -77,10 +82,13 @@ class ReviewQueue:
         """Return whether the next block of decisions is expected to gain less than `least` (a share of MAP@R)."""
         return should_stop(self.actions(order), block, least)
 
-    def scaled(self, total: float | None) -> ReviewQueue:
-        """Return the queue with effects in units of MAP@R: the positive expected gains of all suspects sum to `total`."""
+    def scaled(self, total: float) -> ReviewQueue:
+        """Return the queue with effects in units of MAP@R: the positive expected gains of all suspects sum to `total`.
+
+        If no gain was forecast (0 or below), the effects keep their unit, and order the suspects only.
+        """
         whole = float(self.gain[self.suspects].clamp_min(0).sum())
-        if total is None or total <= 0 or whole <= 0:
+        if total <= 0 or whole <= 0:
             return self
         return replace(self, effect=self.effect * (total / whole))
 
@@ -125,3 +133,40 @@ def build_queue(
     cluster = copy_clusters(near, distance, candidates.label[:, 0].unique(return_inverse=True)[1])
     decided = torch.zeros(len(row), dtype=torch.bool)
     return ReviewQueue(row, candidates, effect, suspects, cluster, decided)
+
+
+def queue_of_findings(findings: Findings) -> ReviewQueue:
+    """Return the queue of an audit without a forecast, from the scores and suggestions of audit.csv; gains have no unit.
+
+    The classes besides the given and the suggested one are not known: they share what remains of the probability, under one
+    number that no class has. There are no clusters of near copies.
+    """
+    samples = list(findings.sample.values())
+    number = {name: at for at, name in enumerate(sorted({s.label for s in samples}))}
+    others = CANDIDATES_COUNT - 2
+    label = torch.full((len(samples), CANDIDATES_COUNT), len(number))
+    label[:, 0] = torch.tensor([number[s.label] for s in samples])
+    label[:, 1] = torch.tensor([number.get(s.suggested, len(number)) for s in samples])
+    score = torch.tensor([1.0 if s.score is None else s.score for s in samples], dtype=torch.float64)
+    share = [0.5 if s.confidence is None else s.confidence for s in samples]
+    sure = torch.tensor(share, dtype=torch.float64).clamp(1 / others, 1)  # no other class is as probable
+    rest = torch.cat([sure[:, None], ((1 - sure) / others)[:, None].expand(-1, others)], 1)
+    candidates = Candidates(label, torch.cat([score[:, None], (1 - score)[:, None] * rest], 1))
+    splits = {s.split for s in samples}
+    trained = torch.tensor([s.split == "train" or not {"train", "test"} <= splits for s in samples])
+    row, place = torch.tensor([s.row for s in samples]), {s.row: at for at, s in enumerate(samples)}
+    suspects = torch.tensor([place[s.row] for s in findings.suspects], dtype=torch.long)
+    none = torch.zeros(len(row), dtype=torch.bool)
+    return ReviewQueue(row, candidates, label_effects(label[:, 0], trained), suspects, torch.arange(len(row)), none)
+
+
+def class_numbers(queue: ReviewQueue, findings: Findings) -> dict[str, int]:
+    """Return class name -> class number of the queue, by the given labels; raise if the queue is of another audit."""
+    row, given = queue.row.tolist(), queue.candidates.label[:, 0].tolist()
+    found = {findings.sample[at].label: number for at, number in zip(row, given) if at in findings.sample}
+    same = all(at in findings.sample and found[findings.sample[at].label] == number for at, number in zip(row, given))
+    if not same or len(row) != len(findings.sample) or len(set(found.values())) != len(found):
+        raise LikewiseError(
+            f"review: {POSTERIOR_FILE} must have the samples and labels of audit.csv, but has others; audit again with --forecast"
+        )
+    return found

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from likewise._notebook import table
-from likewise.audit.forecast import PROOF_FILE, forecast_lines, proof_lines, read_forecast
+from likewise.audit.forecast import curve_cells, forecast_lines, read_forecast
+from likewise.audit.proof import proof_lines, read_proof
 from likewise.audit.read import Findings, Sample, read_findings
 from likewise.audit.read_votes import WorkerLine, read_workers
 from likewise.audit.states import rare_states
-from likewise.io.files import read_json
 from likewise.render.gallery import one_line
 from likewise.render.html import score_text
 
@@ -55,13 +56,22 @@ def show_findings(audited) -> None:
     for name, head in (("verify", "Causes, tested"), ("retrain", "Retrained")):
         if sentence := (found.about.get(name) or {}).get("summary"):
             console.print(f"{head}: {sentence}", soft_wrap=True)
-    if forecast := read_forecast(audited.folder):
+    show_forecast(console, audited.folder)
+    console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
+
+
+def show_forecast(console: Console, folder: Path) -> None:
+    """Print what a review brings: the forecast in sentences and as a table, and the result if there is one."""
+    if forecast := read_forecast(folder):
         for line in forecast_lines(forecast):
             console.print(line, soft_wrap=True)
-    if (audited.folder / PROOF_FILE).exists():
-        for line in proof_lines(read_json(audited.folder / PROOF_FILE, "audit")):
-            console.print(f"Forecast and retraining: {line}", soft_wrap=True)
-    console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
+        title = "What a review brings, in points (90 % interval)"
+        show_columns(console, title, (">reviewed", ">minutes", ">corrected", ">R@1", ">MAP@R"), curve_cells(forecast))
+    if proof := read_proof(folder):
+        console.print("\nForecast and result", style="bold")
+        for line in proof_lines(proof):
+            console.print(f"  {line}", soft_wrap=True)
+    console.print()
 
 
 def findings_html(audited) -> str:

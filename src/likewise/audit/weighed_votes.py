@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.audit.read_votes import VoteLine
 from likewise.audit.records import LabelQuality
 from likewise.io.files import write_csv
 from likewise.numerics.annotators import Ballots, Decided, ballots_of, decide
+from likewise.numerics.label_draws import Candidates, keep_candidates
 from likewise.numerics.vote_evidence import VoteConsensus, find_consensus
 from likewise.numerics.worker_quality import WorkerQuality, confusion_counts, worker_quality
 from likewise.similarity import at_least_float32, full_precision_matmul
@@ -70,11 +72,14 @@ class WeighedVotes:
         sure = (top.values[:, 0] / wrong).clamp(0, 1)
         outside = scored.is_off_topic
         score = torch.where(outside, torch.minimum(own, scored.score.nan_to_num(1.0)), own)
-        unknown = scored.score.isnan() & ~mine
+        unknown, candidates = scored.score.isnan() & ~mine, scored.candidates
+        if candidates is not None:
+            pairs = zip(keep_candidates(q, y, candidates.label.shape[1]), candidates)
+            candidates = Candidates(*(torch.where(mine[:, None], new.to(old), old) for new, old in pairs))
         return dataclasses.replace(
             scored, score=score.where(mine, scored.score), suggested=top.indices[:, 0].where(mine, scored.suggested),
             confidence=sure.where(mine, scored.confidence),
-            margin=(sure - second / wrong).clamp(0, 1).where(mine, scored.margin), unknown=unknown,
+            margin=(sure - second / wrong).clamp(0, 1).where(mine, scored.margin), unknown=unknown, candidates=candidates,
             unknown_reason=scored.unknown_reason if bool(unknown.any()) else "",
         )  # fmt: skip
 
@@ -98,7 +103,7 @@ class WeighedVotes:
 def weigh_votes(
     votes: Votes, rows: Int[np.ndarray, "N"], items: Items, x: Float[Tensor, "N F"], seed: int = 0
 ) -> WeighedVotes | None:
-    """Return the consensus of the audited rows; None if none of them has a vote.
+    """Return the consensus of the audited rows; None if none of them has a vote, or there is one class.
 
     Args:
         votes: votes about rows of the data.
@@ -106,7 +111,7 @@ def weigh_votes(
         x: their features.
     """
     mine = votes.among(rows)
-    if not len(mine.row):
+    if not len(mine.row) or items.classes < 2:
         return None
     voted = np.zeros(len(rows), bool)
     voted[mine.row] = True
@@ -121,13 +126,14 @@ def weigh_votes(
 
 
 def write_votes(folder: Path, weighed: WeighedVotes | None, items: Items) -> None:
-    """Write the tables of consensus, workers and their confusions; without votes, delete those of an earlier audit."""
-    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv"):
+    """Write the tables of consensus, workers, their confusions and votes; without votes, delete those of an earlier audit."""
+    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv"):
         (folder / name).unlink(missing_ok=True)
     if weighed is not None:
         write_csv(folder / "consensus.csv", CONSENSUS_COLUMNS, consensus_lines(weighed, items))
         write_csv(folder / "annotators.csv", WORKER_COLUMNS, worker_lines(weighed, items))
         write_csv(folder / "annotator_confusions.csv", CONFUSION_COLUMNS, confusion_lines(weighed, items))
+        write_csv(folder / "annotator_votes.csv", VoteLine._fields, vote_lines(weighed, items))
 
 
 def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
@@ -183,3 +189,12 @@ def confusion_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
         p, c = int(pair[at]), int(true[at])
         voted = [weighed.votes.worker_name[int(worker[at])], names[c], names[int(votes.pair_label[p])]]
         yield [*voted, f"{float(wrong[p, c]):.4g}", f"{float(weighed.found.model.column[p, c]):.4g}"]
+
+
+def vote_lines(weighed: WeighedVotes, items: Items) -> Iterable[VoteLine]:
+    """Yield the lines of annotator_votes.csv in the order of the samples; the worker is empty if it is not known."""
+    votes, names = weighed.votes, (*weighed.votes.worker_name, "")
+    for at in np.argsort(votes.row, kind="stable").tolist():
+        if weighed.voted[votes.row[at]]:
+            row = int(weighed.row[votes.row[at]])
+            yield VoteLine(row, names[votes.worker[at]], items.class_name[votes.label[at]])

@@ -158,11 +158,14 @@ class LabelPosterior(Confidence):
         facts = facts if noise.informative else {name: float("nan") for name in facts}
         return Relabelling(y=top, w=used.float(), suspicion=1 - own, threshold=0.5, facts=facts)
 
-    def _with_votes(self, found: Relabelling, x: Float[Tensor, "N F"], y: Int[Tensor, "N"], votes: Votes) -> Relabelling:
+    def _with_votes(
+        self, found: Relabelling, x: Float[Tensor, "N F"], y: Int[Tensor, "N"], votes: Votes
+    ) -> Relabelling:
         """Return the labels with those of voted samples replaced by the consensus of votes and features.
 
         The weight of a consensus is its posterior, and 0 below `least`. Samples without votes stay as they are.
         """
+        assert found.suspicion is not None
         voted = torch.zeros_like(y, dtype=torch.bool)
         voted[torch.as_tensor(votes.row, device=y.device)] = True
         ballots = ballots_of(votes.completed(y.cpu().numpy()), len(y), self.classes)

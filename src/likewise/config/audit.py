@@ -52,7 +52,8 @@ class Audit(Checkpoint):
     """Verify the causes: give training samples the weight 2 or 0, fine-tune the head, and measure whether the pairs move as
     predicted."""
     retrain: bool = False
-    """Train again with the labels that the audit suggests, and compare both runs on the test split, query by query."""
+    """Train again with the labels that the audit suggests, without a review, and compare both runs on the test split, query by
+    query. After a review: `likewise review AUDIT --retrain`."""
     overlap: bool = False
     """Compare the test classes with most errors between several runs, and measure their overlap."""
     k: int = 10
@@ -62,7 +63,7 @@ class Audit(Checkpoint):
 
 
 @dataclass(frozen=True)
-class Review:
+class Review(Computation):
     """Serve a page in the browser on which people review the findings of an audit; corrected.csv is written at the end."""
 
     audit: Annotated[Positional[str], called("AUDIT")]
@@ -78,8 +79,17 @@ class Review:
     """File of the reviewers' decisions. By default decisions.sqlite in the folder of the audit."""
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit."""
+    order: Literal["suspicion", "gain", "votes"] | None = None
+    """Order in which the page begins: the most suspect labels first, the decisions with the highest expected gain first, or
+    labels whose votes differ first. By default the order of the audit's forecast, or else suspicion."""
+    stop_below: float | None = None
+    """Points of MAP@R: the page suggests to stop when the next 20 decisions are expected to gain less. The audit must have a
+    forecast. By default the page never suggests to stop."""
     browser: bool = True
     """Open the page in the browser; without a display the address is only printed."""
+    retrain: bool = False
+    """Serve no page: train again with the labels of the review, and compare the gain with the forecast of the audit: of the head
+    that was forecast, and of the network if a run was audited."""
 
 
 @dataclass(frozen=True)

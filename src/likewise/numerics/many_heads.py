@@ -117,28 +117,39 @@ def pair_slope(sim: Float[Tensor, "H B B"], y: Int[Tensor, "H B"]) -> Float[Tens
     return (push / (1 + push.sum(2, keepdim=True)) - pull / (1 + pull.sum(2, keepdim=True))) / y.shape[1]
 
 
+class QueryScores(NamedTuple):
+    """Queries of one head with their R@1 and MAP@R, and the class of the nearest result of another class (-1: none)."""
+
+    place: Int[Tensor, "Q"]  # of the query among the samples
+    r1: Float[Tensor, "Q"]
+    mapr: Float[Tensor, "Q"]
+    rival: Int[Tensor, "Q"]
+
+
 @torch.no_grad()
-def score_heads(x: Float[Tensor, "T F"], y: Int[Tensor, "H T"], w: Float[Tensor, "H F D"]) -> Quality:
-    """Return R@1 and MAP@R of every head on some samples, each a query among the others; -1: neither query nor result.
+def score_queries(x: Float[Tensor, "T F"], y: Int[Tensor, "T"], w: Float[Tensor, "F D"]) -> QueryScores:
+    """Return the scores of one head on some samples, each a query among the others; -1: neither query nor result.
 
     Formula: MAP@R of a query = 1/R sum_{i <= R} [result i is relevant] precision@i, R the number of its relevant samples.
-    A head whose samples have no relevant pair has NaN.
+    Samples without a relevant one are no queries.
     """
-    r1, mapr = [], []
-    for labels, one in zip(y, w):
-        known = (labels >= 0).nonzero()[:, 0]
-        z, label = F.normalize(x[known] @ one, dim=1), labels[known].unique(return_inverse=True)[1]
-        relevant = torch.bincount(label)[label] - 1
-        most = int(relevant.max()) if len(known) else 0
-        if most < 1:
-            r1.append(x.new_tensor(torch.nan))
-            mapr.append(x.new_tensor(torch.nan))
-            continue
-        near = (z @ z.T).fill_diagonal_(-torch.inf).topk(most, 1).indices
-        place = torch.arange(1, most + 1)
-        hit = (label[near] == label[:, None]) & (place <= relevant[:, None])
-        precision = (hit.cumsum(1) / place * hit).sum(1) / relevant.clamp_min(1)
-        asked = relevant > 0
-        r1.append((label[near[:, 0]] == label)[asked].to(x).mean())
-        mapr.append(precision[asked].to(x).mean())
-    return Quality(torch.stack(r1), torch.stack(mapr))
+    known = (y >= 0).nonzero()[:, 0]
+    z, (names, label) = F.normalize(x[known] @ w, dim=1), y[known].unique(return_inverse=True)
+    relevant = torch.bincount(label)[label] - 1
+    most = int(relevant.max()) if len(known) else 0
+    if most < 1:
+        return QueryScores(known[:0], x.new_zeros(0), x.new_zeros(0), known[:0])
+    sim = (z @ z.T).fill_diagonal_(-torch.inf)
+    near, place = sim.topk(most, 1).indices, torch.arange(1, most + 1)
+    hit = (label[near] == label[:, None]) & (place <= relevant[:, None])
+    precision = (hit.cumsum(1) / place * hit).sum(1) / relevant.clamp_min(1)
+    other = sim.masked_fill_(label == label[:, None], -torch.inf).max(1)
+    rival = torch.where(other.values > -torch.inf, names[label[other.indices]], -1)
+    asked = relevant > 0
+    return QueryScores(known[asked], hit[asked, 0].to(x), precision[asked].to(x), rival[asked])
+
+
+def score_heads(x: Float[Tensor, "T F"], y: Int[Tensor, "H T"], w: Float[Tensor, "H F D"]) -> Quality:
+    """Return the mean R@1 and MAP@R of every head; see `score_queries`. A head without queries has NaN."""
+    found = [score_queries(x, labels, one) for labels, one in zip(y, w)]
+    return Quality(*(torch.stack([getattr(one, name).mean() for one in found]) for name in ("r1", "mapr")))

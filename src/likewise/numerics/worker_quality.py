@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.stats import beta
 from torch import Tensor
 
-from likewise.numerics.annotators import STRENGTH_GRID, Ballots
+from likewise.numerics.annotators import Ballots
 
 ACCURACY_INTERVAL = (0.025, 0.975)
 """Quantiles of the interval of a worker's accuracy."""
@@ -32,8 +32,9 @@ class WorkerQuality(NamedTuple):
 def worker_quality(votes: Ballots, q: Float[Tensor, "N C"]) -> WorkerQuality:
     """Return the quality of every worker.
 
-    Formula: accuracy = (sum of q of the votes + k r) / (n + k), r the accuracy of all workers and k the likeliest strength of
-        it; the interval is that of a Beta distribution whose number of votes is reduced by the uncertainty of the labels.
+    Formula: accuracy p = (sum of q of the votes + 1/2) / (n + 1); the interval is that of Beta(m p, m (1 - p)), m = n + 1 reduced
+        by the uncertainty of the labels. Only the worker's own votes count: an interval that is shrunk to all workers is too
+        narrow if their accuracy is estimated too.
     """
     known = votes.worker >= 0
     right = q[votes.row, votes.label]
@@ -42,14 +43,11 @@ def worker_quality(votes: Ballots, q: Float[Tensor, "N C"]) -> WorkerQuality:
         zero.index_add(0, votes.worker[known], value[known])
         for value in (torch.ones_like(right), right, right * (1 - right))
     )
-    share = float(right.mean())
-    strength = likeliest_beta_strength(total, count - total, share)
-    p = (total + strength * share) / (count + strength)
-    spread = (p * (1 - p)).clamp_min(1e-9)
-    effective = count * spread / (spread + vague / count.clamp_min(1))
-    a, b = p * (effective + strength), (1 - p) * (effective + strength)
+    p = (total + 0.5) / (count + 1)
+    spread = p * (1 - p)
+    size = count * spread / (spread + vague / count.clamp_min(1)) + 1
     low, high = (
-        torch.as_tensor(np.asarray(beta.ppf(at, a.cpu().clamp_min(1e-6).numpy(), b.cpu().clamp_min(1e-6).numpy())))
+        torch.as_tensor(np.asarray(beta.ppf(at, (p * size).cpu().numpy(), ((1 - p) * size).cpu().numpy())))
         for at in ACCURACY_INTERVAL
     )
     same = votes.counts[votes.row, votes.label] - 1
@@ -57,20 +55,6 @@ def worker_quality(votes: Ballots, q: Float[Tensor, "N C"]) -> WorkerQuality:
     alike, compared = (zero.index_add(0, votes.worker[known], v[known].to(zero)) for v in (same, others))
     disagreement = (1 - alike / compared).where(compared > 0, torch.nan)
     return WorkerQuality(count.long(), p, low.to(p), high.to(p), disagreement, *most_confused(votes, q))
-
-
-def likeliest_beta_strength(right: Float[Tensor, "W"], wrong: Float[Tensor, "W"], share: float) -> float:
-    """Return how many votes the accuracy of all workers counts as for one worker: the value of highest likelihood."""
-    if not len(right):
-        return STRENGTH_GRID[-1]
-    share = min(max(share, 1e-3), 1 - 1e-3)
-
-    def fit(strength: float) -> float:
-        a, b = right.new_tensor(strength * share), right.new_tensor(strength * (1 - share))
-        inner = torch.lgamma(right + a) + torch.lgamma(wrong + b) - torch.lgamma(right + wrong + a + b)
-        return float((inner + torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b)).sum())
-
-    return max(STRENGTH_GRID, key=fit)
 
 
 def most_confused(

@@ -78,8 +78,8 @@ class Samples:
         label = number[found.label[kept]]
         if not len(label):
             raise LikewiseError(
-                f"votes: there must be votes about the {len(self.rows):,} training samples for their {len(self.class_names)} classes, "
-                "got none; add votes about training samples, or leave out the votes"
+                f"votes: there must be votes about the {len(self.rows):,} training samples, got none for one of their "
+                f"{len(self.class_names):,} classes; add votes about training samples, or leave out the votes"
             )
         return facts | {"votes": found._replace(row=found.row[kept], worker=found.worker[kept], label=label)}
 

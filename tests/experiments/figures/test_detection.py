@@ -133,6 +133,7 @@ def test_a_file_of_an_earlier_format_is_computed_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parity
+@pytest.mark.slow
 def test_the_kept_numbers_are_scikit_learns_of_an_audit(config, features):
     from sklearn.metrics import average_precision_score, roc_auc_score
 

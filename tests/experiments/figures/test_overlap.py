@@ -3,6 +3,7 @@
 import json
 from itertools import combinations
 
+import pytest
 from PIL import Image
 
 from likewise.experiments.bench import bench
@@ -11,6 +12,7 @@ from likewise.published import wrong_classes
 BIRDS = '[published]\npaper = "influence"\ntable = "1"\ndataset = "CUB200"'
 
 
+@pytest.mark.slow
 def test_where_networks_fail_together_is_said_beside_the_study(config):
     sheet = bench(config(["overlap"], "[axes]\ndim = [2, 4]\nseed = [0, 1]", BIRDS, steps=2))
     about = json.loads((sheet.folder / "overlap.json").read_text("utf-8"))

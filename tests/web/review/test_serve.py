@@ -121,3 +121,20 @@ def test_finish_ends_the_server(tmp_path, monkeypatch):
     assert results == [Reviewed(tmp_path / "decisions.sqlite", 1, 1, tmp_path / "corrected.csv")]
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(base.rpartition(":")[2]))) != 0
+
+
+def test_order_and_stop_rule_reach_the_page(tmp_path, monkeypatch):
+    write_audit(tmp_path)
+    with pytest.raises(LikewiseError, match="--stop-below must be used with a forecast.*audit with --forecast"):
+        serve_review(Review(str(tmp_path), browser=False, stop_below=0.1), lambda line: None)
+    with pytest.raises(LikewiseError, match="must be one of suspicion, gain, got 'votes'"):
+        serve_review(Review(str(tmp_path), browser=False, order="votes"), lambda line: None)
+    served = []
+    monkeypatch.setattr(module, "run_app", lambda *about: None)
+    monkeypatch.setattr(module, "make_app", lambda store, token, given: served.append(given))
+    serve_review(Review(str(tmp_path), browser=False, order="gain", stop_below=0.2), lambda line: None)
+    serve_review(Review(str(tmp_path), browser=False), lambda line: None)
+    assert [(one.folder, one.order, one.stop_below) for one in served] == [
+        (tmp_path, "gain", 0.2),
+        (tmp_path, "", None),
+    ]

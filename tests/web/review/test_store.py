@@ -59,6 +59,18 @@ def test_the_last_decision_stands_and_undo_brings_back_the_one_before(store):
     assert lines == (7, 3)  # nothing was ever taken out
 
 
+def test_everything_that_a_reviewer_stored(store):
+    assert store.history("ann") == [] and store.last_id("ann") == 0
+    store.decide("bob", "1", "keep")
+    store.decide_all("ann", [Choice("1", "keep"), Choice("3", "remove")])
+    store.undo(" ann")
+    store.decide("ann", "1", "unsure")
+    found = store.history(" ann ")
+    assert [one.decision.choice for one in found] == ["keep", "remove", "undo", "undo", "unsure"]
+    assert found[0].bulk == found[1].bulk is not None and [one.bulk for one in found[2:]] == [None] * 3
+    assert store.last_id("ann") == found[-1].decision.id == 6 and store.last_id("bob") == 1
+
+
 def test_saying_the_same_twice_adds_nothing(store):
     first = store.decide("ann", "1", "relabel", "robin", "sure")
     assert store.decide(" ann ", "1", "relabel", "robin", "sure ") == first

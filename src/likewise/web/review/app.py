@@ -43,8 +43,10 @@ from likewise.web.review.label_items import (
     label_tile,
     matches_label_filter,
 )
+from likewise.web.review.plan import Planner
 from likewise.web.review.reviewer_votes import settle_decisions
 from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
+from likewise.web.review.worker_votes import WorkerVotes
 
 from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
@@ -74,6 +76,12 @@ class Served:
     """Writes the corrected table, and returns its path or None if nothing was decided."""
     user: str = ""
     """Name of a reviewer who has not given one; empty: the page requests one."""
+    folder: Path | None = None
+    """Folder of the audit, with its forecast and votes; None: there are none."""
+    order: str = ""
+    """Order of the review that the page begins with; empty: that of the forecast."""
+    stop_below: float | None = None
+    """The page suggests to stop if the next decisions are expected to gain fewer points of MAP@R; None: never."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +116,9 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
         return FileResponse(STATIC_FOLDER / "index.html")
 
     questions = Questioned(store.findings) if store.findings.questions is None else LabelQuestioned(store.findings)
-    add_item_routes(app, store, questions, served)
-    add_decision_routes(app, store, questions)
+    votes = WorkerVotes(served.folder)
+    add_item_routes(app, store, questions, served, votes)
+    add_decision_routes(app, store, questions, votes)
     add_result_routes(app, store, questions, served)
     add_file_routes(app, store, served)
     app.mount("/static", StaticFiles(directory=STATIC_FOLDER))
@@ -147,23 +156,37 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
     }
 
 
-def add_item_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served) -> None:
-    """Add the routes that return the items to review."""
+def add_item_routes(
+    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, votes: WorkerVotes
+) -> None:
+    """Add the routes that return the items to review, and the plan of the review."""
     findings, about = store.findings, describe(questions, served)
+    planner = Planner(store, questions, served.folder)
+    about |= {"order": planner.check_order(served.order), "stop_below": planner.check_stop(served.stop_below)}
 
     @app.get("/api/about")
     def about_audit() -> dict:
         return about | {"added": store.added_classes()}
 
+    @app.get("/api/plan")
+    def plan(reviewer: str, order: str = "", least: float | None = None) -> JSONResponse:
+        """Return the reviewer's plan; see `Planner.plan`."""
+        return JSONResponse(planner.plan(reviewer, order, least))
+
     @app.get("/api/queue")
-    def queue(reviewer: str, wanted: Annotated[ItemFilter, Depends()], begin: int = 0, most: int = 0) -> JSONResponse:
-        """Return the items to review, the worst first, and how many questions of this kind the reviewer has decided.
+    def queue(
+        reviewer: str, wanted: Annotated[ItemFilter, Depends()], begin: int = 0, most: int = 0, order: str = ""
+    ) -> JSONResponse:
+        """Return the items to review, and how many questions of this kind the reviewer has decided.
 
         `begin` is a place in the ranking, and at most `most` items from there on are returned (0: all); `next` is where the
-        next request must begin (None: at the end).
+        next request must begin (None: at the end). With an `order`, flagged items come in the order of the plan, and those that
+        are decided after them; without, the worst come first.
         """
         decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
         found = select_items(store, questions, wanted, decided)
+        if order and wanted.flagged and wanted.kind != "pair" and wanted.show != "disputed":
+            found = list(dict.fromkeys([*planner.open_items(reviewer, order), *found]))
         items, place = [], max(begin, 0)
         while place < len(found) and not (most and len(items) >= most):
             item, place = found[place], place + 1
@@ -184,18 +207,29 @@ def add_item_routes(app: FastAPI, store: Store, questions: Questioned | LabelQue
 
     @app.get("/api/item/{item:path}")
     def item(item: str, reviewer: str) -> dict:
-        """Return an item; if the reviewer has decided about it and others disagree, also their decisions."""
-        kind, rows = kind_of(findings, item), questions.rows(item)
-        decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
-        about_it = [d for one in asked_items(questions, item) for d in store.current_decisions(item=one)]
-        own = [d for d in about_it if d.reviewer == tidy(reviewer)]
-        disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
-        others = [d._asdict() for d in about_it if disputed and d not in own]
-        if kind == "label":
-            return {**label_tile(findings, item, decided), **label_shown(findings, item, served.root), "others": others}
-        first = item if kind == "pair" else str(rows[0])
-        brief = pair_tile(findings, item, decided) if kind == "pair" else tile(findings, first, rows, decided)
-        return {**brief, **shown(findings, first, rows, served.root), "others": others}
+        return show_item(store, questions, served.root, votes, item, reviewer)
+
+
+def show_item(
+    store: Store, questions: Questioned | LabelQuestioned, root: str, votes: WorkerVotes, item: str, reviewer: str
+) -> dict:
+    """Return an item with its votes; if the reviewer has decided about it and others disagree, also their decisions."""
+    findings = store.findings
+    kind, rows = kind_of(findings, item), questions.rows(item)
+    decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
+    about_it = [d for one in asked_items(questions, item) for d in store.current_decisions(item=one)]
+    own = [d for d in about_it if d.reviewer == tidy(reviewer)]
+    disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
+    others = [d._asdict() for d in about_it if disputed and d not in own]
+    if kind == "label":
+        found = {**label_tile(findings, item, decided), **label_shown(findings, item, root)}
+    elif kind == "pair":
+        found = {**pair_tile(findings, item, decided), **shown(findings, item, rows, root)}
+    else:
+        first = str(rows[0])
+        found = {**tile(findings, first, rows, decided), **shown(findings, first, rows, root)}
+    panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
+    return {**found, "panels": panels, "others": others}
 
 
 def asked_items(questions: Questioned | LabelQuestioned, item: str) -> list[str]:
@@ -219,7 +253,9 @@ def select_items(
     return [item for item in questions.pairs if not is_outdated(findings, item, decided)]
 
 
-def add_decision_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned) -> None:
+def add_decision_routes(
+    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, votes: WorkerVotes
+) -> None:
     """Add the routes that store and undo decisions, and that compare reviewers."""
 
     def progress(reviewer: str, made: Iterable[Decision]) -> dict:
@@ -248,6 +284,7 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned | Labe
             "decided": Counter(d.reviewer for d in made),
             "agreement": [dict(zip(names, a, strict=True)) for a in agreed],
             "disputed": disputed,
+            "workers": votes.workers,
         }
 
 

@@ -53,7 +53,7 @@ def serve_review(config: Review, say=print) -> Reviewed:
         picture = partial(load_image, findings, root) if findings.about["pictures"] else None
         served = Served(
             picture, root, data_name(findings), folder / "corrected.csv", finish,
-            system_user() if config.host in LOOPBACK_HOSTS else "",
+            system_user() if config.host in LOOPBACK_HOSTS else "", folder, config.order or "", config.stop_below,
         )  # fmt: skip
         with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the other normal end
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)

@@ -49,6 +49,13 @@ class Decision(NamedTuple):
     note: str
 
 
+class Stored(NamedTuple):
+    """A stored decision, or the undo of one, and the number of those that were made at once; None: it was made alone."""
+
+    decision: Decision
+    bulk: int | None
+
+
 class Store:
     """Decisions in one SQLite file: appended, each on disk before the response, by any number of threads and processes.
 
@@ -208,6 +215,21 @@ class Store:
         """Return the current decisions, of one reviewer or about one item if given."""
         with self.lock, self.translating_errors():
             return current_decisions(self.base, None if reviewer is None else tidy(reviewer), item)
+
+    def history(self, reviewer: str) -> list[Stored]:
+        """Return everything that a reviewer stored, in order of time: decisions that were changed or undone, and undos."""
+        names = ", ".join(Decision._fields)
+        with self.lock, self.translating_errors():
+            found = self.base.execute(
+                f"SELECT {names}, bulk FROM decision WHERE reviewer = ? ORDER BY id", (tidy(reviewer),)
+            )
+            return [Stored(Decision(*line), bulk) for *line, bulk in found]
+
+    def last_id(self, reviewer: str) -> int:
+        """Return the id of what a reviewer stored last; 0: nothing. It grows with every decision and every undo."""
+        with self.lock, self.translating_errors():
+            found = self.base.execute("SELECT max(id) FROM decision WHERE reviewer = ?", (tidy(reviewer),))
+            return found.fetchone()[0] or 0
 
     def decided_items(self, reviewer: str, kind: str) -> set[str]:
         """Return the items about which this reviewer has a current decision."""

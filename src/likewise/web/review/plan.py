@@ -1,0 +1,334 @@
+"""Plan of a review: the open flagged questions in groups and in their order, what the next decisions gain, and when to stop.
+
+A plan follows from the audit and one reviewer's own current decisions: reviewers work blind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from likewise.audit.forecast import PROOF_FILE, forecast_at, read_forecast
+from likewise.audit.read_votes import read_consensus
+from likewise.audit.review_queue import (
+    POSTERIOR_FILE,
+    Action,
+    ReviewQueue,
+    class_numbers,
+    queue_of_findings,
+    read_queue,
+)
+from likewise.errors import LikewiseError
+from likewise.io.files import read_json
+from likewise.numerics.review_forecast import METRICS
+from likewise.numerics.review_order import MAX_GROUP_SIZE, remaining_gain
+from likewise.web.review.items import Questioned, Questions
+from likewise.web.review.label_items import LabelQuestioned
+from likewise.web.review.pace import measure_pace
+from likewise.web.review.reviewer_votes import chosen_label
+from likewise.web.review.store import Decision, Store, tidy
+
+NEXT_DECISIONS_COUNT = 20
+"""Number of decisions whose expected gain the stop rule compares with a number of the user."""
+
+PlanOrder = Literal["suspicion", "gain", "votes"]
+
+
+class Group(NamedTuple):
+    """Questions that the page shows at once."""
+
+    kind: Literal["same", "each", "copies", "off-topic"]
+    items: tuple[str, ...]
+    actions: tuple[Action, ...]  # what a reviewer decides one after another: one action, or one per item
+    wrong: float  # highest probability that a label is wrong
+    rank: float = math.inf  # place among the samples with differing votes, of those that come first
+
+    @property
+    def gain(self) -> float:
+        return sum(one.gain for one in self.actions)
+
+    @property
+    def decisions(self) -> float:
+        return sum(one.cost for one in self.actions)
+
+
+class Planner:
+    """The plans of an audit's reviewers.
+
+    Args:
+        folder: folder of the audit, with its forecast and consensus if it has them; None: there are none.
+    """
+
+    def __init__(self, store: Store, questions: Questioned | LabelQuestioned, folder: Path | None = None):
+        self.store, self.questions, self.findings, self.folder = store, questions, store.findings, folder
+        self.forecast = None if folder is None else read_forecast(folder)
+        self.base = (
+            LabelSetPlans(questions) if isinstance(questions, LabelQuestioned) else SamplePlans(questions, folder)
+        )
+        self.unit = gain_unit(self.forecast) if self.base.has_posterior else None
+        self.flagged = {item for one in questions.flagged for item in self.base.stored_items(one)}
+        self.groups = lru_cache(maxsize=32)(self._groups)
+
+    @property
+    def default_order(self) -> str:
+        """The order of the forecast, or else the most suspect labels first."""
+        order = "suspicion" if self.forecast is None else self.forecast["order"]
+        return order if order in self.base.orders else "suspicion"
+
+    def check_order(self, order: str) -> str:
+        """Return the order to use; raise if it is not possible with this audit."""
+        if order and order not in self.base.orders:
+            names = ", ".join(self.base.orders)
+            raise LikewiseError(
+                f"review: the order of this audit must be one of {names}, got {order!r}; choose one of these"
+            )
+        return order or self.default_order
+
+    def check_stop(self, least: float | None) -> float | None:
+        """Return the number of the stop rule; raise if there is no forecast to compare it with."""
+        if least is not None and self.unit is None:
+            reason = (self.forecast or {}).get("reason")
+            remedy = (
+                f"leave it out: no gain can be forecast, because {reason}" if reason else "audit with --forecast first"
+            )
+            raise LikewiseError(f"review: --stop-below must be used with a forecast, but this audit has none; {remedy}")
+        return least
+
+    def _groups(self, reviewer: str, last: int, order: str) -> tuple[Group, ...]:
+        """Return the groups of a reviewer's plan; `last`, the id of what they stored last, makes the cache forget older plans."""
+        decided = {d.item: d for d in self.store.current_decisions(reviewer=reviewer)}
+        return tuple(self.base.groups(decided, order))
+
+    def open_groups(self, reviewer: str, order: str = "") -> tuple[Group, ...]:
+        """Return all open flagged questions of a reviewer, each once, in the order of the review."""
+        return self.groups(tidy(reviewer), self.store.last_id(reviewer), self.check_order(order))
+
+    def open_items(self, reviewer: str, order: str = "") -> list[str]:
+        """Return the items of all open flagged questions in the order of the review."""
+        return [item for one in self.open_groups(reviewer, order) for item in one.items]
+
+    def plan(self, reviewer: str, order: str = "", least: float | None = None) -> dict:
+        """Return the plan as the page shows it.
+
+        Args:
+            order: "suspicion", "gain" or "votes"; empty: that of the forecast.
+            least: points of MAP@R; stop if the next decisions are expected to gain less. None: there is no stop rule.
+        """
+        order = self.check_order(order)
+        groups, unit = self.open_groups(reviewer, order), self.unit
+        coming = remaining_gain([action for one in groups for action in one.actions], NEXT_DECISIONS_COUNT)
+        current = self.store.current_decisions(reviewer=reviewer)
+        pace = measure_pace(self.store.history(reviewer), {d.id for d in current}, self.flagged)
+        items = [item for one in groups for item in one.items]
+        labels = sum(len(self.base.stored_items(item)) for item in items)
+        gain = None if unit is None else unit * coming
+        return {
+            "order": order,
+            "orders": self.base.orders,
+            "groups": [self.describe(one) for one in groups],
+            "next": {"decisions": NEXT_DECISIONS_COUNT, "gain": gain},
+            "left": {
+                "items": len(items), "gain": None if unit is None else unit * sum(one.gain for one in groups),
+                "minutes": labels * pace.seconds / 60,
+            },
+            "stop": None if gain is None or least is None else gain < least / 100,
+            "pace": pace._asdict(),
+            "forecast": self.forecast,
+            "here": self.forecast_here({d.item for d in current}),
+            "proof": self.read_proof(),
+        }  # fmt: skip
+
+    def describe(self, group: Group) -> dict:
+        """Return a group as the page shows it; the forecast has no gain of removing images of no class."""
+        known = self.unit is not None and group.kind != "off-topic"
+        return {
+            "items": group.items, "kind": group.kind, **self.base.labels(group),
+            "gain": (self.unit or 0.0) * group.gain if known else None, "decisions": group.decisions,
+        }  # fmt: skip
+
+    def forecast_here(self, decided: set[str]) -> dict | None:
+        """Return the forecast gain after the labels that were reviewed so far; None without a forecast."""
+        if self.forecast is None or self.forecast["reason"] or not self.forecast["curve"]:
+            return None
+        k = len(self.base.forecast_items & decided)
+        return {"k": k, **{name: forecast_at(self.forecast, k, name) for name in METRICS}}
+
+    def read_proof(self) -> dict | None:
+        """Return proof.json: forecast and realised gain after a retraining; None: there is none."""
+        file = None if self.folder is None else self.folder / PROOF_FILE
+        return read_json(file, "review") if file is not None and file.exists() else None
+
+
+def gain_unit(forecast: dict | None) -> float | None:
+    """Return the factor from the gains of the queue to shares of MAP@R; None: no gain was forecast.
+
+    The queue is scaled to the forecast gain of all suspects. If that is not above 0, no decision is expected to gain anything.
+    """
+    if forecast is None or forecast["reason"] or not forecast["curve"]:
+        return None
+    return 1.0 if forecast["curve"][-1]["MAP@R"]["gain"] > 0 else 0.0
+
+
+class SamplePlans:
+    """Groups of questions about samples with one label each, from the label posterior and a reviewer's decisions."""
+
+    def __init__(self, questions: Questioned, folder: Path | None):
+        self.questions, self.findings = questions, questions.findings
+        self.has_posterior = folder is not None and (folder / POSTERIOR_FILE).exists()
+        queue = read_queue(folder) if folder is not None and self.has_posterior else queue_of_findings(self.findings)
+        self.number = class_numbers(queue, self.findings)
+        self.unused = int(queue.candidates.label.max()) + 1
+        self.row = queue.row.tolist()
+        self.place = {row: at for at, row in enumerate(self.row)}
+        suspects = torch.tensor([self.place[one.row] for one in self.findings.suspects], dtype=torch.long)
+        self.forecast_items = {str(self.row[at]) for at in queue.suspects.tolist()}  # those of which a gain is forecast
+        self.queue = replace(queue, suspects=suspects)
+        self.rank = {row: at for at, row in enumerate(disputed_rows(folder) if folder is not None else [])}
+        self.orders = ["suspicion", "gain", *["votes"] * bool(self.rank)]
+
+    def stored_items(self, item: str) -> list[str]:
+        """Return the items of the store that a question decides."""
+        return [str(row) for row in self.questions.rows(item)]
+
+    def updated(self, decided: Mapping[str, Decision]) -> ReviewQueue:
+        """Return the queue after a reviewer's decisions; those that are unsure are no evidence."""
+        made = [d for d in decided.values() if d.kind == "sample"]
+        number, chosen = dict(self.number), {}
+        for one in made:
+            if one.choice != "unsure":
+                name = chosen_label(self.findings, one)
+                chosen[self.place[int(one.item)]] = number.setdefault(name, self.unused + len(number))
+        positions, labels = (torch.tensor(list(some), dtype=torch.long) for some in (chosen, chosen.values()))
+        return self.queue.decide(positions, labels).without(self.positions(int(one.item) for one in made))
+
+    def positions(self, rows: Iterable[int]) -> torch.Tensor:
+        """Return the positions of rows in the queue."""
+        return torch.tensor([self.place[row] for row in rows], dtype=torch.long)
+
+    def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:
+        """Return the open questions in groups, in their order."""
+        queue, sample = self.updated(decided), self.findings.sample
+        wrong, gain = queue.candidates.wrong.tolist(), queue.gain.tolist()
+        asked = {
+            item: rows for item, rows in self.questions.flagged.items() if not all(str(row) in decided for row in rows)
+        }
+        copies = {item: rows for item, rows in asked.items() if len(rows) > 1}
+        outside = [item for item, rows in asked.items() if len(rows) == 1 and sample[rows[0]].state == "off-topic"]
+        together, lone = self.divide(queue, copies, order)
+        key = (lambda at: (-gain[at], at)) if order == "gain" else (lambda at: (-wrong[at], at))
+        first = [at for at in lone if order == "votes" and self.row[at] in self.rank]
+        lone = sorted(set(lone).difference(first), key=key)
+        found = [self.group("same", [one], wrong) for one in together]
+        for some in (sorted(first, key=lambda at: self.rank[self.row[at]]), lone):
+            for begin in range(0, len(some), MAX_GROUP_SIZE):
+                actions = [Action((at,), -1, gain[at]) for at in some[begin : begin + MAX_GROUP_SIZE]]
+                found.append(self.group("each", actions, wrong, order == "votes"))
+        for rows in copies.values():
+            at = [self.place[row] for row in rows]
+            counted = [row for row in rows if str(row) in self.forecast_items and str(row) not in decided]
+            one = Action(tuple(at), -1, sum(gain[self.place[row]] for row in counted))
+            found.append(self.group("copies", [one], wrong, order == "votes")._replace(items=(str(rows[0]),)))
+        return sorted([*found, *self.off_topic_groups(outside)], key=lambda one: order_key(one, order))
+
+    def divide(self, queue: ReviewQueue, copies: Questions, order: str) -> tuple[list[Action], list[int]]:
+        """Return the groups that have one suggested class, and the positions of the other open suspects.
+
+        Samples whose suggestion in the audit is not the one of the posterior are decided alone: the page suggests that of the
+        audit.
+        """
+        best, sample = queue.candidates.suggested.tolist(), self.findings.sample
+        queue = queue.without(self.positions(row for rows in copies.values() for row in rows))
+        alone = []
+        for at in queue.open.tolist():
+            disputed = order == "votes" and self.row[at] in self.rank
+            if disputed or self.number.get(sample[self.row[at]].suggested, -1) != best[at]:
+                alone.append(at)
+        actions = queue.without(torch.tensor(alone, dtype=torch.long)).actions("gain")
+        alone += [one.rows[0] for one in actions if len(one.rows) == 1]
+        return [one for one in actions if len(one.rows) > 1], alone
+
+    def group(self, kind, actions: Sequence[Action], wrong: Sequence[float], by_votes: bool = False) -> Group:
+        """Return the group of some actions."""
+        at = [n for one in actions for n in one.rows]
+        rank = min(self.rank.get(self.row[n], math.inf) for n in at) if by_votes else math.inf
+        return Group(kind, tuple(str(self.row[n]) for n in at), tuple(actions), max(wrong[n] for n in at), rank)
+
+    def off_topic_groups(self, items: list[str]) -> list[Group]:
+        """Return the groups of images that fit no class, the most probable first; an image that fits one is an exception."""
+        found, sample = [], self.findings.sample
+        for begin in range(0, len(items), MAX_GROUP_SIZE):
+            some = tuple(items[begin : begin + MAX_GROUP_SIZE])
+            outside = [sample[int(item)].off_topic or 0.0 for item in some]
+            cost = 1 + (sum(1 - p for p in outside) if len(some) > 1 else 0.0)
+            one = Action(tuple(self.place[int(item)] for item in some), -1, 0.0, cost)
+            found.append(Group("off-topic", some, (one,), max(outside)))
+        return found
+
+    def labels(self, group: Group) -> dict:
+        """Return the suggested and the given class of a group; empty if they differ."""
+        samples = [self.findings.sample[row] for item in group.items for row in self.questions.rows(item)]
+        suggested = "" if group.kind in ("copies", "off-topic") else common(one.suggested for one in samples)
+        return {"suggested": suggested, "given": common(one.label for one in samples)}
+
+
+class LabelSetPlans:
+    """Groups of questions about single labels of samples with several labels: those about one label, of one kind."""
+
+    orders = ["suspicion"]
+    forecast_items: frozenset[str] = frozenset()
+    has_posterior = False
+
+    def __init__(self, questions: LabelQuestioned):
+        self.questions, self.asked = questions, questions.findings.questions or {}
+
+    def stored_items(self, item: str) -> list[str]:
+        """Return the items of the store that a question decides."""
+        return [item]
+
+    def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:
+        """Return the open questions in groups, the most suspect first."""
+        by_key: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for item in self.questions.flagged:  # the most suspect first
+            if item not in decided:
+                by_key[self.asked[item].kind, self.asked[item].label].append(item)
+        found = []
+        for items in by_key.values():
+            for begin in range(0, len(items), MAX_GROUP_SIZE):
+                some = tuple(items[begin : begin + MAX_GROUP_SIZE])
+                chance = [self.asked[item].chance or 0.0 for item in some]
+                cost = 1 + (sum(1 - p for p in chance) if len(some) > 1 else 0.0)
+                action = Action(tuple(self.asked[item].row for item in some), -1, 0.0, cost)
+                found.append(Group("same", some, (action,), max(chance)))
+        return sorted(found, key=lambda one: order_key(one, order))
+
+    def labels(self, group: Group) -> dict:
+        """Return the missing label that a group suggests to add, or the superfluous label that its samples have."""
+        one = self.asked[group.items[0]]
+        names = ("suggested", "given") if one.kind == "missing" else ("given", "suggested")
+        return {names[0]: one.label, names[1]: "", "question": one.kind}
+
+
+def order_key(group: Group, order: str) -> tuple:
+    """Return the sort key of a group: expected gain per decision, or differing votes and the highest suspicion."""
+    if order == "gain":
+        return (-group.gain / group.decisions, -group.wrong, group.actions[0].rows)
+    return (group.rank, -group.wrong, group.actions[0].rows)
+
+
+def common(texts: Iterable[str]) -> str:
+    """Return the text if all are the same, else an empty one."""
+    found = set(texts)
+    return found.pop() if len(found) == 1 else ""
+
+
+def disputed_rows(folder: Path) -> list[int]:
+    """Return the rows whose votes differ, from consensus.csv: those with the smallest share of votes for the consensus first."""
+    found = [one for one in read_consensus(folder) if int(one.voted.rpartition(" x ")[2]) < one.votes]
+    return [one.row for one in sorted(found, key=lambda one: (one.for_consensus / one.votes, -one.wrong, one.row))]
