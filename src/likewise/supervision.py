@@ -41,6 +41,9 @@ class Relevance(nn.Module, ABC):
     symmetric: bool = True
     """Whether the relevance of a pair does not depend on the order of its ids."""
 
+    row_bytes: int = 0
+    """Bytes of working memory for each id of the reference, besides the values of its pairs."""
+
     note: str = ""
     """What the relevance ignores, one sentence for the user; "": nothing."""
 
@@ -81,7 +84,7 @@ class Relevance(nn.Module, ABC):
         return start.astype(np.int64), torch.cat(found).numpy()
 
     def judged(self) -> Int[np.ndarray, "T 3"] | None:
-        """Return the judged triplets as ids (anchor, nearer, farther), for samplers; None: there are none."""
+        """Return all judged triplets as ids (anchor, nearer, farther), for samplers and evaluation; None: there are none."""
         return None
 
     def targets(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C"]:

@@ -64,13 +64,13 @@ def test_a_bar_in_the_column_label_is_part_of_a_name(write):
         ),
         (
             "path,labels\n1,a|b\n2,\n",
-            r"every row must have a labels, but it is empty in t\.csv line 3; fill it or drop the row",
+            r"every row must have a label in labels, but it is empty in t\.csv line 3; fill it or drop the row",
         ),
         (
             "path,labels\n1,a|b\n2, | \n",
             r"every row must have a label in labels, got '\|' in t\.csv line 3; fill it or drop",
         ),
-        ("path,labels\n1,\n", r"every row must have a labels, but it is empty in t\.csv line 2"),
+        ("path,labels\n1,\n", r"every row must have a label in labels, but it is empty in t\.csv line 2"),
         ("path,labels,class_name\n1,a|b,x\n", "the column class_name cannot name them; .* drop class_name"),
         (
             "path,labels,label_clean\n1,a|b,x\n",
@@ -194,3 +194,21 @@ def test_a_reader_is_checked(change, message):
     assert check_items(good, "boats") is good
     with pytest.raises(LikewiseError, match=message):
         check_items(dataclasses.replace(good, **change), "boats")
+
+
+def test_labels_of_a_list_cannot_hold_the_separator_or_be_empty(tmp_path):
+    for labels, error in (
+        ([["a|b"], ["a", "c"]], r"'\|' separates labels, so it cannot be in one, got 'a\|b' in t.parquet row 1"),
+        ([["a", "b"], ["a", None]], r"a label must not be empty, got \['a', None\] in labels in t.parquet row 2"),
+    ):
+        pq.write_table(pa.table({"x": X[:2].tolist(), "labels": labels}), tmp_path / "t.parquet")
+        with pytest.raises(LikewiseError, match=error):
+            read_embeddings(str(tmp_path / "t.parquet"))
+
+
+def test_a_printed_list_is_refused(write):
+    with pytest.raises(
+        LikewiseError, match="labels must hold labels with '|' between them, got the printed list \"\\['red'"
+    ):
+        read_table(write("t.csv", "path,labels\n1,\"['red', 'blue']\"\n2,red\n"))
+    assert read_table(write("t.csv", "path,labels\n1,[red]|blue\n2,[red]\n")).label_name == ("[red]", "blue")

@@ -42,3 +42,28 @@ def test_the_shortest_and_the_longest_embedding():
     assert check_length(z, False) == [0.0, 5.0]
     with pytest.raises(LikewiseError, match="1 of 3 are .first: row 1"):
         check_length(z, True)
+
+
+def test_the_cause_of_a_test_split_without_relevant_rows_is_named_before_training(settings, tmp_path):
+    """Labels of one sample each leave no test split; low values no relevant row; one set of labels no wrong row."""
+    x, split = np.random.default_rng(0).normal(size=(40, 4)), np.repeat(["train", "test"], 20)
+    pairs = "\n".join(["a,b,value", *(f"{a},{a + 1},0" for a in range(39) if a != 19)])
+    (tmp_path / "zero.csv").write_text(pairs)
+    alone, same = np.array([f"u{n}|v{n}" for n in range(40)]), np.full(40, "red|bag")
+    listed = {"relevance": f"ListedPairs(file='{tmp_path / 'zero.csv'}')", "loss": "Contrastive()"}
+    for columns, more, error in (
+        (
+            {"labels": alone},
+            {},
+            "the test split of 'x' is empty by StratifiedLabels.*: a class or label with one sample",
+        ),
+        (
+            {"label": np.zeros(40, int), "split": split},
+            listed,
+            r"no query has a relevant .* by ListedPairs\(.*0.5 or more",
+        ),
+        ({"labels": same, "split": split}, {}, "train: a query must have irrelevant gallery rows, but all of them are"),
+    ):
+        np.savez(tmp_path / "x.npz", x=x, **columns)
+        with pytest.raises(LikewiseError, match=error):
+            train(Train(**settings | {"data": str(tmp_path / "x.npz"), "sampler": None, "protocol": None} | more))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from evaluation.several_labels import CPU, by_loops, embedded, random_items, scored
 
+import likewise
 from likewise.evaluation.answers import count_relevant_rows, hidden_groups
 from likewise.evaluation.relevance import relevance_of, relevance_of_run
 from likewise.evaluation.scoring import mean_score, summary
@@ -98,3 +99,25 @@ def test_intervals_over_label_sets_hold_for_other_sets_of_the_same_labels():
         ends = [one["interval"][name] for one in found if name in one["interval"]]
         share = np.mean([low <= truth <= high for low, high in ends])
         assert len(ends) > 100 and 0.88 <= share <= 1, (name, share)  # 95 % of 120, less three standard errors
+
+
+def test_a_relevance_that_makes_every_row_relevant_is_refused_or_noted():
+    """As with a single class. Values that differ still decide metrics of values: the others are then named."""
+    z, rng = np.random.default_rng(0).normal(size=(12, 4)), np.random.default_rng(1)
+    how = {"quiet": True, "device": "cpu"}
+    for y, more in (([["a", "b"]] * 12, {}), (np.arange(12) % 3, {"relevance": np.full((12, 12), 0.8)})):
+        with pytest.raises(LikewiseError, match="must have irrelevant gallery rows, but all of them are relevant by"):
+            likewise.evaluate(z, y, **more, **how)
+    sets = [["a", "b"], ["a", "c"]] * 6
+    with pytest.raises(LikewiseError, match=r"relevant by SharedLabels\(.*\) \(any label shared\), so every result"):
+        likewise.evaluate(z, sets, metrics=("R@1", "MAP@R"), **how)
+    found = likewise.evaluate(z, sets, **how)
+    assert "so any embedding has the same R@1, R@10, RP, MAP@R" in found["note"] and found["metrics"]["NDCG@10"] < 1
+    other = likewise.evaluate(z, [*sets[:-1], ["d", "b"]], **how)
+    assert "any embedding" not in other.get("note", "")
+    with pytest.raises(
+        LikewiseError, match=r"no.* queries has a relevant gallery row by GivenValues\(...\) \(relevance of 0.5"
+    ):
+        likewise.evaluate(z, np.zeros(12), relevance=0.1 * rng.random((12, 12)), **how)
+    with pytest.raises(LikewiseError, match="all values are lower, not known, or of excluded rows"):
+        likewise.evaluate(z, np.zeros(12), relevance=np.full((12, 12), np.nan), **how)

@@ -143,22 +143,77 @@ def test_several_labels_from_training_to_comparison(tmp_path, monkeypatch, capsy
     }
     show_scores({"best": scores})
     printed = capsys.readouterr().out
-    assert "relevant: any label shared" in printed and "mean over labels" in printed
+    assert "relevance: SharedLabels(measure='jaccard'); relevant: any label shared" in printed
+    assert "mean over labels" in printed
     assert "they hold for other sets of the same labels" in printed
 
 
-def test_a_file_of_pairs_may_name_samples_of_all_splits(tmp_path, monkeypatch):
-    """Training uses the lines between its samples, evaluation those between test samples, also from another folder."""
+@pytest.fixture
+def judged_pairs(tmp_path):
+    """Data with a train and a test split, and lines of judged pairs of samples of both."""
     rng = np.random.default_rng(0)
     split = np.repeat(["train", "test"], 20)
     np.savez(tmp_path / "x.npz", x=rng.normal(size=(40, 4)).astype(np.float32), label=np.zeros(40, int), split=split)
     lines = [f"{a},{b},{int((a - b) % 2 == 0)}" for a in range(40) for b in range(a + 1, min(a + 6, 40))]
     (tmp_path / "pairs.csv").write_text("\n".join(["a,b,same", *lines]))
+    return lines
+
+
+SHORT = {"steps": 2, "dim": 4, "device": "cpu", "quiet": True, "loss": "Contrastive()"}
+
+
+def test_a_file_of_pairs_may_name_samples_of_all_splits(judged_pairs, tmp_path, monkeypatch):
+    """Training uses the lines between its samples, evaluation those between test samples, also from another folder."""
     monkeypatch.chdir(tmp_path)
-    how = {"steps": 2, "dim": 4, "device": "cpu", "quiet": True, "out": "run", "loss": "Contrastive()"}
-    run = train(Train(data="x.npz", relevance="JudgedPairs(file='pairs.csv')", **how))
-    before = run.scores
+    before = train(Train(data="x.npz", relevance="JudgedPairs(file='pairs.csv')", out="run", **SHORT)).scores
     assert before["queries"] == 20
     monkeypatch.chdir("/")
     again = evaluate(Evaluate(target=str(tmp_path / "run"), quiet=True, device="cpu"))
     assert again["metrics"]["R@1"] == before["metrics"]["R@1"]
+
+
+def test_a_file_of_pairs_that_changed_is_noticed(judged_pairs, tmp_path):
+    """Its content is part of the run and of the scores: they do not mix with those of another content."""
+    file, target = str(tmp_path / "pairs.csv"), str(tmp_path / "run")
+    spec, said = f"JudgedPairs(file='{file}')", []
+    settings = Train(data=str(tmp_path / "x.npz"), relevance=spec, out=target, **SHORT)
+    run = train(settings)
+    assert run.scores["relevance"]["files"] == run.about["relevance_files"] and list(run.about["relevance_files"]) == [
+        file
+    ]
+    sides = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
+    how = {"quiet": True, "device": "cpu", "relevance": spec}
+    evaluate(Evaluate(target=target, per_query=sides[0], **how), said.append)
+    assert not any("changed" in line for line in said)
+    (tmp_path / "pairs.csv").write_text("\n".join(["a,b,same", *judged_pairs[1:]]))
+    evaluate(Evaluate(target=target, per_query=sides[1], **how), said.append)
+    assert any("this file has changed since then" in line and line.endswith(file) for line in said)
+    with pytest.raises(
+        LikewiseError, match="same relevance, but A has JudgedPairs.*SHA-256 of pairs.csv: .* and B has"
+    ):
+        compare(Compare(*sides))
+    with pytest.raises(LikewiseError, match="must be empty or hold a run with the same settings"):
+        train(settings)
+
+
+def test_judged_triplets_select_by_their_agreement(tmp_path):
+    """There is one class, by which every result would be right: neither the checkpoint nor the scores are those of classes."""
+    rng = np.random.default_rng(0)
+    split = np.repeat(["train", "val", "test"], 20)
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(60, 4)).astype(np.float32), label=np.zeros(60, int), split=split)
+    lines = [",".join(map(str, first + rng.permutation(20)[:3])) for first in (0, 20, 40) for _ in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["anchor,nearer,farther", *lines]))
+    how = {"steps": 4, "validate_every": "2", "dim": 4, "device": "cpu", "quiet": True, "loss": "Triplet()"}
+    spec = f"JudgedTriplets(file='{tmp_path / 't.csv'}')"
+    run = train(Train(data=str(tmp_path / "x.npz"), relevance=spec, out=str(tmp_path / "run"), **how))
+    assert list(run.scores["metrics"]) == ["triplet-agreement"]
+    assert any("val triplet-agreement" in line for line in run.read_log())
+    assert not any("val MAP@R" in line for line in run.read_log())
+    files = [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]
+    for file in files:
+        evaluate(Evaluate(str(run.path), relevance=spec, per_query=file, quiet=True, device="cpu"))
+        (tmp_path / "t.csv").write_text("\n".join(["anchor,nearer,farther", *lines[1:-1]]))
+    with pytest.raises(
+        LikewiseError, match="must be scored with the same relevance, .*triplet-agreement depends on it"
+    ):
+        compare(Compare(*files))

@@ -12,7 +12,7 @@ import likewise
 from likewise.contracts import Relevance
 from likewise.evaluation.relevance import relevance_of, with_facts
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.types import Items, LikewiseError, Tuples
+from likewise.types import Items, LikewiseError
 
 
 def test_three_queries_on_paper():
@@ -90,10 +90,8 @@ class Judged(Relevance):
     def forward(self, a, b):
         raise AssertionError("triplets have no values of pairs")
 
-    def triplets(self, y):
-        a, p, n = (torch.tensor(side) for side in ((0, 0, 0, 3, 4), (1, 2, 2, 4, 0), (2, 1, 2, 0, 1)))
-        valid = torch.tensor([True, True, True, True, False])
-        return Tuples(a, p, n, valid, torch.ones(5, dtype=torch.bool))
+    def judged(self):
+        return np.array([(0, 1, 2), (0, 2, 1), (0, 2, 2), (3, 4, 0)])
 
 
 def test_triplet_agreement_on_paper():
@@ -110,3 +108,17 @@ def test_triplet_agreement_on_paper():
         LikewiseError, match="triplet-agreement needs judged triplets of the evaluated rows, got no relevance"
     ):
         scored(items, ("triplet-agreement",))
+
+
+def test_triplet_agreement_counts_every_judged_triplet_of_scored_rows(tmp_path):
+    """More than `per_anchor` triplets of an anchor, by a loop; a training would take a random part of them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4)).astype(np.float32)
+    judged = [(a, *rng.choice(np.delete(np.arange(30), a), 2, replace=False)) for a in range(3) for _ in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["anchor,nearer,farther", *(",".join(map(str, t)) for t in judged)]))
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    holds = [[float(unit[a] @ unit[p] > unit[a] @ unit[n]) for a, p, n in judged if a == one] for one in range(3)]
+    spec = f"JudgedTriplets(file='{tmp_path / 't.csv'}')"
+    found = likewise.evaluate(x, np.zeros(30), relevance=spec, quiet=True, device="cpu")
+    assert found["metrics"] == pytest.approx({"triplet-agreement": np.mean([np.mean(one) for one in holds])})
+    assert found["relevance"]["triplets"] == 180 and found["queries"] == 3

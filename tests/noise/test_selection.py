@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.noise._selection import check_share, choose, draw_absent, first_of, number_classes
+from likewise.noise._selection import check_share, choose, choose_absent, draw_absent, first_of, number_classes
 from likewise.types import LikewiseError
 
 
@@ -47,3 +47,19 @@ def test_absent_labels_are_new_for_their_sample():
 
 def test_first_occurrences():
     assert first_of(np.array([4, 2, 4, 4, 2, 1])).tolist() == [True, True, False, False, False, True]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_sample_that_has_most_labels_does_not_stop_the_others(exact):
+    """Sample 0 lacks 1 of 5 labels and sample 1 none: of their nine labels, one is chosen at most, each as often."""
+    sample, label = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4]), np.array([0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1, 2])
+    counts, rng = np.zeros(12), np.random.default_rng(0)
+    for _ in range(2000):
+        places = choose_absent("X", sample, label, 0.25, exact, rng)
+        assert len(places) == 3 or not exact
+        counts[places] += 1
+        drawn = draw_absent(sample[places], (sample, label), np.unique(label), rng)
+        found = {*zip(sample[places].tolist(), drawn.tolist())}
+        assert len(found) == len(places) and not found & {*zip(sample.tolist(), label.tolist())}
+    assert counts[4:9].sum() == 0 and counts[:4].std() < 60 and counts[:4].sum() == pytest.approx(counts[9], rel=0.15)
+    assert counts.sum() == pytest.approx(6000, rel=0.05)

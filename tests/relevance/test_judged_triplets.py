@@ -94,3 +94,21 @@ def test_bad_arguments(write, make):
         LikewiseError, match="anchor, nearer, farther must be different samples, got '0' twice or more in t"
     ):
         JudgedTriplets(write("t.csv", "anchor,nearer,farther\n0,1,0\n"), ("0", "1"))
+
+
+def test_memory_does_not_grow_with_the_triplets_of_one_anchor(write, largest_tensor, monkeypatch):
+    """One anchor has nearly all triplets: the others do not get a row of that length."""
+    lines = [f"0,{1 + n % 28},{2 + n % 28}" for n in range(9000)]
+    relevance = JudgedTriplets(
+        write("long.csv", "\n".join(["anchor,nearer,farther", *lines, "1,2,3"])),
+        tuple(map(str, range(COUNT))),
+        per_anchor=5,
+    )
+    y = torch.arange(COUNT)
+    assert largest_tensor(lambda: relevance.triplets(y)) < COUNT * 5000
+    found = relevance.triplets(y)
+    assert torch.bincount(found.a[found.valid]).tolist() == [5, 1] and len(found.a) == 5 * COUNT
+    every = {(0, 1 + n, 2 + n) for n in range(28)} | {(1, 2, 3)}
+    assert set(named(found, y)) <= every
+    drawn = {one for _ in range(200) for one in named(relevance.triplets(y), y)}
+    assert drawn == every  # those of every block

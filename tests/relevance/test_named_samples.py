@@ -28,6 +28,15 @@ def test_row_numbers_are_names_of_features(tmp_path):
     assert positions(sheet, ("a", "b"), ("7", "8", "9"), ())[0].tolist() == [[0, 1], [2, 0]]
 
 
+def test_row_numbers_with_a_decimal_point(write):
+    sheet = read_named("X", write("p.csv", "a,b\n7.0,8.0\n9,7.00\n"))
+    assert positions(sheet, ("a", "b"), ("7", "8", "9"), ())[0].tolist() == [[0, 1], [2, 0]]
+    with pytest.raises(LikewiseError, match=r"the data has no sample '7\.5'"):
+        positions(read_named("X", write("p.csv", "a,b\n7.5,8\n")), ("a", "b"), ("7", "8", "9"), ())
+    sheet = read_named("X", write("p.csv", "a,b\n7.0,8\n"))
+    assert positions(sheet, ("a", "b"), ("7.0", "7", "8"), ())[0].tolist() == [[0, 2]]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from likewise.relevance import SharedLabels
+from likewise.retrieval.integer_scores import Exclusions
+from likewise.retrieval.relevant_rows import ANY_RELEVANCE, GradedRows, RowRelevance
 from likewise.testing import check_relevance
 from likewise.types import LikewiseError
 
@@ -77,3 +79,20 @@ def test_bad_arguments():
             SharedLabels(bad)
     with pytest.raises(LikewiseError, match="threshold must be above 0 and at most 1, got 0"):
         SharedLabels(SETS, threshold=0)
+
+
+def test_ranking_counts_the_labels_in_its_memory(largest_tensor):
+    """Many labels: the matrix of rows and labels is made for some rows at a time, and the values are the same."""
+    rng, rows, labels, budget = np.random.default_rng(0), 300, 4000, 400_000
+    relevance = SharedLabels([tuple(rng.choice(labels, 3, replace=False).tolist()) for _ in range(rows)])
+    ids = torch.arange(rows)
+    assert relevance.row_bytes == 4 * (relevance.labels + 1) > 15_000
+    given = RowRelevance(relevance, ids, ids, ANY_RELEVANCE, best=5, row_bytes=relevance.row_bytes)
+    none = Exclusions(rows, ids, torch.zeros((0, 2), dtype=torch.int64), ())
+    found = []
+    made = largest_tensor(lambda: found.append(GradedRows(given, torch.device("cpu"), budget).survey(none)))
+    assert made <= budget // 4
+    whole = GradedRows(given, torch.device("cpu"), 2**30)
+    assert whole.table is not None
+    for one, other in zip(found[0], whole.survey(none), strict=True):
+        assert torch.equal(one, other)

@@ -57,3 +57,9 @@ def test_it_moves_and_bad_arguments():
         TreeDepth(TREE, NAMES, threshold=0)
     with pytest.raises(LikewiseError, match="TreeDepth"):
         TreeDepth(None, NAMES)
+
+
+@pytest.mark.parametrize("power", [0.0, -1.0, float("inf"), float("nan")])
+def test_power_is_above_0_and_finite(power):
+    with pytest.raises(LikewiseError, match="TreeDepth: power must be above 0 and finite"):
+        TreeDepth(TREE, NAMES, power=power)

@@ -74,3 +74,10 @@ def test_bad_arguments():
     ):
         with pytest.raises(LikewiseError, match=says):
             RelatedSamples(**{"labels": NONE, "relevance": values, "batch": 12} | change)
+
+
+def test_a_batch_does_not_sort_all_samples(monkeypatch):
+    """The samples that fill up a batch are found without an ordered difference of sets, and are the same as ever."""
+    monkeypatch.setattr(np, "setdiff1d", lambda *sides: pytest.fail("sorts all samples"))
+    batch = RelatedSamples(NONE, Judged(NAMES), batch=20, seed=5).epoch_batches(0)[1]
+    assert batch == [23, 24, 32, 9, 10, 18, 34, 35, 43, 22, 31, 12, 13, 21, 40, 2, 3, 11, 19, 27]

@@ -75,6 +75,6 @@ def test_sets_of_labels_with_one_sample_train(settings, tmp_path):
     labels = ["a|b", "a|c", "b|c", "a|b|c"] * 5 + ["a|b|d", "c|d"]
     split = ["train"] * 16 + ["test"] * 4 + ["train"] * 2
     np.savez(tmp_path / "sets.npz", x=rng.normal(size=(22, 4)).astype(np.float32), labels=labels, split=split)
-    settings |= {"data": str(tmp_path / "sets.npz"), "steps": 2, "metrics": ("R@1",), "sampler": None}
+    settings |= {"data": str(tmp_path / "sets.npz"), "steps": 2, "metrics": ("NDCG@3",), "sampler": None}
     said = []
     assert train(Train(**settings), said.append).done and not [line for line in said if "skips" in line]

@@ -14,6 +14,7 @@ from likewise.config.evaluate import (
     RecipeDiff,
     RecipeShow,
     default_metrics,
+    default_select,
 )
 from likewise.config.exchange import Receive, Send
 from likewise.config.experiments import Bench, Demo, Published, Tune
@@ -50,6 +51,7 @@ __all__ = [
     "Tune",
     "check",
     "default_metrics",
+    "default_select",
     "duration_fields",
     "merged_settings",
     "spec_fields",

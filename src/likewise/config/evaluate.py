@@ -13,11 +13,21 @@ DEFAULT_METRICS = ("R@1", "R@10", "RP", "MAP@R")
 """Metrics of an evaluation that names none."""
 
 
-def default_metrics(metrics: Sequence[str], relevance: str | None) -> tuple[str, ...]:
-    """Return the metrics; if they are the default ones and there is a relevance, with one that it decides."""
-    if relevance is None or tuple(metrics) != DEFAULT_METRICS:
+def default_metrics(metrics: Sequence[str], gives: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the metrics; in place of the default ones, those that a relevance decides.
+
+    Args:
+        gives: `Relevance.gives`; None: there is no relevance.
+    """
+    if gives is None or tuple(metrics) != DEFAULT_METRICS:
         return tuple(metrics)
-    return *metrics, "triplet-agreement" if relevance.startswith("JudgedTriplets") else "NDCG@10"
+    return (*metrics, "NDCG@10") if "pairs" in gives else ("triplet-agreement",)
+
+
+def default_select(select: str, gives: Sequence[str] | None) -> str:
+    """Return the metric that selects a checkpoint: in place of the default one, of classes, that of judged triplets only."""
+    only_triplets = gives is not None and "pairs" not in gives
+    return "triplet-agreement" if only_triplets and select == "MAP@R" else select
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class Evaluate(Checkpoint):
     labels in the file of embeddings."""
     metrics: tuple[str, ...] = DEFAULT_METRICS
     """Metrics to compute; `likewise list metrics` shows all. With a class tree also of its levels: R@1:level1. With a relevance,
-    the default also has NDCG@10."""
+    the default also has NDCG@10; with judged triplets only, it is triplet-agreement."""
     relevance: Spec | None = None
     """What is relevant to a query, if not the rows of its class: SharedLabels() for several labels per sample, TreeDepth() for a
     class tree; `likewise list relevance` shows all. By default that of the run, or shared labels if samples have several."""

@@ -232,7 +232,8 @@ class Train:
     """Recompute activations in the backward pass in place of storing them: less memory, slower, same results."""
 
     select: str = "MAP@R"
-    """Metric on the validation split that selects the best checkpoint."""
+    """Metric on the validation split that selects the best checkpoint. With judged triplets only, MAP@R means
+    triplet-agreement."""
     validate_every: Duration = "1e"
     """Period of validation, if the protocol has a validation split: epochs ("1e") or steps ("500")."""
     patience: int | None = None

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
 
-from likewise.data.label_sets import LABEL_SEPARATOR, set_names
+from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
 from likewise.data.schema import class_numbers, in_order, label_words, text
 from likewise.data.tabular import Sheet
 from likewise.errors import LikewiseError
+
+PRINTED_LIST = re.compile(r"""[\[({].*['",].*[\])}]""")
+"""A list as Python and pandas print it into a cell of text: "['red', 'blue']"."""
 
 
 def label_fields(sheet: Sheet) -> dict[str, Any]:
@@ -75,8 +79,7 @@ def single_labels(sheet: Sheet) -> Sheet:
 def label_cells(sheet: Sheet, name: str) -> list[tuple[str, ...]]:
     """Return the distinct labels of every row, in the order of its cell: text with "|", a list, or one label."""
     cells = sheet.need(name)
-    is_list = [isinstance(cell, list | tuple) for cell in cells]
-    whole = [LABEL_SEPARATOR.join(map(text, cell)) if many else cell for cell, many in zip(cells, is_list)]
+    whole = [cell_text(sheet, name, row, cell) for row, cell in enumerate(cells)]
     words = label_words(dataclasses.replace(sheet, column={name: whole}), name)
     found = [tuple(dict.fromkeys(filter(None, map(str.strip, word.split(LABEL_SEPARATOR))))) for word in words]
     empty = next((row for row, one in enumerate(found) if not one), None)
@@ -86,3 +89,23 @@ def label_cells(sheet: Sheet, name: str) -> list[tuple[str, ...]]:
             "fill it or drop the row"
         )
     return found
+
+
+def cell_text(sheet: Sheet, name: str, row: int, cell: Any) -> Any:
+    """Return a cell of labels with those of a list joined by the separator; raises for a label that cannot be joined."""
+    if not isinstance(cell, list | tuple):
+        if isinstance(cell, str) and PRINTED_LIST.fullmatch(cell.strip()):
+            raise LikewiseError(
+                f"{sheet.owner}: {name} must hold labels with '{LABEL_SEPARATOR}' between them, got the printed list {cell!r} in "
+                f"{sheet.at(row)}; write red{LABEL_SEPARATOR}blue in place of ['red', 'blue'], or save lists as .parquet"
+            )
+        return cell
+    words = [text(label) for label in cell]
+    for word in words:
+        if LABEL_SEPARATOR in word:
+            raise LikewiseError(separator_error(sheet.owner, word, sheet.at(row)))
+        if not word:
+            raise LikewiseError(
+                f"{sheet.owner}: a label must not be empty, got {cell!r} in {name} in {sheet.at(row)}; leave it out"
+            )
+    return LABEL_SEPARATOR.join(words)

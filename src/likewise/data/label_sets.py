@@ -14,6 +14,14 @@ LABEL_SEPARATOR = "|"
 """Between the labels of a sample in the column labels, and in the name of their class."""
 
 
+def separator_error(owner: str, label: str, where: str) -> str:
+    """Return the error of a label in a list that holds the separator of labels."""
+    return (
+        f"{owner}: '{LABEL_SEPARATOR}' separates labels, so it cannot be in one, got {label!r} in {where}; list the labels "
+        "separately, or write another character"
+    )
+
+
 def set_names(sets: Iterable[Sequence[int]], label_name: Sequence[str]) -> tuple[str, ...]:
     """Return the class name of every set: the names of its labels, joined."""
     return tuple(LABEL_SEPARATOR.join(label_name[label] for label in one) for one in sets)

@@ -98,8 +98,8 @@ def label_words(sheet: Sheet, name: str) -> list[str]:
     for row, (cell, word) in enumerate(zip(cells, words, strict=True)):
         if not word:
             raise LikewiseError(
-                f"{sheet.owner}: every row must have a {name}, but it is empty in {sheet.at(row)}; "
-                "fill it or drop the row"
+                f"{sheet.owner}: every row must have a {'label in ' if name.startswith('labels') else ''}{name}, but it is empty "
+                f"in {sheet.at(row)}; fill it or drop the row"
             )
         if isinstance(cell, float) and not cell.is_integer():
             raise LikewiseError(

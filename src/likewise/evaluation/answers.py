@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,15 +29,59 @@ def count_relevant_rows(
         relevance: what is relevant to these rows. None: rows with a label of the query if samples have several labels, else those
             of its class.
     """
-    is_query, in_gallery = protocol.query_gallery(items, rows)
-    q, g = rows[is_query], rows[in_gallery]
-    alone = exclusions_of(items, q, g)
     relevance = relevance or relevance_of(items, rows)
-    if relevance is None or not relevance.has_pairs:
-        return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), alone)
+    if relevance is not None and relevance.has_pairs:
+        graded, alone = graded_rows(items, protocol, rows, relevance)
+        return graded.survey(alone)[0]
+    q, g = (rows[side] for side in protocol.query_gallery(items, rows))
+    return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), exclusions_of(items, q, g))
+
+
+def graded_rows(
+    items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"], relevance: RelevanceOfRows
+) -> tuple[GradedRows, Exclusions]:
+    """Return the relevance of the gallery rows to the queries, and the rows that are no results of a query."""
+    is_query, in_gallery = protocol.query_gallery(items, rows)
     given = relevance.for_ranking(torch.device("cpu"), best=0, hit_values=False)
     given = replace(given, query=given.query[is_query], gallery=given.gallery[in_gallery])
-    return GradedRows(given, torch.device("cpu"), WORKING_MEMORY_BYTES // 4).survey(alone)[0]
+    alone = exclusions_of(items, rows[is_query], rows[in_gallery])
+    return GradedRows(given, torch.device("cpu"), WORKING_MEMORY_BYTES // 4), alone
+
+
+def all_relevant_note(
+    owner: str,
+    items: Items,
+    protocol: Protocol,
+    rows: Int[np.ndarray, "n"],
+    relevance: RelevanceOfRows | None,
+    metrics: Sequence[str],
+) -> str:
+    """Return a sentence about the metrics that cannot be wrong because every result is relevant; "" if there are none.
+
+    Raises if all metrics are such. Metrics of values decide nothing either if all values are equal.
+    """
+    from likewise.evaluation.levels import needs_tree
+    from likewise.metrics import is_graded, is_set_metric, needs_triplets
+
+    counted = [name for name in metrics if not (is_set_metric(name) or needs_triplets([name]) or needs_tree([name]))]
+    if relevance is None or not counted:
+        return ""
+    if relevance.has_pairs:
+        graded, alone = graded_rows(items, protocol, rows, relevance)
+        low, high = graded.limits(alone)
+        sure = low >= relevance.threshold
+        counted = counted if low == high else [name for name in counted if not is_graded(name)]
+    else:
+        sure = len(np.unique(items.y[rows])) == 1
+    if not sure or not counted:
+        return ""
+    if len(counted) == len([name for name in metrics if not is_set_metric(name)]):
+        raise LikewiseError(
+            f"{owner}: a query must have irrelevant gallery rows, but all of them are relevant by {relevance.facts['spec']} "
+            f"({relevance.facts['relevant']}), so every result would be right; use other labels, another relevance or threshold"
+            + (", or --no-evaluate" if owner == "train" else "")
+        )
+    return f"every gallery row is relevant to every query, so any embedding has the same {', '.join(counted)}"
 
 
 def exclusions_of(

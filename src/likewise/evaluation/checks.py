@@ -10,11 +10,20 @@ from likewise.config import Train
 from likewise.config.spec import spec
 from likewise.contracts import Protocol, Split
 from likewise.data.leakage import describe_leaks, leaks
-from likewise.evaluation.answers import count_relevant_rows, max_results
+from likewise.evaluation.answers import all_relevant_note, count_relevant_rows, max_results
 from likewise.evaluation.levels import needs_tree, tree_of
 from likewise.evaluation.relevance import relevance_of
 from likewise.io.progress import bar
-from likewise.metrics import import_metrics, is_set_metric, low_is_good, measure_set, metric, reach, spectrum
+from likewise.metrics import (
+    import_metrics,
+    is_set_metric,
+    low_is_good,
+    measure_set,
+    metric,
+    needs_triplets,
+    reach,
+    spectrum,
+)
 from likewise.types import Items, LikewiseError
 
 
@@ -87,6 +96,11 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; add classes, "
             "check the `split` column, or use --no-evaluate"
         )
+    if not len(rows):
+        raise LikewiseError(
+            f"train: the test split of '{items.name}' is empty by {spec(protocol)}: a class or label with one sample cannot be "
+            "split; add samples or a `split` column, or use --no-evaluate"
+        )
     available = max_results(is_query, in_gallery)
     if deepest > available:
         raise LikewiseError(
@@ -94,11 +108,16 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             "in --metrics, or --no-evaluate"
         )
     relevance = relevance_of(items, rows, config.relevance, trained=True, allow_imports=config.allow_imports)
-    if not count_relevant_rows(items, protocol, rows, relevance).any():
+    by_pairs = relevance is not None and relevance.has_pairs
+    counts = not all(needs_triplets([name]) for name in per_query)
+    if counts and not count_relevant_rows(items, protocol, rows, relevance).any():
+        values = f" by {relevance.facts['spec']} ({relevance.facts['relevant']})" if relevance and by_pairs else ""
+        cause = "the values and the threshold of the relevance, " if by_pairs else ""
         raise LikewiseError(
             f"train: in the test split of '{items.name}' no query has a relevant gallery row outside its group and "
-            "camera; check `query`, `gallery`, `group`, `camera` and `split`, or use --no-evaluate"
+            f"camera{values}; check {cause}`query`, `gallery`, `group`, `camera` and `split`, or use --no-evaluate"
         )
+    all_relevant_note("train", items, protocol, rows, relevance, per_query)
     most = min(config.dim, len(rows))  # largest possible rank of the embeddings
     decay = [name for name in config.metrics if spectrum.knows(name)]
     measure_set(decay, torch.eye(most + 1, most), torch.arange(most + 1))

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
 from likewise.io.files import atomic_write, check_output_path
-from likewise.metrics import is_graded, low_is_good
+from likewise.metrics import is_graded, low_is_good, needs_triplets
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.render.comparison import draw_comparison
 from likewise.render.figures import save_figure
@@ -144,16 +144,21 @@ def same_relevance(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
     """
     if a.relevance == b.relevance:
         return a, b
-    specs = [(side.relevance or {}).get("spec", "none (equal labels)") for side in (a, b)]
-    graded = [name for name in wanted or a.each if is_graded(name) and name in b.each]
-    if a.meaning != b.meaning or (wanted and graded):
-        what = f"{graded[0]} depends on it" if wanted and graded else f"relevant are: {a.meaning}, and {b.meaning}"
+    graded = [name for name in wanted or a.each if depends_on_values(name) and name in b.each]
+    only = graded and (wanted or len(graded) == len(a.each.keys() & b.each.keys()))
+    if a.meaning != b.meaning or only:
+        what = f"{graded[0]} depends on it" if only else f"relevant are: {a.meaning}, and {b.meaning}"
         raise LikewiseError(
-            f"compare: A and B must be scored with the same relevance, but A has {specs[0]} and B has {specs[1]} ({what}); run "
+            f"compare: A and B must be scored with the same relevance, but A has {a.spec} and B has {b.spec} ({what}); run "
             "`likewise evaluate RUN --relevance SPEC --per-query FILE.parquet` for both, and compare the files"
         )
-    plain = [{name: value for name, value in side.each.items() if not is_graded(name)} for side in (a, b)]
+    plain = [{name: value for name, value in side.each.items() if not depends_on_values(name)} for side in (a, b)]
     return dataclasses.replace(a, each=plain[0]), dataclasses.replace(b, each=plain[1])
+
+
+def depends_on_values(name: str) -> bool:
+    """Return whether a metric depends on more of a relevance than on which rows are relevant."""
+    return is_graded(name) or needs_triplets([name])
 
 
 def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:

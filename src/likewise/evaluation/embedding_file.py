@@ -97,7 +97,7 @@ def score_items(
     length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
     how = {"budget": bytes_of(config.memory), "exclude": config.exclude, "correct": config.correct_test_labels}
     judged = relevance_of_rows(relevance, config.relevance, items, rows, config.allow_imports)
-    metrics = default_metrics(config.metrics, judged and judged.facts["spec"])
+    metrics = default_metrics(config.metrics, judged and judged.source.gives)
     result, scores, found = score_and_correct(
         e, items, protocol, metrics, similarity, device, config.quiet, **how, allow_imports=config.allow_imports,
         relevance=judged,

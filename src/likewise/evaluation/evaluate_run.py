@@ -13,7 +13,7 @@ from likewise.data.decoded_cache import Pixels
 from likewise.distributed.process_group import world
 from likewise.evaluation.checks import find_leaks, rows_of
 from likewise.evaluation.label_correction import score_and_correct
-from likewise.evaluation.relevance import relevance_of_run
+from likewise.evaluation.relevance import changed_files, relevance_of_run
 from likewise.evaluation.results import add_set_metrics, best_test_epoch, write_queries, write_results
 from likewise.evaluation.scoring import as_compared, with_tree
 from likewise.evaluation.wrong_labels import find_wrong_labels
@@ -132,7 +132,9 @@ def score_open(
     import_metrics(metrics, allow_imports)
     rows = rows_of(protocol, items, split)
     judged = relevance_of_run(opened.settings.relevance, relevance, items, rows, allow_imports)
-    metrics = default_metrics(metrics, judged and judged.facts["spec"])
+    for file in changed_files(judged, opened.run.about.get("relevance_files", {})):
+        opened.say(f"the relevance is not that of the training, because this file has changed since then: {file}")
+    metrics = default_metrics(metrics, judged and judged.source.gives)
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
     how |= {"allow_imports": allow_imports, "budget": budget or WORKING_MEMORY_BYTES, "relevance": judged}
     found = score_and_correct(e, items, protocol, metrics, similarity, opened.device, opened.quiet, **how)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -45,7 +45,8 @@ class RelevanceOfRows:
             hit_values: list every row above 0 as a hit, with its value.
         """
         threshold = ANY_RELEVANCE if hit_values else self.threshold
-        return RowRelevance(self.source.to(device), self.ids, self.ids, threshold, best, hit_values)
+        source = self.source.to(device)
+        return RowRelevance(source, self.ids, self.ids, threshold, best, hit_values, self.source.row_bytes)
 
 
 def relevance_of(
@@ -71,6 +72,7 @@ def relevance_of(
             f"evaluate: {LABELS_RELEVANCE} needs data with several labels per sample, and '{items.name}' has one; drop "
             "--relevance, or give a table with a column `labels`"
         )
+    from likewise.runs.identity import contents_of
     from likewise.runs.network import sample_names
 
     facts = {"classes": items.classes, "labels": items.y[rows], "class_names": items.class_name}
@@ -79,7 +81,8 @@ def relevance_of(
     source = build(spec, Relevance, allow_imports=allow_imports, **facts)
     shared = type(source).__name__ == LABELS_RELEVANCE
     threshold = ANY_RELEVANCE if shared and (trained or not _names_threshold(spec)) else source.threshold
-    return with_facts(source, threshold, items, rows, canonical(spec))
+    found = with_facts(source, threshold, items, rows, canonical(spec))
+    return replace(found, facts=found.facts | {"files": read}) if (read := contents_of(spec)) else found
 
 
 def relevance_of_run(
@@ -95,6 +98,16 @@ def relevance_of_run(
     lacks_tree = trained is not None and trained.startswith("TreeDepth") and not (items.taxonomy or "tree='" in trained)
     own = None if lacks_labels or lacks_tree else trained
     return relevance_of(items, rows, spec or own, trained=spec is None, allow_imports=allow_imports)
+
+
+def changed_files(found: RelevanceOfRows | None, trained: dict[str, str]) -> list[str]:
+    """Return the files of a relevance with another content than in the training of a run.
+
+    Args:
+        trained: file -> SHA-256 of its content, at the training.
+    """
+    now = {} if found is None else found.facts.get("files", {})
+    return [file for file, content in now.items() if trained.get(file, content) != content]
 
 
 def with_facts(
@@ -122,8 +135,13 @@ def _is_same_class(source: Relevance, threshold: float, ids: Int[Tensor, "N"]) -
     used = ids.unique()
     if source.by != "class" or len(used) > MAX_TABLE_IDS:
         return False
-    parts = (used[part] for part in row_slices(len(used), 2**20 // len(used)))
-    return all(bool(((source(some, used) >= threshold) == (some[:, None] == used)).all()) for some in parts)
+    parts = [used[part] for part in row_slices(len(used), 2**20 // len(used))]
+    others = [used[part] for part in row_slices(len(used), 2**24 // max(1, source.row_bytes))]
+    return all(
+        bool(((source(some, other) >= threshold) == (some[:, None] == other)).all())
+        for some in parts
+        for other in others
+    )
 
 
 def _names_threshold(spec: str) -> bool:

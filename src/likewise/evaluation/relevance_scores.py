@@ -108,16 +108,19 @@ def triplet_agreement(
 
     Similarities are compared exactly; equal ones count as wrong.
     """
-    if relevance is None or "triplets" not in relevance.source.gives:
+    judged = None if relevance is None else relevance.source.judged()
+    if relevance is None or judged is None:
         name = "no relevance" if relevance is None else type(relevance.source).__name__
         raise LikewiseError(
             f"evaluate: triplet-agreement needs judged triplets of the evaluated rows, got {name}; give --relevance "
             "\"JudgedTriplets(...)\", or leave the metric out"
         )  # fmt: skip
-    judged = relevance.source.to("cpu").triplets(relevance.ids)
-    a, p, n = (side.cpu()[judged.valid.cpu()] for side in (judged.a, judged.p, judged.n))
-    mine = is_query[a]
-    a, sides = a[mine], torch.stack([p[mine], n[mine]], 1)
+    place = torch.full((relevance.source.ids,), -1)
+    place[relevance.ids] = torch.arange(len(relevance.ids))  # id -> place among the scored rows
+    found = place[torch.as_tensor(judged)]
+    found = found[(found >= 0).all(1)]
+    found = found[is_query[found[:, 0]]]
+    a, sides = found[:, 0], found[:, 1:]
     both = prepare(e.z, torch.device("cpu"), euclidean_scale(e.z) if similarity == "euclidean" else None, "query")
     holds = torch.zeros(len(a), dtype=torch.float64)
     for part in row_slices(len(a), budget // 64):

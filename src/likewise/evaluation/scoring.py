@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from likewise.contracts import Metric, Protocol
 from likewise.data.schema import in_order
-from likewise.evaluation.answers import MAX_STORED_RESULTS, count_relevant_rows, max_results
+from likewise.evaluation.answers import MAX_STORED_RESULTS, all_relevant_note, count_relevant_rows, max_results
 from likewise.evaluation.relevance import RelevanceOfRows, relevance_of
 from likewise.evaluation.resolution import direction_note
 from likewise.io.progress import bar
@@ -193,11 +193,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
     each = np.stack(list(scores.each.values()), 1) if scores.each else np.zeros((0, 1))
     lonely = np.isnan(each).all(1)
     if scores.each and lonely.all():
-        raise LikewiseError(
-            f"evaluate: none of the {len(each)} queries has a relevant gallery row: every class has one image, the others are "
-            "excluded (same `group`, or same class and `camera`), or the gallery has none of the queries' classes; add at least "
-            "two images of a class"
-        )
+        raise LikewiseError(no_value_error(len(each), scores.relevance))
     if scores.each and scores.relevance is None and len(e.y.unique()) == 1:
         raise LikewiseError(
             f"evaluate: there must be two classes or more, but all {len(e.y)} rows are of one class, so every result would be "
@@ -233,6 +229,20 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         "dim": e.z.shape[1],
         "similarity": similarity,
     }
+
+
+def no_value_error(queries: int, relevance: dict | None) -> str:
+    """Return the error if no query has a value: it has no relevant row, by its class or by the relevance with these facts."""
+    if relevance is None or relevance["relevant"] == "same class":
+        return (
+            f"evaluate: none of the {queries} queries has a relevant gallery row: every class has one image, the others are "
+            "excluded (same `group`, or same class and `camera`), or the gallery has none of the queries' classes; add at least "
+            "two images of a class"
+        )
+    return (
+        f"evaluate: none of the {queries} queries has a relevant gallery row by {relevance['spec']} ({relevance['relevant']}): "
+        "all values are lower, not known, or of excluded rows (same `group`); check the values, or lower the threshold"
+    )
 
 
 def mean_over_classes(value: Float[np.ndarray, "Q"], label: Int[np.ndarray, "Q"]) -> float:
@@ -273,8 +283,12 @@ def score_with_galleries(
     result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)
     if found is not None and items.label_sets is not None:
         result |= score_labels(metrics, found, e, items, protocol, exclude)
-    if similarity == "cosine" and found is not None and (note := direction_note(e.z)):
-        result["note"] = note
+    notes = [direction_note(e.z)] if similarity == "cosine" and found is not None else []
+    if found is not None:
+        known = relevance or relevance_of(items, e.row.numpy())
+        notes.append(all_relevant_note("evaluate", items, protocol, e.row.numpy(), known, metrics))
+    if any(notes):
+        result["note"] = "; ".join(filter(None, notes))
     names = protocol.galleries(items, e.row.numpy())
     if found is not None and len(names) > 1:
         per_query = [name for name in metrics if not is_set_metric(name)]

@@ -68,14 +68,29 @@ def draw_absent(
     return labels[drawn]
 
 
-def check_absent(owner: str, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], share: float) -> None:
-    """Raise unless every sample lacks as many labels as it has, so that each of them can get another one."""
-    labels, most = len(np.unique(label)), int(np.bincount(sample).max(initial=0))
-    if share and labels < 2 * most:
+def choose_absent(
+    owner: str,
+    sample: Int[np.ndarray, "P"],
+    label: Int[np.ndarray, "P"],
+    share: float,
+    exact: bool,
+    rng: np.random.Generator,
+) -> Int[np.ndarray, "n"]:
+    """Return the positions of pairs (sample, label) whose sample gets another label, as `choose`; of none more than it lacks."""
+    has = np.bincount(sample)
+    lacks = len(np.unique(label)) - has
+    if (has <= lacks).all():
+        return choose(len(label), share, exact, rng)
+    order = rng.permutation(len(sample))
+    order = order[np.argsort(sample[order], kind="stable")]  # by sample, its labels in random order
+    number = np.arange(len(sample)) - (np.cumsum(has) - has)[sample[order]]
+    free = order[number < lacks[sample[order]]]
+    if share * len(label) > len(free):
         raise LikewiseError(
-            f"{owner}: a sample must lack at least as many labels as it has, but one has {most} of the {labels} labels; use "
-            "DropLabels, or data with more labels"
+            f"{owner}: share={share} is {round(share * len(label))} labels, but only {len(free)} can be drawn, because no sample "
+            "gets more labels than it lacks; lower share, or use DropLabels"
         )
+    return free[choose(len(free), share * len(label) / max(1, len(free)), exact, rng)]
 
 
 def first_of(values: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:

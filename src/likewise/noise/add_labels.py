@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.contracts import NoiseModel
-from likewise.noise._selection import check_absent, check_share, choose, draw_absent, several_labels_error
+from likewise.noise._selection import check_share, choose_absent, draw_absent, several_labels_error
 
 
 class AddLabels(NoiseModel):
@@ -31,7 +31,6 @@ class AddLabels(NoiseModel):
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
     ) -> tuple:
-        check_absent("AddLabels", sample, label, self.share)
-        places = choose(len(label), self.share, self.exact, rng)
+        places = choose_absent("AddLabels", sample, label, self.share, self.exact, rng)
         added = draw_absent(sample[places], (sample, label), np.unique(label), rng)
         return np.concatenate([sample, sample[places]]), np.concatenate([label, added])

@@ -5,10 +5,10 @@ from jaxtyping import Float, Int
 
 from likewise.contracts import NoiseModel
 from likewise.noise._selection import (
-    check_absent,
     check_share,
     check_transition_size,
     choose,
+    choose_absent,
     draw_absent,
     number_classes,
 )
@@ -45,8 +45,7 @@ class Uniform(NoiseModel):
     def change_labels(
         self, sample: Int[np.ndarray, "P"], label: Int[np.ndarray, "P"], rng: np.random.Generator
     ) -> tuple:
-        check_absent("Uniform", sample, label, self.share)
-        places = choose(len(label), self.share, self.exact, rng)
+        places = choose_absent("Uniform", sample, label, self.share, self.exact, rng)
         noisy = label.copy()
         noisy[places] = draw_absent(sample[places], (sample, label), np.unique(label), rng)
         return sample, noisy

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,9 +38,10 @@ def positions(
         sample_names: names of the training samples; a position counts them from 0.
         other_names: names of the other samples of the data; a line with one of them is ignored.
     """
-    cells = [[text(cell) for cell in sheet.need(column)] for column in columns]
     place = {name: at for at, name in enumerate(sample_names)}
     others = set(other_names) - place.keys()
+    known = place.keys() | others
+    cells = [[name_of(cell, known) for cell in sheet.need(column)] for column in columns]
     found = np.array([[place.get(name, -1) for name in column] for column in cells]).T.reshape(len(sheet), len(columns))
     for row in np.flatnonzero((found < 0).any(1)).tolist():
         unknown = next((c[row] for c in cells if c[row] not in place and c[row] not in others), None)
@@ -65,6 +68,13 @@ def positions(
     ignored = len(sheet) - len(rows)
     note = f"{sheet.owner}: {ignored:,} of {len(sheet):,} lines of {sheet.file} name samples that do not train; they are ignored"
     return found[rows], rows, note if ignored else ""
+
+
+def name_of(cell: Any, known: Set[str]) -> str:
+    """Return the name in a cell; a row number may be written as a decimal, as pandas does in columns with gaps: 112.0."""
+    name = text(cell)
+    whole = name.partition(".")[0]
+    return whole if name not in known and whole in known and re.fullmatch(r"\d+\.0+", name) else name
 
 
 def check_unique(sheet: Sheet, cells: list[list[str]], names: Sequence[str]) -> None:

@@ -6,12 +6,15 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.contracts import Relevance, RelevanceInput
 from likewise.relevance._named_samples import positions, read_named
 from likewise.types import LikewiseError, Tuples
+
+TRIPLET_BLOCK = 4096
+"""Triplets of every anchor that are looked up at a time: memory does not grow with the anchor that has the most."""
 
 
 class JudgedTriplets(Relevance):
@@ -62,15 +65,33 @@ class JudgedTriplets(Relevance):
         size, place = len(y), torch.full((self.ids,), -1, device=y.device)
         place.scatter_reduce_(0, y, torch.arange(size, device=y.device), "amax")  # of a sample drawn twice, the last
         number = torch.arange(self.longest, device=y.device)
-        at = (self.start[y][:, None] + number).clamp_max_(len(self.nearer) - 1)
-        near, far = place[self.nearer[at]], place[self.farther[at]]
-        valid = (number < self.count[y][:, None]) & (near >= 0) & (far >= 0)
-        if self.longest > self.per_anchor:
-            chosen = (valid * (1 + torch.rand(valid.shape, device=y.device))).topk(self.per_anchor, 1).indices
-            near, far, valid = (one.gather(1, chosen) for one in (near, far, valid))
+        look_up = self._present if self.longest <= self.per_anchor else self._drawn
+        near, far, valid = look_up(y, place, number)
         anchor = torch.arange(size, device=y.device)[:, None].expand_as(valid)
         a, p, n, valid = (one.reshape(-1) for one in (anchor, near.clamp_min(0), far.clamp_min(0), valid))
         return Tuples(a=a, p=p, n=n, valid=valid, pull=torch.ones_like(valid))
+
+    def _present(
+        self, y: Int[Tensor, "B"], place: Int[Tensor, "N"], number: Int[Tensor, "L"]
+    ) -> tuple[Int[Tensor, "B L"], Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
+        """Return the places in the batch of the triplets with these numbers among those of every anchor, and which are valid."""
+        at = (self.start[y][:, None] + number).clamp_max_(len(self.nearer) - 1)
+        near, far = place[self.nearer[at]], place[self.farther[at]]
+        return near, far, (number < self.count[y][:, None]) & (near >= 0) & (far >= 0)
+
+    def _drawn(
+        self, y: Int[Tensor, "B"], place: Int[Tensor, "N"], number: Int[Tensor, "L"]
+    ) -> tuple[Int[Tensor, "B P"], Int[Tensor, "B P"], Bool[Tensor, "B P"]]:
+        """Return `per_anchor` random ones of the triplets of `_present`, valid ones first: those of the highest random keys."""
+        near, far = y.new_zeros(2, len(y), 0)
+        key = torch.zeros(len(y), 0, device=y.device)
+        for some in number.split(TRIPLET_BLOCK):
+            *sides, valid = self._present(y, place, some)
+            new = *sides, valid * (1 + torch.rand(valid.shape, device=y.device))
+            both = [torch.cat(pair, 1) for pair in zip((near, far, key), new, strict=True)]
+            chosen = both[2].topk(min(self.per_anchor, both[2].shape[1]), 1).indices
+            near, far, key = (one.gather(1, chosen) for one in both)
+        return near, far, key > 0
 
     def judged(self) -> Int[np.ndarray, "T 3"]:
         """Return the judged triplets as ids: anchor, nearer, farther."""

@@ -47,6 +47,7 @@ class SharedLabels(Relevance):
         self.threshold = threshold
         self.ids = len(label_sets)
         self.labels = 1 + max(max(labels) for labels in label_sets)
+        self.row_bytes = 4 * (self.labels + 1)
         longest = max(map(len, label_sets))
         # Short lists are filled up with the number `labels`, a label that no sample has.
         lists = torch.full((len(label_sets), longest), self.labels)
@@ -61,7 +62,7 @@ class SharedLabels(Relevance):
 
     def targets(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C"]:
         """Return 1 for each label of a sample, 0 for the others."""
-        return self._members(y)[:, : self.labels]
+        return torch.zeros(len(y), self.labels + 1, device=y.device).scatter_(1, self.lists[y], 1.0)[:, : self.labels]
 
     def forward(self, a: Int[Tensor, "B"], b: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
         return self._values(a, self._columns(b), self.size[b])
@@ -75,7 +76,9 @@ class SharedLabels(Relevance):
 
     def _columns(self, b: Int[Tensor, "R"]) -> Float[Tensor, "C1 R"]:
         """Return the reference as one row per label."""
-        return self._members(b).T.contiguous()
+        columns = torch.zeros(self.labels + 1, len(b), device=b.device).scatter_(0, self.lists[b].T, 1.0)
+        columns[-1] = 0  # the label that fills up short lists
+        return columns
 
     def _values(
         self, a: Int[Tensor, "B"], columns: Float[Tensor, "C1 R"], size: Float[Tensor, "R"]
@@ -86,12 +89,6 @@ class SharedLabels(Relevance):
             return (common > 0).float()
         sizes = self.size[a][:, None], size[None, :]
         return common / (torch.minimum(*sizes) if self.measure == "overlap" else sizes[0] + sizes[1] - common)
-
-    def _members(self, y: Int[Tensor, "B"]) -> Float[Tensor, "B C1"]:
-        """Return the labels of every sample as a multi-hot matrix; its last column is 0: the label that fills up short lists."""
-        hot = torch.zeros(len(y), self.labels + 1, device=y.device).scatter_(1, self.lists[y], 1.0)
-        hot[:, -1] = 0
-        return hot
 
 
 class _Bound:

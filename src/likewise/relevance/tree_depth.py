@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -8,6 +10,7 @@ from likewise.contracts import Relevance, RelevanceInput
 from likewise.relevance._threshold import check_threshold
 from likewise.taxonomies import ancestors
 from likewise.taxonomies.levels import class_tree
+from likewise.types import LikewiseError
 
 
 class TreeDepth(Relevance):
@@ -38,6 +41,8 @@ class TreeDepth(Relevance):
     ):
         super().__init__()
         check_threshold("TreeDepth", threshold)
+        if not 0 < power < math.inf:
+            raise LikewiseError(f"TreeDepth: power must be above 0 and finite, got {power:g}")
         self.taxonomy = taxonomy
         self.class_names = class_names
         self.power = power

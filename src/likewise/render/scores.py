@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -109,7 +110,10 @@ def relevance_lines(scores: Mapping) -> list[str]:
     if not facts:
         return []
     judged = f"; {facts['triplets']:,} judged triplets" if "triplets" in facts else ""
-    return [f"relevance: {facts['spec']}; relevant: {facts['relevant']}{judged}"]
+    spec = facts["spec"]
+    if facts["relevant"] == "any label shared":  # the threshold is that of a training
+        spec = re.sub(r",? ?threshold=[^,)]*", "", spec)
+    return [f"relevance: {spec}; relevant: {facts['relevant']}{judged}"]
 
 
 def show_labels(labels: Mapping) -> None:

@@ -62,6 +62,7 @@ class RowRelevance:
     threshold: float  # a row of this relevance or more is relevant
     best: int = 0  # number of highest values of every query to return
     hit_values: bool = False  # whether to return the value of every hit
+    row_bytes: int = 0  # bytes that `values` needs for each gallery row, besides its result
 
 
 class GradedRows:
@@ -77,19 +78,29 @@ class GradedRows:
         self.device, self.unknown = device, False
         self.table: Tensor | None = None
         used, places = zip(*(side.unique(return_inverse=True) for side in (self.query, self.gallery)), strict=True)
-        if len(used[0]) * len(used[1]) * 16 <= budget:
+        self.wide = len(self.gallery)  # rows whose values are computed together
+        if given.row_bytes:
+            self.wide = max(1, min(self.wide, budget // (2 * given.row_bytes)))
+        if len(used[0]) * len(used[1]) * 16 <= budget and len(used[1]) * given.row_bytes <= budget:
             self.table, (self.query, self.gallery) = given.values(*used).float(), places
 
     def block(self, ids: Int[Tensor, "A"], rows: slice) -> Float[Tensor, "A B"]:
         """Return the values of some queries and a range of gallery rows."""
         if self.table is not None:
             return self.table[self.query[ids][:, None], self.gallery[rows][None, :]]
-        return self.given.values(self.query[ids], self.gallery[rows]).float()
+        given = self.gallery[rows]
+        parts = row_slices(len(given), self.wide)
+        if len(parts) == 1:
+            return self.given.values(self.query[ids], given).float()
+        value = torch.empty(len(ids), len(given), device=self.device)
+        for part in parts:
+            value[:, part] = self.given.values(self.query[ids], given[part]).float()
+        return value
 
     def tiles(self, ids: Int[Tensor, "n"], each: int = 64) -> Iterator[tuple[Int[Tensor, "A"], list[slice]]]:
         """Yield (queries, ranges of gallery rows) such that one block of `each` bytes per pair fits the budget."""
         n, pairs = len(self.gallery), max(64, self.budget // each)
-        for some in ids.split(max(1, pairs // n)):
+        for some in ids.split(max(1, pairs // (n if self.table is not None else self.wide))):
             yield some, row_slices(n, pairs // len(some))
 
     def visible(self, exclusions: Exclusions, ids: Int[Tensor, "A"], rows: slice) -> Float[Tensor, "A B"]:
@@ -120,6 +131,19 @@ class GradedRows:
                     top[ids] = torch.cat([top[ids], block.clamp_min_(0)], 1).topk(best, dim=1).values
         self.unknown = bool(unknown)
         return count, top
+
+    def limits(self, exclusions: Exclusions) -> tuple[float, float]:
+        """Return the lowest and the highest known value, up to the first block with a value below the threshold."""
+        low, high = torch.inf, -torch.inf
+        for ids, slices in self.tiles(torch.arange(len(self.query), device=self.device)):
+            for rows in slices:
+                block = self.visible(exclusions, ids, rows)
+                known = block[block >= 0]
+                if len(known):
+                    low, high = min(low, float(known.min())), max(high, float(known.max()))
+                if low < self.threshold:
+                    return low, high
+        return low, high
 
     def match(self, ids: Int[Tensor, "C"], row: Int[Tensor, "C K"]) -> tuple[Bool[Tensor, "C K"], Float[Tensor, "C K"]]:
         """Return whether the rows of some queries are relevant, and their values; a row of -1 is not, and has the value NaN."""

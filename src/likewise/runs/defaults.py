@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.config import SPECS, Train, default_metrics, duration_fields, texts_of
+from likewise.config import SPECS, Train, default_metrics, default_select, duration_fields, texts_of
 from likewise.config.overrides import with_argument
 from likewise.config.spec import build, canonical, check_names, describe, spec
 from likewise.contracts import Loss, Protocol, Relevance
@@ -64,6 +64,7 @@ def resolve(config: Train, items: Items) -> Train:
             dataclasses.replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train"
         ).sampler
     relevance = config.relevance or default_relevance(items)
+    gives = relevance_kind(relevance, config).gives if relevance else None
     own_weights = backbone in ("features", "conv_small")
     pretrained = config.pretrained
     if pretrained is None:
@@ -89,7 +90,8 @@ def resolve(config: Train, items: Items) -> Train:
         loss=canonical(config.loss),
         sampler=canonical(sampler or ""),
         relevance=with_whole_paths(canonical(relevance)) if relevance else None,
-        metrics=default_metrics(config.metrics, relevance),
+        metrics=default_metrics(config.metrics, gives),
+        select=default_select(config.select, gives),
         batch_size=None,  # now the `batch` argument of the sampler
         epochs=float(config.epochs),
         head=head,
@@ -108,13 +110,18 @@ def default_sampler(config: Train, items: Items, labels: Int[np.ndarray, "n"]) -
     """
     relevance = config.relevance or default_relevance(items)
     batch = max(4, min(112, len(labels) // 8 * 4))  # at most half of the samples
-    if relevance and describe(relevance, Relevance, allow_imports=config.allow_imports).kind.by == "sample":  # pyright: ignore[reportAttributeAccessIssue]
+    if relevance and relevance_kind(relevance, config).by == "sample":
         return f"RelatedSamples(batch={batch})"
     if relevance and items.label_sets is not None:
         return f"SamplesPerLabel(batch={batch})"
     size = np.unique(labels, return_counts=True)[1]
     lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
     return f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+
+
+def relevance_kind(relevance: str, config: Train) -> type[Relevance]:
+    """Return the class of a relevance."""
+    return describe(relevance, Relevance, allow_imports=config.allow_imports).kind
 
 
 def chosen_confidence(confidence: str, items: Items) -> str:

@@ -48,6 +48,7 @@ def find_run(config: Train, items: Items, data: str | None = None, choice: str =
     features = None if items.x is None else items.x.shape[1]
     about = {"format": FORMAT, "identity": key, "data": data, "features": features, "config": settings}
     about |= {"backbone_chosen": choice} if choice else {}
+    about |= {"relevance_files": read} if (read := contents_of(config.relevance)) else {}
     about |= {"skipped": [list(one) for one in items.skipped]} if items.skipped else {}
     if (run.path / "config.json").exists():
         stored = run.about
@@ -84,10 +85,15 @@ def learned_settings(config: Train) -> dict:
 
 def identity_of(config: Train, data: str) -> str:
     """Return the identity of resolved settings with data of this fingerprint."""
-    read = {file: content_of(file) for text in texts_of(config, SPECS) for file in files(text)}
+    read = {file: content for text in texts_of(config, SPECS) for file, content in contents_of(text).items()}
     counts = learned_settings(config) | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
     counts |= {"votes": hash_of(config.votes)} if config.votes else {}
     return identity(counts, data)
+
+
+def contents_of(text: str | None) -> dict[str, str]:
+    """Return the files and folders in a spec -> SHA-256 of their content."""
+    return {file: content_of(file) for file in files(text)} if text else {}
 
 
 def default_folder(config: Train, items: Items, key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 import numpy as np
@@ -77,7 +77,14 @@ class PerQuery:
     def meaning(self) -> str:
         """What makes a row relevant, in words; equal words mean the same rows: others than `PLAIN_MEANINGS` name the spec."""
         found = (self.relevance or {}).get("relevant", "same class")
-        return found if found in PLAIN_MEANINGS else f"{found} by {(self.relevance or {}).get('spec')}"
+        return found if found in PLAIN_MEANINGS else f"{found} by {self.spec}"
+
+    @property
+    def spec(self) -> str:
+        """The relevance, with the first digits of the SHA-256 of its files."""
+        facts = self.relevance or {"spec": "none (equal labels)"}
+        read = [f"SHA-256 of {PurePath(file).name}: {content[:8]}" for file, content in facts.get("files", {}).items()]
+        return f"{facts['spec']} ({', '.join(read)})" if read else facts["spec"]
 
 
 def as_per_query(scores: Scores, found: Retrieval, e: Embedded, items: Items) -> PerQuery:

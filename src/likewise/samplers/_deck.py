@@ -7,15 +7,15 @@ from jaxtyping import Int
 
 
 def deal(pack: list[int], everyone: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
-    """Remove and return the first `count` entries of a shuffled list; append a new shuffled copy when it is too short.
+    """Remove and return the next `count` entries of a shuffled list; add a new shuffled copy behind them when it is too short.
 
-    The entries that are still in the list come last in the new copy, so that they do not repeat at once.
+    The next entry is the last of the list, so that a draw does not move the others. The entries that are still in the list come
+    last in the new copy, so that they do not repeat at once.
     """
     while len(pack) < count:
         left, fresh = set(pack), rng.permutation(everyone).tolist()
-        pack += [v for v in fresh if v not in left] + [v for v in fresh if v in left]
-    taken, pack[:] = pack[:count], pack[count:]
-    return taken
+        pack[:0] = reversed([v for v in fresh if v not in left] + [v for v in fresh if v in left])
+    return [pack.pop() for _ in range(count)]
 
 
 def some(rows: Int[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:

@@ -99,7 +99,9 @@ class RelatedSamples(BatchSampler):
                 batch |= dict.fromkeys(group)
             if len(batch) >= self.batch - 1:
                 break
-        left = np.setdiff1d(np.arange(len(self.labels)), list(batch))
+        is_left = np.ones(len(self.labels), bool)
+        is_left[list(batch)] = False
+        left = np.flatnonzero(is_left)
         return [*batch, *rng.permutation(left)[: self.batch - len(batch)].tolist()]
 
     def _group(self, anchor: int, taken: dict, rng: np.random.Generator) -> list[int]:
