@@ -212,3 +212,14 @@ def test_shares_and_wrong_votes():
         ballots([(0, 0, 1), (1, 0, 2)], 2, 1, 2)
     with pytest.raises(LikewiseError, match="at most 4,096 classes"):
         ballots([(0, 0, 1)], 1, 1, 5000)
+
+
+def test_a_worker_who_gives_one_label_to_all_samples_does_not_decide():
+    """Two workers: one is right, the other always votes for class 0. By likelihood alone, all samples could be of class 0."""
+    y = np.arange(240) % 12
+    row, worker = np.arange(240).repeat(2), np.tile([0, 1], 240)
+    votes = cast_ballots(*map(torch.as_tensor, (row, worker, np.where(worker == 0, y[row], 0))), 240, 2, 12)
+    start = shares_of_votes(votes)
+    assert start.argmax(1).tolist() == y.tolist() and float(start[1, 0]) == pytest.approx(1e-3 / 1.001)
+    _, q, _ = fit_workers(votes)
+    assert q.argmax(1).tolist() == y.tolist()

@@ -36,6 +36,9 @@ SKILL_PRIOR_WORKERS, SKILL_PRIOR_VARIANCE = 2.0, 0.25
 SKILL_LIMIT = 8.0
 """Largest difference of a worker's log odds from those of all workers."""
 
+MIN_START_WEIGHT = 1e-3
+"""Smallest weight of a worker's votes in the posterior that the fit starts from."""
+
 MAX_UPDATES, UPDATE_TOLERANCE = 60, 1e-3
 """Maximum number of updates of the model, and the largest change of a posterior at which they end."""
 
@@ -137,7 +140,7 @@ def fit_workers(
         of class c suggest, or for all classes equally; skill_w maximises the likelihood of right and wrong votes times
         Normal(0, spread^2); repeated until q settles.
         In the posterior of a sample, its own votes are left out of n and pooled: they would confirm themselves.
-        It starts from the shares of the votes, which also decides between solutions that differ by exchanged classes.
+        It starts from `shares_of_votes`, which also decides between solutions that differ by exchanged classes.
 
     Args:
         log_prior: log P(class) of every sample, from other evidence; None: the frequencies of the classes, which are fitted.
@@ -158,9 +161,18 @@ def fit_workers(
 
 
 def shares_of_votes(votes: Ballots) -> Float[Tensor, "N C"]:
-    """Return the share of a sample's votes for every class."""
-    count = votes.counts
-    return count / count.sum(1, keepdim=True)
+    """Return the share of a sample's votes for every class; a worker counts by the entropy of their votes.
+
+    Formula: the weight of a worker is H(shares of the labels in the worker's votes) / largest H, at least `MIN_START_WEIGHT`. A
+        worker who gives one label to all samples says nothing about them. Workers who are not known count as one.
+    """
+    count = torch.zeros(votes.workers + 1, votes.classes, dtype=torch.float64, device=votes.row.device)
+    count.index_put_((votes.worker, votes.label), count.new_ones(len(votes.row)), accumulate=True)  # -1: the last row
+    entropy = torch.special.entr(count / count.sum(1, keepdim=True).clamp_min(1)).sum(1)
+    weight = (entropy / entropy.max().clamp_min(MIN_PROBABILITY)).clamp_min(MIN_START_WEIGHT)
+    found = count.new_zeros(votes.samples, votes.classes)
+    found.index_put_((votes.row, votes.label), weight[votes.worker], accumulate=True)
+    return found / found.sum(1, keepdim=True)
 
 
 def update(
