@@ -72,24 +72,27 @@ def test_the_curve_and_when_to_stop(enter, tmp_path):
 def test_forecast_and_what_came_true_at_the_end(enter, tmp_path):
     rows = [
         {"metric": name, "forecast": {"gain": 0.05, "low": 0.02, "high": 0.08}, "inside": inside,
-         "realised": {"gain": gain, "low": gain - 0.01, "high": gain + 0.01}}
+         "realised": {"gain": gain, "low": gain - 0.01, "high": gain + 0.01}, "note": ""}
         for name, gain, inside in (("MAP@R", 0.06, True), ("R@1", 0.1, False))
     ]  # fmt: skip
-    found = {"reviewed": 20, "rows": rows, "reason": "", "note": "The whole network was trained."}
+    parts = [{"of": of, "rows": rows, "note": f"Of the {of}."} for of in ("head", "network")]
+    found = {"reviewed": 20, "labels": "decisions", "parts": parts, "reason": ""}
     (tmp_path / "proof.json").write_text(json.dumps(found))
     page = enter("ann")
     page.click("#finish")
     see(page, "Forecast and what came true, after 20 labels", ".proven")
-    assert page.locator("svg.proof").get_attribute("aria-label") == (
+    assert page.locator("svg.proof").count() == 2
+    assert page.locator("svg.proof").first.get_attribute("aria-label") == (
         "MAP@R: forecast +5.00 points, realised +6.00; R@1: forecast +5.00 points, realised +10.00"
     )
     see(
         page,
         "forecast +5.00 points (+2.00 to +8.00), realised +6.00 (+5.00 to +7.00): inside of the interval.",
-        ".inside",
+        ".inside >> nth=0",
     )
-    see(page, "outside of the interval.", ".outside")
-    see(page, "The whole network was trained.", ".proven")
+    see(page, "outside of the interval.", ".outside >> nth=0")
+    see(page, "The network, trained again", ".proven")
+    see(page, "Of the network.", ".proven")
 
 
 def order_of(page):

@@ -273,7 +273,7 @@ def test_the_proof(tmp_path, visit):
     write_planned(tmp_path, KINDS)
     browser = visit()
     assert plan(browser)["proof"] is None
-    proof = {"reviewed": 69, "rows": [], "reason": "", "note": ""}
+    proof = {"reviewed": 69, "labels": "decisions", "parts": [], "reason": ""}
     (tmp_path / "proof.json").write_text(json.dumps(proof))
     assert plan(browser)["proof"] == proof
 

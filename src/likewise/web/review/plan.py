@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from likewise.audit.forecast import PROOF_FILE, forecast_at, read_forecast
+from likewise.audit.forecast import forecast_at, read_forecast
+from likewise.audit.proof import read_proof
 from likewise.audit.read_votes import read_consensus
 from likewise.audit.review_queue import (
     POSTERIOR_FILE,
@@ -26,7 +27,6 @@ from likewise.audit.review_queue import (
     read_queue,
 )
 from likewise.errors import LikewiseError
-from likewise.io.files import read_json
 from likewise.numerics.review_forecast import METRICS
 from likewise.numerics.review_order import MAX_GROUP_SIZE, remaining_gain
 from likewise.web.review.items import Questioned, Questions
@@ -142,7 +142,7 @@ class Planner:
             "pace": pace._asdict(),
             "forecast": self.forecast,
             "here": self.forecast_here({d.item for d in current}),
-            "proof": self.read_proof(),
+            "proof": None if self.folder is None else read_proof(self.folder),
         }  # fmt: skip
 
     def describe(self, group: Group) -> dict:
@@ -159,11 +159,6 @@ class Planner:
             return None
         k = len(self.base.forecast_items & decided)
         return {"k": k, **{name: forecast_at(self.forecast, k, name) for name in METRICS}}
-
-    def read_proof(self) -> dict | None:
-        """Return proof.json: forecast and realised gain after a retraining; None: there is none."""
-        file = None if self.folder is None else self.folder / PROOF_FILE
-        return read_json(file, "review") if file is not None and file.exists() else None
 
 
 def gain_unit(forecast: dict | None) -> float | None:

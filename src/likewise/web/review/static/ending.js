@@ -22,6 +22,8 @@ const quote = (path) => /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceA
 const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
   ...found.commands.map(command)) : null;
 
+const OF = { head: "The head that was forecast", network: "The network, trained again" };
+
 // What came true: forecast and realised gain of every metric; before a retraining, the command that measures it.
 function proof({ proof: found, forecast: known }, { table }) {
   if (!found && known && !known.reason && known.curve.length && !state.about.several_labels) {
@@ -29,10 +31,13 @@ function proof({ proof: found, forecast: known }, { table }) {
       command(`likewise review ${quote(table.replace(/[\\/][^\\/]*$/, ""))} --retrain`))];
   }
   if (!found) return [];
-  if (!found.rows.length) return [make("p", "", `There is no forecast to compare with${found.reason ? `: ${found.reason}` : ""}.`)];
+  const parts = found.parts.filter((one) => one.rows.length);
+  if (!parts.length) return [make("p", "", `There is no forecast to compare with${found.reason ? `: ${found.reason}` : ""}.`)];
   const line = (one) => make("p", one.inside ? "inside" : "outside", make("b", "", one.metric), ` forecast ${points(one.forecast.gain)} points (${interval(one.forecast)}), realised ${points(one.realised.gain)}`,
-    one.realised.low === null || one.realised.low === undefined ? "" : ` (${interval(one.realised)})`, `: ${one.inside ? "inside" : "outside"} of the interval.`);
-  return [make("section", "proven", make("h3", "", `Forecast and what came true, after ${plural(found.reviewed, "label")}`), proofChart(found.rows), ...found.rows.map(line), found.note ? make("p", "quiet", found.note) : null)];
+    one.realised.low === null || one.realised.low === undefined ? "" : ` (${interval(one.realised)})`, `: ${one.inside ? "inside" : "outside"} of the interval. ${one.note || ""}`);
+  const part = (one) => [make("h4", "", OF[one.of]), proofChart(one.rows), ...one.rows.map(line), one.note ? make("p", "quiet", one.note) : null];
+  const words = found.labels === "suggestions" ? "Forecast and what came true, with all suggestions of the audit" : `Forecast and what came true, after ${plural(found.reviewed, "label")}`;
+  return [make("section", "proven", make("h3", "", words), ...parts.flatMap(part))];
 }
 
 // The part about the forecast: the curve, then the proof; an audit without a forecast has none of it.
