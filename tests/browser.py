@@ -19,6 +19,15 @@ def browser():
         started.close()
 
 
+def until(page, told, arg=None):
+    """Wait until this is true. Playwright's own way evaluates texts inside the page, which pages of ours forbid."""
+    for _ in range(3000):
+        if page.evaluate(told, arg):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(told)
+
+
 def listen(page):
     """Return two lists that grow: addresses that the page asks for, and what it writes to the console or fails with."""
     asked, said = [], []

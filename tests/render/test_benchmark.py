@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from browser import listen
+from browser import listen, until
 from page_reader import Reader
 
 from likewise.numerics.significance import MethodComparison, PairTest
@@ -261,7 +261,7 @@ def test_in_a_browser_it_sorts_and_fits_a_phone_in_light_and_dark(browser, tmp_p
     box.evaluate("e => e.scrollLeft = 150")
     assert page.locator("#table tbody th").first.bounding_box()["x"] < 20  # names stay where they are
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.wait_for_function("!document.querySelector('.hint').checkVisibility()")  # all of the table is visible
+    until(page, "!document.querySelector('.hint').checkVisibility()")  # all of the table is visible
     ground = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
     light = ground()
     page.emulate_media(color_scheme="dark")

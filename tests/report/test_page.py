@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from browser import listen
+from browser import listen, until
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
@@ -142,15 +142,6 @@ def page(browser, written):
     view.close()
 
 
-def until(page, told, arg=None):
-    """Wait until this is true. Playwright's own way evaluates texts inside the page, which the page forbids."""
-    for _ in range(500):
-        if page.evaluate(told, arg):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(told)
-
-
 def on_screen(page, facts, place, run=0, method="t-SNE"):
     """Where a sample stands in the window when all of the map is seen, worked out anew from the facts."""
     page.locator(".sea").scroll_into_view_if_needed()
@@ -166,6 +157,18 @@ def on_screen(page, facts, place, run=0, method="t-SNE"):
     return box["x"] + box["width"] / 2 + x, box["y"] + box["height"] / 2 - y
 
 
+def point_at(page, facts, place):
+    """Move the pointer to a sample until the page shows it: what loads above the map may still move it."""
+    tip = page.locator("#tip:not([hidden])")
+    for _ in range(300):
+        page.mouse.move(*on_screen(page, facts, place))
+        if tip.count():
+            return
+        page.wait_for_timeout(200)
+        page.mouse.move(0, 0)
+    raise AssertionError(f"sample {place} is not shown")
+
+
 def lonely(xy):
     """The sample farthest from any other, so that nobody else is under the pointer."""
     apart = np.linalg.norm(xy[:, None] - xy[None], axis=2) + np.diag(np.full(len(xy), np.inf))
@@ -176,8 +179,7 @@ def lonely(xy):
 def test_a_point_shows_its_sample_and_its_neighbours(page, written):
     facts = written[0]
     place, pool = lonely(facts.runs[0].found["map"]["t-SNE"]), facts.pools[0]
-    page.mouse.move(*on_screen(page, facts, place))
-    page.wait_for_selector("#tip:not([hidden])")
+    point_at(page, facts, place)
     assert pool.caption[place] in page.locator("#tip").inner_text()
     page.mouse.click(*on_screen(page, facts, place))
     panel = page.locator(".pinned")

@@ -163,8 +163,8 @@ def fit_workers(
 def shares_of_votes(votes: Ballots) -> Float[Tensor, "N C"]:
     """Return the share of a sample's votes for every class; a worker counts by the entropy of their votes.
 
-    Formula: the weight of a worker is H(shares of the labels in the worker's votes) / largest H, at least `MIN_START_WEIGHT`. A
-        worker who gives one label to all samples says nothing about them. Workers who are not known count as one.
+    Formula: the weight of a worker is H(shares of the labels in the worker's votes) / largest H, at least `MIN_START_WEIGHT`. One
+        label for all samples is no evidence about them. Workers who are not known count as one.
     """
     count = torch.zeros(votes.workers + 1, votes.classes, dtype=torch.float64, device=votes.row.device)
     count.index_put_((votes.worker, votes.label), count.new_ones(len(votes.row)), accumulate=True)  # -1: the last row

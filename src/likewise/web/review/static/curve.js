@@ -14,8 +14,10 @@ export function time(minutes) {
   return minutes < 120 ? `about ${Math.round(minutes)} min` : `about ${(minutes / 60).toFixed(1)} h`;
 }
 
+const SVG = document.querySelector("svg").namespaceURI; // that of the page's icons
+
 function draw(kind, values, ...children) {
-  const one = document.createElementNS("http://www.w3.org/2000/svg", kind);
+  const one = document.createElementNS(SVG, kind);
   Object.entries(values).forEach(([name, value]) => one.setAttribute(name, value));
   one.append(...children.filter((child) => child !== null));
   return one;
