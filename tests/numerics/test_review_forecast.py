@@ -45,6 +45,16 @@ def look(seed=0, **changes):
     return forecast_review(x, given, candidates, rows, **settings)
 
 
+def test_no_interval_is_narrower_than_one_query():
+    """Classes that are far apart: no world changes a result, which is no proof that none will."""
+    x, given, candidates, rows, train = case()
+    far = 1000 * torch.nn.functional.one_hot(given, 10).float()
+    found = forecast_review(far, given, candidates, rows, train=train, test=~train, worlds=4, settings=SMALL, k=[12])
+    for curve in found.curves.values():
+        assert curve.low[0] == curve.mean[0] == curve.high[0] == 0  # nothing is reviewed
+        assert curve.low[1] <= curve.mean[1] - 1 / 80 and curve.high[1] >= curve.mean[1] + 1 / 80
+
+
 def test_labels_of_worlds_by_hand():
     given, truth = torch.tensor([0, 1, 2, 0]), torch.tensor([[1, 1, 0, 3], [0, 2, 2, 1]])
     classes = torch.tensor([True, True, True, False])

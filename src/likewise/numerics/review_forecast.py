@@ -110,7 +110,8 @@ def forecast_review(
     """Return the forecast change of R@1 and MAP@R of a head when the first k samples of the order are reviewed.
 
     Formula: gain of world s = (quality(labels corrected in s) - quality(given labels)) * `random_loss`, both trained from seed s;
-        interval = mean -+ t sqrt(variance over the worlds (1 + 1/S) + (relative error * mean)^2), t with S - 1 degrees of freedom
+        interval = mean -+ t sqrt(variance over the worlds (1 + 1/S) + (relative error * mean)^2), t with S - 1 degrees of
+        freedom, and at least one query on each side
 
     Args:
         x: features, the same for all heads; few dimensions (64 to 128) suffice.
@@ -147,6 +148,10 @@ def forecast_review(
         progress(len(some))
     gain = torch.cat(gains, 1).numpy() * random_loss(candidates, order, points)
     mean, low, high = predictive_interval(gain)
+    least = np.where(
+        points > 0, 1 / int(test.sum()), 0.0
+    )  # one query: worlds that agree are no proof that none changes
+    low, high = np.minimum(low, mean - least), np.maximum(high, mean + least)
     curves = {
         name: GainCurve(float(torch.cat(start, 1)[n].mean()), mean[n], low[n], high[n])
         for n, name in enumerate(METRICS)
