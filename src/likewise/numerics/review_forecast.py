@@ -148,9 +148,7 @@ def forecast_review(
         progress(len(some))
     gain = torch.cat(gains, 1).numpy() * random_loss(candidates, order, points)
     mean, low, high = predictive_interval(gain)
-    least = np.where(
-        points > 0, 1 / int(test.sum()), 0.0
-    )  # one query: worlds that agree are no proof that none changes
+    least = np.where(corrected > 0, 1 / int(test.sum()), 0.0)  # one query: equal worlds do not prove that none changes
     low, high = np.minimum(low, mean - least), np.maximum(high, mean + least)
     curves = {
         name: GainCurve(float(torch.cat(start, 1)[n].mean()), mean[n], low[n], high[n])
