@@ -143,6 +143,22 @@ def test_every_kind_of_group_and_the_end(group, server):
     }  # fmt: skip
 
 
+def test_a_suggestion_that_is_probably_wrong_has_a_screen_of_its_own(browser, tmp_path):
+    write_groups(tmp_path, weak=(14,))
+    made = Server(tmp_path, picture, user="ann")
+    try:
+        page = browser.new_page()
+        page.goto(made.address)
+        see(page, "0 of 20", "#count")
+        page.keyboard.press("b")
+        headlines = seen_groups(page, {"same image": "2", "": "Enter"})
+        assert "2 images, each with its own suggestion." in headlines
+        assert headlines[-1] == "One image with its own suggestion."  # after all groups
+        page.close()
+    finally:
+        made.stop()
+
+
 def test_each_image_shows_its_own_suggestion_and_examples_of_both_classes(group):
     page = group()
     pick(page, 0).focus()

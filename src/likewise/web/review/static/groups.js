@@ -6,6 +6,7 @@ import { strip, zoomable } from "/static/item.js";
 
 const HOLD = 450; // milliseconds of a long press
 const SMALL = 8, MOST = 24; // images of a group that shares its screen, and of a screen
+const WEAK = 1 / 3; // probability of a suggestion below which a lone suspect has a screen of its own
 const LARGEST = 300, SMALLEST = 56; // sides of an image
 let hooks = { changed: () => undefined };
 
@@ -17,8 +18,14 @@ export const isCopies = () => Boolean(state.group) && state.group.tiles.length =
 function open() {
   const there = new Map(state.tiles.map((tile) => [tile.item, tile]));
   const left = (group) => group.items.map((item) => there.get(item)).filter((tile) => tile && !tile.choice && !state.skipped.has(tile.item));
-  return merged((state.plan ? state.plan.groups : []).map((group) => ({ ...group, tiles: left(group) })).filter((group) => group.tiles.length));
+  const groups = (state.plan ? state.plan.groups : []).map((group) => ({ ...group, tiles: left(group) }));
+  const strong = groups.map((group) => ({ ...group, tiles: group.tiles.filter((tile) => group.kind !== "each" || !isWeak(tile)) })).filter((group) => group.tiles.length);
+  const alone = groups.filter((group) => group.kind === "each").flatMap((group) => group.tiles.filter(isWeak));
+  return [...merged(strong), ...alone.map((tile) => ({ kind: "each", suggested: tile.suggested, given: tile.label, items: [tile.item], tiles: [tile] }))];
 }
+
+// A lone suspect whose suggestion is probably wrong is not accepted with others: it has a screen of its own, after all groups.
+const isWeak = (tile) => !tile.question && tile.state !== "off-topic" && tile.rows.length === 1 && typeof tile.probability === "number" && tile.probability < WEAK;
 
 // Small groups share a screen, at the place of the first of them: every image shows its own suggestion.
 function merged(groups) {
