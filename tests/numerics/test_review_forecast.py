@@ -47,7 +47,7 @@ def look(seed=0, **changes):
 
 def test_no_interval_is_narrower_than_one_query():
     """Classes that are far apart: no world changes a result, which is no proof that none will."""
-    x, given, candidates, rows, train = case()
+    _, given, candidates, rows, train = case()
     far = 1000 * torch.nn.functional.one_hot(given, 10).float()
     found = forecast_review(far, given, candidates, rows, train=train, test=~train, worlds=4, settings=SMALL, k=[12])
     for curve in found.curves.values():
