@@ -7,23 +7,11 @@ import numpy as np
 import torch
 
 from likewise.audit.review_queue import ReviewQueue
+from likewise.audit.write import FIXED_COLUMNS
 from likewise.numerics.label_draws import Candidates
 
 NAMES = ("finch", "gull", "robin", "tit", "wren")
-HEAD = [
-    "row",
-    "path",
-    "label",
-    "score",
-    "state",
-    "suggested",
-    "confidence",
-    "margin",
-    "reason",
-    "split",
-    "same_as",
-    "off_topic",
-]
+HEAD = [*FIXED_COLUMNS, "off_topic"]
 GAIN = 0.04
 """Forecast gain of all suspects in MAP@R."""
 

@@ -37,7 +37,6 @@ def test_decisions_leave_the_queue_and_change_the_rest():
     assert sorted(kept.open.tolist()) == list(range(6, 20)) and len(queue.open) == 20
     assert float(kept.candidates.wrong[11]) < float(queue.candidates.wrong[11])
     assert kept.remaining(5) < queue.remaining(5)
-    assert kept.should_stop(least=queue.remaining(5), block=5) and not queue.should_stop(least=0.0, block=5)
 
 
 def test_units():

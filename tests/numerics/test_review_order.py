@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from likewise.numerics.label_draws import Candidates
-from likewise.numerics.review_order import Action, label_effects, make_actions, remaining_gain, should_stop
+from likewise.numerics.review_order import Action, expected_decisions, label_effects, make_actions, remaining_gain
 
 
 def some():
@@ -52,8 +52,8 @@ def test_the_order_of_rows_does_not_matter():
     assert one == other
 
 
-def test_remaining_gain_and_stop():
+def test_remaining_gain_and_number_of_decisions():
     actions = [Action((0, 1), 3, 0.6, 2.0), Action((2,), 3, 0.2, 1.0), Action((3,), 3, -0.5, 1.0)]
     assert remaining_gain(actions, 1) == pytest.approx(0.3) and remaining_gain(actions, 3) == pytest.approx(0.8)
     assert remaining_gain(actions, 10) == pytest.approx(0.8) and remaining_gain([], 5) == 0
-    assert should_stop(actions, 1, 0.31) and not should_stop(actions, 1, 0.29)
+    assert expected_decisions([0.9]) == 1 and expected_decisions([0.9, 0.7]) == pytest.approx(1.4)

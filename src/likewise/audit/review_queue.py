@@ -20,7 +20,7 @@ from likewise.io.files import atomic_write, load_arrays
 from likewise.numerics.copy_clusters import copy_clusters, nearest_neighbours
 from likewise.numerics.label_draws import CANDIDATES_COUNT, Candidates
 from likewise.numerics.review_order import Action as Action
-from likewise.numerics.review_order import label_effects, make_actions, remaining_gain, should_stop
+from likewise.numerics.review_order import label_effects, make_actions, remaining_gain
 from likewise.numerics.review_update import update_posterior
 
 POSTERIOR_FILE = "posterior.npz"
@@ -77,10 +77,6 @@ class ReviewQueue:
     def remaining(self, block: int, order: Order = "gain") -> float:
         """Return the expected gain in MAP@R of the next `block` decisions."""
         return remaining_gain(self.actions(order), block)
-
-    def should_stop(self, least: float, block: int = 20, order: Order = "gain") -> bool:
-        """Return whether the next block of decisions is expected to gain less than `least` (a share of MAP@R)."""
-        return should_stop(self.actions(order), block, least)
 
     def scaled(self, total: float) -> ReviewQueue:
         """Return the queue with effects in units of MAP@R: the positive expected gains of all suspects sum to `total`.

@@ -6,6 +6,7 @@ are decided at once, so the order is one of groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -70,14 +71,23 @@ def make_actions(
         confident = by != "single" and p >= MIN_GROUP_CONFIDENCE
         key = (other, given if by == "pair" else -1, 0, True) if confident else (other, given, copy, False)
         groups.setdefault(key, []).append(row)
-    missed, actions = dict(zip(rows, (1 - p for p in sure))), []
+    right, actions = dict(zip(rows, sure)), []
     for (other, *_), members in groups.items():
         members.sort(key=lambda row: (-value[row], row))
         for first in range(0, len(members), max_size):
             some = members[first : first + max_size]
-            cost = 1 + (sum(missed[row] for row in some) if len(some) > 1 else 0.0)
+            cost = expected_decisions([right[row] for row in some])
             actions.append(Action(tuple(some), other, sum(value[row] for row in some), cost))
     return sorted(actions, key=lambda one: (-one.gain / one.cost, one.rows))
+
+
+def expected_decisions(right: Sequence[float]) -> float:
+    """Return the expected number of decisions of an action: one, and in a group one more for every exception.
+
+    Args:
+        right: probability of each sample that the suggestion about it is right.
+    """
+    return 1 + (sum(1 - p for p in right) if len(right) > 1 else 0.0)
 
 
 def remaining_gain(actions: list[Action], block: int) -> float:
@@ -89,8 +99,3 @@ def remaining_gain(actions: list[Action], block: int) -> float:
         found += min(1.0, left / one.cost) * max(0.0, one.gain)
         left -= one.cost
     return found
-
-
-def should_stop(actions: list[Action], block: int, least: float) -> bool:
-    """Return whether the next block of decisions is expected to gain less than a number that the user gives."""
-    return remaining_gain(actions, block) < least

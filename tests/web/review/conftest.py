@@ -5,9 +5,15 @@ from review_page import Server, picture, write_audit
 
 
 @pytest.fixture
-def server(tmp_path):
+def audited(tmp_path):
+    """The folder of the audit that is served; test modules write another one by a fixture of this name."""
     write_audit(tmp_path)
-    made = Server(tmp_path, picture)
+    return tmp_path
+
+
+@pytest.fixture
+def server(audited):
+    made = Server(audited, picture)
     yield made
     made.stop()
 

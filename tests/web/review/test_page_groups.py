@@ -16,11 +16,9 @@ TITS = [str(row) for row in range(14)]
 
 
 @pytest.fixture
-def server(tmp_path):
+def audited(tmp_path):
     write_groups(tmp_path)
-    made = Server(tmp_path, picture)
-    yield made
-    made.stop()
+    return tmp_path
 
 
 @pytest.fixture

@@ -14,12 +14,10 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def server(tmp_path):
+def audited(tmp_path):
     write_groups(tmp_path)
     write_forecast(tmp_path)
-    made = Server(tmp_path, picture)
-    yield made
-    made.stop()
+    return tmp_path
 
 
 def test_without_a_forecast_the_page_says_how_to_get_one(visit, tmp_path):

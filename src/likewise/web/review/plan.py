@@ -28,7 +28,7 @@ from likewise.audit.review_queue import (
 )
 from likewise.errors import LikewiseError
 from likewise.numerics.review_forecast import METRICS
-from likewise.numerics.review_order import MAX_GROUP_SIZE, remaining_gain
+from likewise.numerics.review_order import MAX_GROUP_SIZE, expected_decisions, remaining_gain
 from likewise.web.review.items import Questioned, Questions
 from likewise.web.review.label_items import LabelQuestioned
 from likewise.web.review.pace import measure_pace
@@ -261,8 +261,7 @@ class SamplePlans:
         for begin in range(0, len(items), MAX_GROUP_SIZE):
             some = tuple(items[begin : begin + MAX_GROUP_SIZE])
             outside = [sample[int(item)].off_topic or 0.0 for item in some]
-            cost = 1 + (sum(1 - p for p in outside) if len(some) > 1 else 0.0)
-            one = Action(tuple(self.place[int(item)] for item in some), -1, 0.0, cost)
+            one = Action(tuple(self.place[int(item)] for item in some), -1, 0.0, expected_decisions(outside))
             found.append(Group("off-topic", some, (one,), max(outside)))
         return found
 
@@ -298,8 +297,7 @@ class LabelSetPlans:
             for begin in range(0, len(items), MAX_GROUP_SIZE):
                 some = tuple(items[begin : begin + MAX_GROUP_SIZE])
                 chance = [self.asked[item].chance or 0.0 for item in some]
-                cost = 1 + (sum(1 - p for p in chance) if len(some) > 1 else 0.0)
-                action = Action(tuple(self.asked[item].row for item in some), -1, 0.0, cost)
+                action = Action(tuple(self.asked[item].row for item in some), -1, 0.0, expected_decisions(chance))
                 found.append(Group("same", some, (action,), max(chance)))
         return sorted(found, key=lambda one: order_key(one, order))
 
