@@ -76,12 +76,12 @@ def test_other_suspects_than_the_first_are_named():
 
 def test_a_review_without_anything_to_compare(tmp_path):
     findings = read_findings(write_audit(tmp_path))
-    with pytest.raises(LikewiseError, match="must have a forecast or a run to train again"):
+    with pytest.raises(LikewiseError, match="needs a forecast, or a run to train again"):
         prove_review(tmp_path, findings, {}, {1})
     write_forecast(tmp_path)
-    with pytest.raises(LikewiseError, match="must have decisions about labels, got none"):
+    with pytest.raises(LikewiseError, match="needs decisions about labels, but there are none"):
         prove_review(tmp_path, findings, {}, set())
-    with pytest.raises(LikewiseError, match=r"must have heads.npz, got none; audit again"):
+    with pytest.raises(LikewiseError, match=r"needs heads.npz, but it is missing; audit again"):
         prove_review(tmp_path, findings, {}, {1})
 
 

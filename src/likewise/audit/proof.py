@@ -57,16 +57,18 @@ def prove_review(
     about, parts = read_forecast(folder), []
     if about is None and train_again is None:
         raise LikewiseError(
-            f"review: --retrain must have a forecast or a run to train again, but {folder} has neither; audit with --forecast"
+            f"review: --retrain needs a forecast, or a run to train again, but {folder} has neither; audit with --forecast"
         )
     if not decided:
-        raise LikewiseError("review: --retrain must have decisions about labels, got none; review the audit first")
+        raise LikewiseError(
+            "review: --retrain needs decisions about labels, but there are none; review the audit first"
+        )
     queue = read_order(folder)
     reviewed = len(decided.intersection(queue))
     if about is not None and not about["reason"]:
         head = read_head(folder)
         if head is None:
-            raise LikewiseError(f"review: the forecast of {folder} must have heads.npz, got none; audit again")
+            raise LikewiseError(f"review: the forecast of {folder} needs heads.npz, but it is missing; audit again")
         found = refit_head(head, head.number_labels(findings, labels))
         notes = [
             about_order(queue, decided),

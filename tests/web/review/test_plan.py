@@ -245,7 +245,7 @@ def test_without_a_forecast(tmp_path, visit):
     }
     # by hand: P(wrong) / size of the class; gull 30, robin 24, tit 15, wren 41 rows, and 24 samples of a group cost one decision
     assert found["groups"][0]["suggested"] == "tit" and found["groups"][-1]["kind"] == "off-topic"
-    with pytest.raises(LikewiseError, match="--stop-below must be used with a forecast.*audit with --forecast"):
+    with pytest.raises(LikewiseError, match="--stop-below needs a forecast.*audit with --forecast"):
         visit(stop_below=0.1)
     told = browser.get("/api/plan", params={"reviewer": "ann", "order": "votes"})
     assert told.status_code == 400 and "must be one of suspicion, gain, got 'votes'" in told.json()["error"]

@@ -125,7 +125,7 @@ def test_finish_ends_the_server(tmp_path, monkeypatch):
 
 def test_order_and_stop_rule_reach_the_page(tmp_path, monkeypatch):
     write_audit(tmp_path)
-    with pytest.raises(LikewiseError, match="--stop-below must be used with a forecast.*audit with --forecast"):
+    with pytest.raises(LikewiseError, match="--stop-below needs a forecast.*audit with --forecast"):
         serve_review(Review(str(tmp_path), browser=False, stop_below=0.1), lambda line: None)
     with pytest.raises(LikewiseError, match="must be one of suspicion, gain, got 'votes'"):
         serve_review(Review(str(tmp_path), browser=False, order="votes"), lambda line: None)

@@ -98,7 +98,7 @@ class Planner:
             remedy = (
                 f"leave it out: no gain can be forecast, because {reason}" if reason else "audit with --forecast first"
             )
-            raise LikewiseError(f"review: --stop-below must be used with a forecast, but this audit has none; {remedy}")
+            raise LikewiseError(f"review: --stop-below needs a forecast, but this audit has none; {remedy}")
         return least
 
     def _groups(self, reviewer: str, last: int, order: str) -> tuple[Group, ...]:

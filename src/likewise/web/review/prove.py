@@ -48,7 +48,7 @@ def prove(config: Review, say=print) -> Proved:
         )
     file = folder / "decisions.sqlite" if config.store is None else Path(config.store).expanduser()
     if not file.exists():
-        raise LikewiseError(f"review: --retrain must have decisions, but there is no {file}; review the audit first")
+        raise LikewiseError(f"review: --retrain needs decisions, but there is no {file}; review the audit first")
     with closing(Store(file, findings)) as store:
         settled = settle_copies(findings, settle_decisions(findings, sample_decisions(store)))
     settled = {int(item): one for item, one in settled.items() if one.choice != "disputed"}
