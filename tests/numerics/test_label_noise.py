@@ -2,6 +2,8 @@
 
 import math
 
+
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -17,6 +19,7 @@ from likewise.numerics.label_noise import (
     _Likelihood,
     class_probabilities,
     fit_noise,
+    log_prior,
     row_blocks,
     similar_classes,
     true_frequencies,
@@ -244,3 +247,33 @@ def test_confused_classes_by_hand():
     found = torch.zeros(12, 12, dtype=torch.float64)
     found[0, 1] = 1
     assert torch.equal(fit.confused_classes(wide), found)
+
+
+@pytest.mark.parametrize(
+    "similar, values",
+    [(0.0, [0.3, -0.2, -1.0]), (0.95, [0.1, 0.4, 0.5]), (None, [0.2, -1.0, 0.3, 0.7]), (0.0, [1, 1, 9])],
+)
+def test_the_gradient_of_the_likelihood_is_that_of_autograd(similar, values):
+    scores, _, y = world(n=600, uniform=0.3, similar=0.1, pair=2.0)
+    scores = torch.stack([scores, scores + torch.randn(scores.shape, generator=torch.Generator().manual_seed(1))])
+    fit = _Likelihood(scores, y, torch.bincount(y, minlength=9)[:8] + torch.tensor([900, 0, 0, 0, 0, 0, 0, 0]))
+    point = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    p, any_share, similar_share, _ = fit._parts(point, similar)
+    table = None if similar == 0 else similar_classes(p.detach())
+    expected = -fit._log_likelihood(p, any_share, similar_share, table)
+    expected.backward()
+    found, gradient = fit._objective(np.array(values, float), similar, None if table is None else table.T[y])
+    assert found == pytest.approx(expected.item(), rel=1e-12)
+    assert gradient.tolist() == pytest.approx(point.grad.tolist(), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.8, 0.99])
+def test_the_log_prior_has_the_slope_of_its_values(noise):
+    count = torch.tensor([50.0, 30.0, 15.0, 5.0, 0.5], dtype=torch.float64)  # at high noise, rare classes are clamped
+    share = torch.tensor(noise, dtype=torch.float64)
+    value, slope = log_prior(count, noise)
+    expected, expected_slope = torch.func.jvp(
+        lambda u: true_frequencies(count, u).log(), (share,), (torch.ones_like(share),)
+    )
+    assert value.tolist() == pytest.approx(expected.tolist(), rel=1e-12)
+    assert slope.tolist() == pytest.approx(expected_slope.tolist(), rel=1e-9, abs=1e-12)
