@@ -2,7 +2,6 @@
 
 import math
 
-
 import numpy as np
 import pytest
 import torch
@@ -250,7 +249,7 @@ def test_confused_classes_by_hand():
 
 
 @pytest.mark.parametrize(
-    "similar, values",
+    ("similar", "values"),
     [(0.0, [0.3, -0.2, -1.0]), (0.95, [0.1, 0.4, 0.5]), (None, [0.2, -1.0, 0.3, 0.7]), (0.0, [1, 1, 9])],
 )
 def test_the_gradient_of_the_likelihood_is_that_of_autograd(similar, values):
