@@ -1,5 +1,6 @@
 """The trainings of a grid: which are trained, and what their outcomes say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from likewise.config import Train
 from likewise.experiments.budget import Budget
 from likewise.experiments.executors import LocalExecutor
-from likewise.experiments.grid_run import in_useful_order, next_call, train_all
+from likewise.experiments.grid_run import in_useful_order, next_call, save_results, train_all
 from likewise.experiments.grid_types import Cell, Grid, Point
 from likewise.experiments.jobs import GridPlan, Job, PlannedRun
 from likewise.experiments.worker import Outcome
@@ -42,6 +43,22 @@ def test_what_is_wanted_and_not_finished_is_trained(plan):
     assert executor.dims == [3, 1]
     assert [run.error for run in runs] == [None, None, "why", None]
     assert [run.error for run in plan] == [None] * 4
+
+
+def test_results_are_written_after_every_training(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr("likewise.experiments.table_files.provenance", lambda t: {})
+    grid_plan = GridPlan(Grid("", {}, {}, {}), tmp_path / "table", [], set())
+    seen = []
+
+    def after(runs):
+        unfinished = [
+            replace(run, job=replace(run.job, config=replace(run.job.config, metrics=()))) for run in runs[2:]
+        ]
+        save_results(grid_plan, unfinished[::-1])
+        seen.append((tmp_path / "table" / "results.csv").read_text().splitlines())
+
+    train_all(plan, {2, 3}, Recorded(), quiet=True, budget=Budget(None), after=after)
+    assert seen == [["cell,fold,status", "3,,new", "4,,new"], ["cell,fold,status", "3,,failed: why", "4,,new"]]
 
 
 def test_without_work_the_executor_is_not_entered(plan):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -12,6 +12,7 @@ from likewise.experiments.budget import Budget
 from likewise.experiments.executors import Executor
 from likewise.experiments.grid_types import SEED_AXIS, Grid, cell_name
 from likewise.experiments.jobs import GridPlan, PlannedRun
+from likewise.io.files import make_folder
 from likewise.io.progress import bar
 from likewise.render.benchmark_table import BenchmarkTable
 from likewise.runs.usage import cost
@@ -24,15 +25,27 @@ def run_grid(
 
     A training that fails is listed with its error; the others continue.
     """
-    budget = budget or Budget(None)
-    runs = train_all(in_useful_order(plan), plan.chosen if config.train else set(), executor, config.quiet, budget)
-    from likewise.experiments.table_files import (
-        write_table,  # imported late: only the table needs its dependencies
+    budget, wanted = budget or Budget(None), plan.chosen if config.train else set()
+    runs = train_all(
+        in_useful_order(plan), wanted, executor, config.quiet, budget, lambda runs: save_results(plan, runs)
     )
+    from likewise.experiments.table_files import write_table  # imported late: only the table needs its dependencies
 
     notes = (*plan.notes, *next_call(runs, plan.chosen, budget))
-    runs.sort(key=lambda t: (t.number, t.fold or 0))
-    return write_table(replace(plan, runs=runs, notes=notes), config, device)
+    return write_table(replace(plan, runs=in_table_order(runs), notes=notes), config, device)
+
+
+def save_results(plan: GridPlan, runs: Sequence[PlannedRun]) -> None:
+    """Write results.csv in the middle of a grid, so that a killed bench leaves the records of its finished trainings."""
+    from likewise.experiments.table_files import write_results  # imported late, as in run_grid
+
+    make_folder(plan.folder, "bench")
+    write_results(plan.folder / "results.csv", in_table_order(runs), list(plan.grid.axes))
+
+
+def in_table_order(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Return the trainings in the order of their cells."""
+    return sorted(runs, key=lambda t: (t.number, t.fold or 0))
 
 
 def in_useful_order(plan: GridPlan) -> list[PlannedRun]:
@@ -62,9 +75,18 @@ def place_on(grid: Grid, axis: str, t: PlannedRun) -> int:
 
 
 def train_all(
-    plan: Sequence[PlannedRun], wanted: set[int], executor: Executor, quiet: bool, budget: Budget
+    plan: Sequence[PlannedRun],
+    wanted: set[int],
+    executor: Executor,
+    quiet: bool,
+    budget: Budget,
+    after: Callable[[Sequence[PlannedRun]], None] = lambda plan: None,
 ) -> list[PlannedRun]:
-    """Train the wanted cells that are not finished, several at once, while they fit the budget; return the plan with errors."""
+    """Train the wanted cells that are not finished, several at once, while they fit the budget; return the plan with errors.
+
+    Args:
+        after: called with the plan after every training.
+    """
     mine = [place for place, t in enumerate(plan) if t.number - 1 in wanted]
     plan, left, failed = list(plan), [place for place in mine if not plan[place].finished], 0
     if not left:
@@ -80,6 +102,7 @@ def train_all(
                 budget.record(duration(done))
                 failed += outcome.error is not None
                 progress.advance(1, f"{failed} failed" if failed else "")
+                after(plan)
     except KeyboardInterrupt:
         if not budget.is_spent():
             raise
