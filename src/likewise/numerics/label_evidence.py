@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import torch
@@ -150,8 +151,13 @@ def discriminate(
     if rounds == 1 or not noise.informative:
         return each, noise
     again = replace(each, density=refit(best, noise, y))
-    plain = [fit_noise(one, y, similar=False, most=SELECTION_SCORES_LIMIT, seed=seed).gain for one in (each, again)]
-    return (again, fit_noise(again, y, seed=seed)) if plain[1] > plain[0] else (each, noise)
+    better = selection_gain(again, y, seed) > best.gain
+    return (again, fit_noise(again, y, seed=seed)) if better else (each, noise)
+
+
+def selection_gain(each: LabelEvidence, y: Int[Tensor, "N"], seed: int) -> float:
+    """Return the gain of a noise model without similar classes, fitted on a limited number of scores; for selection only."""
+    return fit_noise(each, y, similar=False, most=SELECTION_SCORES_LIMIT, seed=seed).gain
 
 
 def principal_components(x: Float[Tensor, "N F"], most: int = MAX_COMPONENTS) -> Float[Tensor, "N K"]:
@@ -190,6 +196,7 @@ class _Trial:
         votes: Votes, cluster: Int[Tensor, "N"], seed: int,
     ):  # fmt: skip
         self.x, self.setting, self.fold, self.folds, self.votes = x, setting, fold, folds, votes
+        self.y, self.seed = y, seed
         self.rows = [(fold == k).nonzero()[:, 0] for k in range(folds)]
         zero = x.new_zeros(votes.classes, x.shape[1])
         self.count = torch.stack([torch.bincount(y[rows], minlength=votes.classes).to(x) for rows in self.rows])
@@ -197,7 +204,11 @@ class _Trial:
         self.square = torch.stack([x[rows].T @ x[rows] for rows in self.rows])
         density = CrossFitted(x, fold, [self.without(k) for k in range(folds)])
         self.evidence = LabelEvidence(density, votes, cluster, setting)
-        self.gain = fit_noise(self.evidence, y, similar=False, most=SELECTION_SCORES_LIMIT, seed=seed).gain
+
+    @cached_property
+    def gain(self) -> float:
+        """How well the evidence explains the given labels, to compare trials and rounds by."""
+        return selection_gain(self.evidence, self.y, self.seed)
 
     def without(self, *left_out: int) -> ClassDensity:
         """Return the model of all folds but some."""
