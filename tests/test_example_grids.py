@@ -182,10 +182,16 @@ def test_grids_beside_the_settings_are_laid_out(data, tmp_path):
     weights = tmp_path / "weights.safetensors"
     weights.write_bytes(b"weights of the reader")
     for file in grids:
-        changes = [f"weights={weights}", "noise.tree=cub200", "sampler=none"]
-        toy = adapted(one_seed(file), data("cub.csv"), changes=changes)
+        noise = ["noise.tree=cub200"] if "noise" in read_grid(file).axes else []
+        toy = adapted(one_seed(file), data("cub.csv"), changes=[f"weights={weights}", *noise, "sampler=none"])
         config = replace(cli.parse("bench", [str(file)]), device="cpu", metrics=("R@1",))
         must_lay_out(toy, config, tmp_path)
+
+
+def test_relations_and_hierarchies_beside_their_baselines_are_trained(data, tmp_path):
+    grid = one_seed(ROOT / "benchmarks/tables/structure-cub224.toml")
+    toy = adapted(grid, data("cub.csv"), changes=[*TOY, *SMALL, "loss.start=1"])
+    must_train(toy, [1, 2, 3, 4], tmp_path)
 
 
 def test_settings_for_tables_are_trained(data, tmp_path):
