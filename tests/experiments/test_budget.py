@@ -47,6 +47,16 @@ def test_the_alarm_raises_outside_of_a_training_and_leaves_no_timer():
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_an_evaluation_under_way_gets_half_of_the_time_for_the_table(monkeypatch):
+    monkeypatch.setattr("likewise.experiments.budget.TABLE_SHARE", 0.95)
+    budget = Budget(0.1)  # 6 s: the end is after 0.3 s, and an evaluation may take 2.85 s more
+    with budget.alarm():
+        while not budget.is_spent():
+            time.sleep(0.01)
+        time.sleep(0.1)
+    assert budget.is_spent()
+
+
 def test_the_alarm_ignores_handlers_of_other_libraries():
     """Ray leaves a handler of SIGTERM that exits the process."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))

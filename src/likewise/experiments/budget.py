@@ -34,7 +34,8 @@ class Budget:
             raise LikewiseError(f"bench: --budget must be a number of minutes above 0, got {minutes:g}")
         self.minutes, self.clock, self.longest = minutes, clock, 0.0
         seconds = (minutes or 0.0) * 60
-        self.end = clock() + seconds - min(TABLE_SHARE * seconds, MAX_TABLE_SECONDS)
+        self.reserve = min(TABLE_SHARE * seconds, MAX_TABLE_SECONDS)
+        self.end = clock() + seconds - self.reserve
 
     def record(self, seconds: float) -> None:
         """Record the duration of a finished training."""
@@ -52,12 +53,23 @@ class Budget:
     def alarm(self) -> Iterator[None]:
         """Stop the work inside this context at the end of the budget: a training saves its state first.
 
+        An evaluation gets half of the time that is kept for the table, because without it a whole training would not count.
         Without alarms (on Windows, or outside of the main thread) a training that started runs to its end.
         """
         if self.minutes is None or not _has_alarms():
             yield
             return
-        before = signal.signal(signal.SIGALRM, _stop)
+        late = self.end + self.reserve / 2
+
+        def stop(number: int, frame: object) -> None:
+            """Ask a training in its loop to save and stop; elsewhere, such as during an evaluation, raise when it is late."""
+            if request_stop():
+                return
+            if self.clock() >= late:
+                raise BudgetSpent("the budget is used up")
+            signal.setitimer(signal.ITIMER_REAL, max(late - self.clock(), 1e-3))
+
+        before = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, max(self.end - self.clock(), 1e-3))
         try:
             yield
@@ -68,9 +80,3 @@ class Budget:
 
 def _has_alarms() -> bool:
     return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-
-
-def _stop(number: int, frame: object) -> None:
-    """Ask a training in its loop to save and stop; raise elsewhere, such as during an evaluation."""
-    if not request_stop():
-        raise BudgetSpent("the budget is used up")
