@@ -48,6 +48,9 @@ MIN_SIMILAR_GAIN = 0.002
 MIN_PRIOR_SAMPLES = 1.0
 """Smallest number of samples that the class prior assumes for a class."""
 
+MIN_RIGHT_SHARE = 0.02
+"""Smallest share of right labels beyond chance that counts of given labels are divided by."""
+
 SIMILAR_ONLY_SHARE = 0.95
 """Share of similar classes in the noise if nearly all of it is between similar classes."""
 
@@ -142,15 +145,28 @@ def class_probabilities(
     return torch.softmax(torch.einsum("m,mbc->bc", weight, scores) + prior, 1)
 
 
-def true_frequencies(count: Float[Tensor, "C"], noise: Tensor | float) -> Float[Tensor, "C"]:
+def true_frequencies(count: Float[Tensor, "C"], noise: float) -> Float[Tensor, "C"]:
     """Return the frequencies of the true classes, from the counts of the given labels and the share of uniform noise.
 
     Formula: given_c = (1 - u) true_c + u (n - true_c) / (C - 1), solved for true_c, at least `MIN_PRIOR_SAMPLES`
     """
-    classes, n = len(count), count.sum()
-    spread = noise / (classes - 1)
-    true = ((count - spread * n) / torch.as_tensor(1 - noise - spread).clamp_min(0.02)).clamp_min(MIN_PRIOR_SAMPLES)
+    true = solved_counts(count, noise).clamp_min(MIN_PRIOR_SAMPLES)
     return true / true.sum()
+
+
+def log_frequencies_slope(count: Float[Tensor, "C"], noise: float) -> Float[Tensor, "C"]:
+    """Return the derivative of log(true_frequencies) with respect to the share of uniform noise."""
+    true, others = solved_counts(count, noise), len(count) - 1
+    right = 1 - noise - noise / others
+    slope = (true * (1 + 1 / others) * (right > MIN_RIGHT_SHARE) - count.sum() / others) / max(right, MIN_RIGHT_SHARE)
+    slope, true = slope.where(true > MIN_PRIOR_SAMPLES, 0), true.clamp_min(MIN_PRIOR_SAMPLES)
+    return slope / true - slope.sum() / true.sum()
+
+
+def solved_counts(count: Float[Tensor, "C"], noise: float) -> Float[Tensor, "C"]:
+    """Return the counts of the true classes that solve the formula of `true_frequencies`; some may be negative."""
+    spread = noise / (len(count) - 1)
+    return (count - spread * count.sum()) / max(1 - noise - spread, MIN_RIGHT_SHARE)
 
 
 def fit_noise(
@@ -227,44 +243,45 @@ class _Likelihood:
         table, tried = None, []
         for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
             if similar != 0:
-                table = find(self._parts(torch.as_tensor(values), similar)[0])
+                table = find(self._parts(values, similar)[0])
             near = None if table is None else table.T[self.y]
             found = minimize(
                 self._objective, values, (similar, near), "L-BFGS-B", jac=True, bounds=bounds,
                 options={"ftol": LIKELIHOOD_TOLERANCE},
             )  # fmt: skip
             values = found.x
-            tried.append(self._noise(values, similar, table))
+            tried.append(self._noise(values, similar, near, table))
         return max(
             tried, key=lambda noise: noise.gain
         )  # the table of very sharp scores may be worse than the one before
 
-    def _noise(self, values: np.ndarray, similar: float | None, table: Tensor | None) -> Noise:
-        p, any_share, similar_share, prior = self._parts(torch.as_tensor(values), similar)
-        gain = float(self._log_likelihood(p, any_share, similar_share, table)) - self.chance
-        weight = torch.as_tensor(values[: len(self.scores)]).exp() / self.scale.cpu()
-        return Noise(
-            tuple(weight.tolist()), float(any_share), float(similar_share), table, prior.log(), gain, len(self.y)
-        )
+    def _noise(self, values: np.ndarray, similar: float | None, near: Tensor | None, table: Tensor | None) -> Noise:
+        p, any_share, similar_share, prior = self._parts(values, similar)
+        gain = float(self._given(p, any_share, similar_share, near)[0].log().mean()) - self.chance
+        weight = np.exp(values[: len(self.scores)]) / self.scale.cpu().numpy()
+        return Noise(tuple(weight.tolist()), any_share, similar_share, table, prior, gain, len(self.y))
 
-    def _parts(self, values: Tensor, similar: float | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return P(class | features), the two noise shares, and the class prior, for some parameter values."""
-        classes, members, values = len(self.count), len(self.scores), values.to(self.scores)
-        share = torch.sigmoid(values[-1]) if similar is None else values.new_tensor(similar)
-        noise = torch.sigmoid(values[members]) * (1 - 1 / classes)
-        prior = true_frequencies(self.count, noise * (1 - share))
-        p = class_probabilities(self.scores, values[:members].exp(), prior.log())
-        return p, noise * (1 - share), noise * share, prior
+    def _shares(self, values: np.ndarray, similar: float | None) -> tuple[float, float]:
+        """Return the share of wrong labels, and the share of similar classes among them, for some parameter values."""
+        noise, share = (1 / (1 + math.exp(-v)) for v in (values[len(self.scores)], values[-1]))
+        return noise * (1 - 1 / len(self.count)), share if similar is None else similar
 
-    def _log_likelihood(self, p: Tensor, any_share: Tensor, similar_share: Tensor, table: Tensor | None) -> Tensor:
+    def _parts(self, values: np.ndarray, similar: float | None) -> tuple[Tensor, float, float, Tensor]:
+        """Return P(class | features), the two noise shares, and the log of the class prior, for some parameter values."""
+        noise, share = self._shares(values, similar)
+        prior = true_frequencies(self.count, noise * (1 - share)).log()
+        weight = self.scores.new_tensor(np.exp(values[: len(self.scores)]))
+        return class_probabilities(self.scores, weight, prior), noise * (1 - share), noise * share, prior
+
+    def _given(self, p: Tensor, u: float, v: float, near: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return P(given label), P(the given label is true), and P(given label | exchanged with a similar class)."""
         own = p.gather(1, self.y[:, None])[:, 0]
-        given = (1 - any_share - similar_share) * own + any_share * (1 - own) / (p.shape[1] - 1)
-        if table is not None:
-            given = given + similar_share * (p * table.T[self.y]).sum(1)
-        return given.clamp_min(1e-30).log().mean()
+        alike = torch.zeros_like(own) if near is None else (p * near).sum(1)
+        given = (1 - u - v) * own + u * (1 - own) / (p.shape[1] - 1) + v * alike
+        return given.clamp_min(1e-30), own, alike
 
     def _objective(self, values: np.ndarray, similar: float | None, near: Tensor | None) -> tuple[float, np.ndarray]:
-        """Return the negative log likelihood and its gradient. On a GPU it waits for the device once, for their sum.
+        """Return the negative log likelihood and its gradient. On a GPU it waits for the device once, for all sums.
 
         Formula: g = (1 - u - v) p_y + u (1 - p_y) / (C - 1) + v t, t = sum_c p_c P(y | c); with k = 1 - u - v - u / (C - 1),
             d log g / d logit_c = p_c (k [c = y] + v P(y | c) - k p_y - v t) / g
@@ -273,43 +290,22 @@ class _Likelihood:
             near: P(given label | true class) of labels exchanged with a similar class, for every sample; None: no such labels.
         """
         members, others = len(self.scores), len(self.count) - 1
-        weight = np.exp(values[:members])
-        share = similar if similar is not None else 1 / (1 + math.exp(-values[-1]))
-        sigmoid = 1 / (1 + math.exp(-values[members]))
-        noise = sigmoid * (1 - 1 / len(self.count))
-        u, v = noise * (1 - share), noise * share
-        prior, slope = log_prior(self.count, u)
-        p = class_probabilities(self.scores, self.scores.new_tensor(weight), prior)
-        own = p.gather(1, self.y[:, None])[:, 0]
-        alike = torch.zeros_like(own) if near is None else (p * near).sum(1)
-        given = ((1 - u - v) * own + u / others * (1 - own) + v * alike).clamp_min(1e-30)
+        p, u, v, _ = self._parts(values, similar)
+        given, own, alike = self._given(p, u, v, near)
         k = 1 - u - v - u / others
-        inside = (-(k * own + v * alike))[:, None].expand_as(p).clone()
-        inside.scatter_add_(1, self.y[:, None], torch.full_like(own, k)[:, None])
+        logit = (-(k * own + v * alike))[:, None].expand_as(p).clone()
+        logit.scatter_add_(1, self.y[:, None], torch.full_like(own, k)[:, None])
         if near is not None:
-            inside.add_(near, alpha=v)
-        logit = inside.mul_(p).div_(given[:, None])
-        sums = torch.cat([
-            torch.stack([given.log().sum(), ((1 - own) / others / given - own / given).sum() + logit.sum(0) @ slope,
-                         ((alike - own) / given).sum()]),
-            (self.scores * logit).sum((1, 2)),
-        ]).cpu().numpy() / len(self.y)  # fmt: skip
-        of_u, of_v = sums[1:3]
-        steps = [(1 - share) * of_u + share * of_v, noise * (of_v - of_u)]
-        gradient = [*(sums[3:] * weight), steps[0] * noise * (1 - sigmoid)]
-        gradient += [steps[1] * share * (1 - share)] if similar is None else []
-        return -float(sums[0]), -np.array(gradient)
-
-
-def log_prior(count: Float[Tensor, "C"], noise: float) -> tuple[Float[Tensor, "C"], Float[Tensor, "C"]]:
-    """Return log(true_frequencies) and its derivative with respect to the share of uniform noise."""
-    spread, n = 1 / (len(count) - 1), count.sum()
-    right = 1 - noise - noise * spread
-    true = (count - noise * spread * n) / max(right, 0.02)
-    slope = (true * (1 + spread) * (right > 0.02) - spread * n) / max(right, 0.02)
-    slope = slope.where(true > MIN_PRIOR_SAMPLES, 0)
-    true = true.clamp_min(MIN_PRIOR_SAMPLES)
-    return (true / true.sum()).log(), slope / true - slope.sum() / true.sum()
+            logit.add_(near, alpha=v)
+        logit.mul_(p).div_(given[:, None])
+        of_u = (((1 - own) / others - own) / given).sum() + logit.sum(0) @ log_frequencies_slope(self.count, u)
+        sums = [given.log().sum(), of_u, ((alike - own) / given).sum(), *(self.scores.flatten(1) @ logit.flatten())]
+        value, of_u, of_v, *of_weights = torch.stack(sums).cpu().numpy() / len(self.y)
+        noise, share = self._shares(values, similar)
+        of_noise = ((1 - share) * of_u + share * of_v) * noise * (1 - noise / (1 - 1 / len(self.count)))
+        of_share = noise * (of_v - of_u) * share * (1 - share)
+        gradient = [*(of_weights * np.exp(values[:members])), of_noise, *([of_share] if similar is None else [])]
+        return -float(value), -np.array(gradient)
 
 
 def similar_classes(p: Float[Tensor, "n C"]) -> Float[Tensor, "C C"]:
