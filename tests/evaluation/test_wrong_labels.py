@@ -1,12 +1,15 @@
 """Wrong test labels are reported where there are many, and right ones raise no alarm."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
 from likewise.evaluation import wrong_labels as module
-from likewise.evaluation.wrong_labels import find_wrong_labels
+from likewise.evaluation.wrong_labels import find_wrong_labels, wrong_share
+from likewise.numerics.label_noise import Noise
 from likewise.types import Embedded, Items
 
 
@@ -48,6 +51,22 @@ def test_a_poor_network_with_right_labels_raises_no_alarm():
     """Classes that the network confuses look like labels that people exchange."""
     for seed in range(3):
         assert find(*clusters(20, 30, 16, 0.5, seed)) is None
+
+
+@pytest.mark.parametrize(
+    ("explained", "uniform", "similar", "reported"),
+    [
+        (0.24, 0.5, 0.0, 0.0),
+        (0.26, 0.5, 0.0, 0.5),
+        (0.26, 0.04, 0.2, 0.0),
+        (0.71, 0.01, 0.03, 0.04),
+        (0.71, 0.01, 0.0, 0.0),
+    ],
+)
+def test_shares_are_reported_if_the_embeddings_explain_the_labels(explained, uniform, similar, reported):
+    y = torch.arange(400) % 8
+    noise = Noise((1.0,), uniform, similar, None, torch.zeros(8), explained * math.log(8), 400)
+    assert wrong_share(noise, y) == pytest.approx(reported)
 
 
 def test_of_many_rows_some_are_drawn_and_the_count_is_for_all(monkeypatch):

@@ -22,6 +22,13 @@ MIN_CLASS_ROWS = 8
 GOOD_EXPLAINED_SHARE = 0.7
 """Share of the information in the labels that embeddings explain from which they separate the classes well."""
 
+MIN_EXPLAINED_SHARE = 0.25
+"""Smallest such share with which anything is reported: what a network does not separate looks like wrong labels.
+
+With right labels, an untrained network on drawn characters (0.12) gave an estimate of 13 % wrong labels. On features of five data
+sets (Pets, Caltech-101, GTSRB, Omniglot, CUB200), made worse in five steps by noise and a random projection, right labels gave a
+false report at 0.02, 0.03 and 0.23, and in none of the eleven cases from 0.29 on."""
+
 MIN_WRONG_SHARE, MIN_WRONG_SHARE_IF_POOR = 0.03, 0.05
 """Smallest share of wrong labels that is reported, for embeddings that separate the classes well and for other ones.
 
@@ -70,6 +77,8 @@ def wrong_share(noise: Noise, y: Int[torch.Tensor, "N"]) -> float:
         return 0.0
     frequency = torch.bincount(y).double() / len(y)
     explained = noise.gain / float(-(frequency * frequency.log()).sum())
+    if explained < MIN_EXPLAINED_SHARE:
+        return 0.0
     share = noise.any + (noise.similar if explained >= GOOD_EXPLAINED_SHARE else 0.0)
     least = MIN_WRONG_SHARE if explained >= GOOD_EXPLAINED_SHARE else MIN_WRONG_SHARE_IF_POOR
     return float(share) if np.isfinite(share) and share >= least else 0.0
