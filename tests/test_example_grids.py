@@ -188,6 +188,7 @@ def test_grids_beside_the_settings_are_laid_out(data, tmp_path):
         must_lay_out(toy, config, tmp_path)
 
 
+@pytest.mark.slow
 def test_relations_and_hierarchies_beside_their_baselines_are_trained(data, tmp_path):
     grid = one_seed(ROOT / "benchmarks/tables/structure-cub224.toml")
     toy = adapted(grid, data("cub.csv"), changes=[*TOY, *SMALL, "loss.start=1"])
