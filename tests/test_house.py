@@ -22,7 +22,7 @@ COMPONENTS = ("losses", "miners", "samplers", "relevance", "noise", "confidence"
 """Packages with one public class per file."""
 MAX_ROOT_MODULES = 12
 MAX_STAGE_LINES = 80
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 62
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 
