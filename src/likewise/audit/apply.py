@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from likewise._notebook import table, view
+from likewise.audit.apply_steps import (
+    Move,
+    move_images,
+    record_of,
+    removed_folder,
+    undo_command,
+    undo_step,
+    write_folder,
+)
 from likewise.audit.read import read_about, read_samples
 from likewise.config import Apply, check
 from likewise.data.folder import split_folders
 from likewise.data.table import read_table
-from likewise.io.files import read_json, write_json
+from likewise.errors import shown_names
 from likewise.types import Items, LikewiseError
 
-REMOVED_SUFFIX = "-removed"
-"""Images that reviewers removed are moved to a folder beside the data folder, with this suffix."""
 MAX_SHOWN_MOVES = 10
-
-
-class Move(NamedTuple):
-    """An image and its new place, both as whole paths; `change` is "same", "relabel" or "remove"."""
-
-    source: str
-    target: str
-    change: str
+MAX_NAME_BYTES = 255
+"""Longest file name that common file systems take."""
+MAX_AGE_SECONDS = 60.0
+"""Time by which a table may be older than its audit: both may have been copied together."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Applied:
     def lines(self) -> list[str]:
         """Return the result as sentences, with the first changes."""
         count = Counter(move.change for move in self.moves)
+        if self.done == "undone" and not self.moves:
+            return [f"undid the last call: {self.folder} is as before it"]
         verb = {"planned": "would change", "written": "wrote", "moved": "changed", "undone": "undid the changes of"}
         total = f"{verb[self.done]} {self.folder}: {count['relabel']} images relabelled, {count['remove']} removed"
         changed = [move for move in self.moves if move.change != "same"]
@@ -65,10 +69,11 @@ class Applied:
 def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
     """Apply a corrected table to its images, as `config` states; without --to and --in-place nothing is changed."""
     check(config)
-    file = find_table(config.table)
-    journal = journal_of(file)
+    file = find_table(config.table, config.undo)
     if config.undo:
-        return undo(journal)
+        if config.to or config.in_place:
+            raise LikewiseError("apply: --undo excludes --to and --in-place, got both; reverse the last call first")
+        return undo(file, say)
     if config.to and config.in_place:
         raise LikewiseError("apply: --to and --in-place exclude each other, got both; choose one")
     if has_several_labels(file):
@@ -78,19 +83,51 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
         raise LikewiseError(
             f"apply: images must be whole, but {file.name} has boxes, which folders cannot express; train on the table"
         )
-    if config.to:
-        folder = Path(config.to).expanduser().absolute()
-        moves = tuple(plan_copy(file, items, folder))
-        return (
-            Applied("planned", folder, moves)
-            if config.dry_run
-            else write_copy(folder, moves, journal, config.copy, say)
+    if items.path is None:
+        raise LikewiseError(
+            f"apply: the table must name image files, but {file.name} has no column path; train on the table"
         )
-    root = data_root(file, items, config.root)
-    moves = tuple(plan_moves(file, items, root))
-    if config.dry_run or not config.in_place:
+    check_age(file)
+    root = Path(config.to).expanduser().absolute() if config.to else data_root(file, config.root)
+    moves = tuple(plan_copy(file, items, root) if config.to else plan_moves(file, items, root))
+    root = root if config.to else Path(os.path.realpath(root))
+    if config.dry_run or not (config.to or config.in_place):
         return Applied("planned", root, moves)
-    return move_files(root, moves, journal)
+    with files_at_fault(f"reverse the call with `{undo_command(file)}`"):
+        if config.to:
+            write_folder(root, moves, file, config.copy, say)
+        else:
+            move_images(root, moves, file, say)
+    return Applied("written" if config.to else "moved", root, moves, record_of(file))
+
+
+def undo(table: Path, say: Callable[[str], None] = print) -> Applied:
+    """Reverse the last `apply` of a table, also one that was interrupted."""
+    with files_at_fault("run the same command again, which continues"):
+        folder, moves = undo_step(table, say)
+        return Applied("undone", folder, tuple(moves))
+
+
+@contextmanager
+def files_at_fault(advice: str) -> Iterator[None]:
+    """Turn an error of the file system into one with advice."""
+    try:
+        yield
+    except OSError as error:
+        place, reason = error.filename or "a file", error.strerror or error
+        raise LikewiseError(
+            f"apply: files must be readable and writable, got '{reason}' for {place}; no image is lost: {advice}"
+        ) from None
+
+
+def check_age(file: Path) -> None:
+    """Raise if a table is older than the audit beside it: images that are new in the audit would count as removed."""
+    audit = file.with_name("audit.csv")
+    if audit.exists() and audit.stat().st_mtime > file.stat().st_mtime + MAX_AGE_SECONDS:
+        raise LikewiseError(
+            f"apply: the table must be newer than the audit beside it, but {file.name} is older than {audit.name}; finish the "
+            "review again"
+        )
 
 
 def has_several_labels(file: Path) -> bool:
@@ -118,11 +155,15 @@ def apply_label_sets(config: Apply, file: Path) -> Applied:
     return Applied("planned", file, tuple(moves))
 
 
-def find_table(place: str) -> Path:
-    """Return the corrected table: the given file, or corrected.csv of the given audit folder or of a run's audit."""
+def find_table(place: str, undo: bool = False) -> Path:
+    """Return the corrected table: the given file, or corrected.csv of the given audit folder or of a run's audit.
+
+    Args:
+        undo: the record of earlier calls is enough.
+    """
     given = Path(place).expanduser().absolute()
     places = [given, given / "corrected.csv", given / "audit" / "corrected.csv"]
-    found = next((file for file in places if file.is_file()), None)
+    found = next((file for file in places if file.is_file() or (undo and record_of(file).is_file())), None)
     if found is None:
         raise LikewiseError(
             f"apply: the table must be a corrected.csv, or the folder of an audit that was reviewed, got '{place}'; "
@@ -131,14 +172,20 @@ def find_table(place: str) -> Path:
     return found
 
 
-def data_root(file: Path, items: Items, root: str | None) -> Path:
-    """Return the folder of class folders: `root`, that of the audit beside the table, or the common folder of all images."""
-    if root is not None:
-        return Path(root).expanduser().absolute()
+def data_root(file: Path, root: str | None) -> Path:
+    """Return the folder of class folders: `root`, or that of the audit beside the table. It is never guessed."""
     about = file.with_name("audit.json")
-    if about.exists() and (stored := read_about(about)["root"]):
-        return Path(stored)
-    return Path(os.path.commonpath([os.path.dirname(path) for path in _files(items)])).parent
+    stored = read_about(about)["root"] if root is None and about.exists() else root
+    if not stored:
+        raise LikewiseError(
+            f"apply: the folder of the class folders must be known, but there is no audit beside {file.name}; give it with --root"
+        )
+    folder = Path(stored).expanduser().absolute()
+    if not folder.is_dir() or folder == folder.parent:
+        raise LikewiseError(
+            f"apply: the data folder must be a folder of class folders, got '{stored}'; give it with --root"
+        )
+    return folder
 
 
 def plan_copy(file: Path, items: Items, folder: Path) -> Iterable[Move]:
@@ -154,16 +201,69 @@ def plan_copy(file: Path, items: Items, folder: Path) -> Iterable[Move]:
 
 def plan_moves(file: Path, items: Items, root: Path) -> Iterable[Move]:
     """Yield the moves of images whose class folder differs from their label, and of images that reviewers removed."""
-    given, splits, taken = given_labels(file), split_folders(str(root)), set()
+    given, splits, taken = given_places(file), split_folders(str(root)), set()
+    check_class_folders(given, splits, root)
+    real, new_label = Path(os.path.realpath(root)), {}
     for row, source in enumerate(_files(items)):
-        place, label = place_of(source, root, splits), items.class_name[items.y[row]]
-        given.pop(source, None)
+        new_label.setdefault(below(source, root), set()).add(items.class_name[items.y[row]])
+    check_single_labels(new_label)
+    places = {image: place_of(image, splits) for image in new_label}
+    if not given and 2 * sum(places[image].label in labels for image, labels in new_label.items()) < len(places):
+        raise LikewiseError(
+            f"apply: most images must be in the folder of their label, but of {len(places)} in {root} most are not; give --root, "
+            "the folder of the class folders, or write a new folder with --to"
+        )
+
+    def free(path: str) -> bool:
+        return not os.path.lexists(path)
+
+    for image, (label,) in new_label.items():
+        given.pop(image, None)
+        source, place = str(real / image), places[image]
         if place.label != label:
-            target = root / place.split / class_folder(label) / PurePath(source).name
-            yield Move(source, unique(target, source, taken, free=lambda path: not os.path.lexists(path)), "relabel")
-    for source in given:
-        target = root.with_name(root.name + REMOVED_SUFFIX) / os.path.relpath(source, root)
-        yield Move(source, str(target), "remove")
+            target = real / place.split / class_folder(label) / image.name
+            yield Move(source, unique(target, source, taken, free), "relabel")
+    for image in given:
+        source, target = str(real / image), removed_folder(real) / image
+        yield Move(source, unique(target, source, taken, free), "remove")
+
+
+def below(source: str, *roots: str | Path) -> PurePath:
+    """Return the path of an image below its data folder, named directly or through links."""
+    for root in roots:
+        for top in (root, os.path.realpath(root)):
+            if PurePath(source).is_relative_to(top) and PurePath(source) != PurePath(top):
+                return PurePath(source).relative_to(top)
+    raise LikewiseError(
+        f"apply: images must be below the data folder {roots[0]}, but '{source}' is not; give --root, or write a new folder with "
+        "--to"
+    )
+
+
+def given_places(file: Path) -> dict[PurePath, str]:
+    """Return image -> label before the review, with paths below the data folder; see `given_labels`."""
+    given = given_labels(file)
+    root = read_about(file.with_name("audit.json"))["root"] if given else ""
+    return {below(source, root): label for source, label in given.items()}
+
+
+def check_class_folders(given: dict[PurePath, str], splits: list[str], root: Path) -> None:
+    """Raise unless every audited image is in the folder of its label before the review."""
+    for image, label in given.items():
+        if (name := place_of(image, splits).label) != label:
+            raise LikewiseError(
+                f"apply: images must be in class folders of {root}, but '{image}' is in '{name}' and had the label '{label}'; "
+                "give --root, or write a new folder with --to"
+            )
+
+
+def check_single_labels(labels: dict[PurePath, set[str]]) -> None:
+    """Raise if the table has an image with two labels."""
+    for image, names in labels.items():
+        if len(names) > 1:
+            raise LikewiseError(
+                f"apply: an image must have one label, but '{image}' has {shown_names(sorted(names))}; remove lines of the table"
+            )
 
 
 def given_labels(file: Path) -> dict[str, str]:
@@ -185,26 +285,21 @@ class Place(NamedTuple):
     label: str
 
 
-def place_of(source: str, root: Path, splits: list[str]) -> Place:
-    """Return the split and class folder of an image below the data folder, whose split folders are `splits`."""
-    try:
-        parts = PurePath(source).relative_to(root).parts
-    except ValueError:
+def place_of(image: PurePath, splits: list[str]) -> Place:
+    """Return the split and class folder of an image, from its path below a data folder whose split folders are `splits`."""
+    depth = 1 if image.parts[0] in splits else 0
+    if len(image.parts) < depth + 2:
         raise LikewiseError(
-            f"apply: images must be below the data folder {root}, but '{source}' is not; give --root, or write a new folder "
-            "with --to"
-        ) from None
-    depth = 1 if parts[0] in splits else 0
-    if len(parts) < depth + 2:
-        raise LikewiseError(
-            f"apply: images must be in class folders below {root}, but '{source}' is not; write a new folder with --to"
+            f"apply: images must be in class folders of the data folder, but '{image}' is not; give --root, or write a new "
+            "folder with --to"
         )
-    return Place(parts[0] if depth else "", parts[depth])
+    return Place(image.parts[0] if depth else "", image.parts[depth])
 
 
 def class_folder(label: str) -> str:
     """Return a label as the name of a folder; raise if it cannot be one."""
-    if label in ("", ".", "..") or label.startswith(".") or {"/", "\\", "\0"} & set(label):
+    odd = label.startswith((".", "__MACOSX")) or {"/", "\\", "\0"} & set(label)  # hidden folders are not read
+    if not label or odd or len(os.fsencode(label)) > MAX_NAME_BYTES:
         raise LikewiseError(
             f"apply: a class name must be usable as a folder name, got {label!r}; rename the class, or train on the table"
         )
@@ -216,115 +311,13 @@ def unique(target: Path, source: str, taken: set[str], free: Callable[[str], boo
     stem, suffix, number = target.stem, target.suffix, 1
     name = str(target)
     while name.casefold() in taken or not free(name):
-        old = PurePath(source).parent.name
-        name = str(target.with_name(f"{stem}-from-{old}{f'-{number}' if number > 1 else ''}{suffix}"))
+        end = f"-from-{PurePath(source).parent.name}{f'-{number}' if number > 1 else ''}{suffix}"
+        while stem and len(os.fsencode(stem + end)) > MAX_NAME_BYTES:
+            stem = stem[:-1]
+        name = str(target.with_name(stem + end))
         number += 1
     taken.add(name.casefold())  # some file systems ignore case
     return name
-
-
-def check_new_folder(to: str, journal: Path, owner: str = "apply") -> None:
-    """Raise unless a folder does not exist, is empty, or was written by the last call with the same table."""
-    folder = Path(to).expanduser().absolute()
-    if is_own_folder(folder, journal) or not folder.exists():
-        return
-    if not folder.is_dir() or any(folder.iterdir()):
-        raise LikewiseError(f"{owner}: --to must be a new or empty folder, but '{to}' exists; choose another one")
-
-
-def is_own_folder(folder: Path, journal: Path) -> bool:
-    """Return whether the last call with a table wrote this folder; it is then replaced."""
-    return journal.exists() and read_json(journal, "apply").get("written") == str(folder)
-
-
-def journal_of(table: Path) -> Path:
-    """Return the file that records what was applied from a table, for --undo."""
-    return table.with_name(f"{table.stem}.applied.json")
-
-
-def write_copy(folder: Path, moves: tuple[Move, ...], journal: Path, copy: bool, say: Callable[[str], None]) -> Applied:
-    """Write the new folder: hard links where the disk allows them, otherwise copies."""
-    check_new_folder(str(folder), journal)
-    kept = tuple(move for move in moves if move.target)
-    check_sources(kept)
-    aside = folder.with_name(f".{folder.name}.part")  # a crash leaves no folder that looks complete
-    shutil.rmtree(aside, ignore_errors=True)
-    copied = 0
-    for move in kept:
-        target = aside / os.path.relpath(move.target, folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copied += copy or not _linked(move.source, target)
-        if not target.exists():
-            shutil.copy2(move.source, target)
-    if is_own_folder(folder, journal):
-        shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):
-        folder.rmdir()
-    aside.rename(folder)
-    if copied and not copy:
-        say(f"apply: {copied} of {len(kept)} images were copied, because '{folder.parent}' cannot hold links to them")
-    write_json(journal, {"written": str(folder)})
-    return Applied("written", folder, moves, journal)
-
-
-def move_files(root: Path, moves: tuple[Move, ...], journal: Path) -> Applied:
-    """Move the images, after writing the journal that `undo` reads."""
-    if journal.exists():
-        raise LikewiseError(f"apply: this table was applied already ({journal}); use --undo first")
-    check_sources(moves)
-    write_json(journal, {"root": str(root), "moves": [list(move) for move in moves]})
-    for move in moves:
-        os.makedirs(os.path.dirname(move.target), exist_ok=True)
-        os.rename(move.source, move.target)
-    return Applied("moved", root, moves, journal)
-
-
-def check_sources(moves: tuple[Move, ...]) -> None:
-    """Raise if an image is missing, before anything is changed."""
-    missing = [move.source for move in moves if not os.path.isfile(move.source)]
-    if missing:
-        raise LikewiseError(
-            f"apply: all images must exist, but {len(missing)} of {len(moves)} do not (first: {missing[0]}); if the table was "
-            "applied with --in-place already, train on the folder"
-        )
-
-
-def undo(journal: Path) -> Applied:
-    """Reverse the last `apply` of a table, also one that was interrupted."""
-    if not journal.exists():
-        raise LikewiseError(
-            f"apply: --undo needs the journal of an earlier call, but there is no {journal}; nothing was applied from this table"
-        )
-    stored = read_json(journal, "apply", hint="")
-    if "written" in stored:
-        folder = Path(stored["written"])
-        shutil.rmtree(folder, ignore_errors=True)
-        journal.unlink()
-        return Applied("undone", folder, ())
-    moves = tuple(Move(*move) for move in stored["moves"])
-    moved = [move for move in moves if os.path.lexists(move.target) and not os.path.lexists(move.source)]
-    lost = [move for move in moves if not os.path.lexists(move.target) and not os.path.lexists(move.source)]
-    for move in reversed(moved):
-        os.makedirs(os.path.dirname(move.source), exist_ok=True)
-        os.rename(move.target, move.source)
-        with suppress(OSError):  # folders that `apply` created and that are empty now
-            os.removedirs(os.path.dirname(move.target))
-    if lost:
-        raise LikewiseError(
-            f"apply: {len(lost)} of {len(moves)} images are neither at their old nor at their new place (first: "
-            f"{lost[0].target}); the others were moved back. Restore these, then delete {journal}"
-        )
-    journal.unlink()
-    return Applied("undone", Path(stored["root"]), tuple(moved))
-
-
-def _linked(source: str, target: Path) -> bool:
-    """Create a hard link to the image itself, and return whether the disk allows it."""
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:
-        return False
-    return True
 
 
 def _files(items: Items) -> list[str]:

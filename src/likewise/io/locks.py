@@ -51,6 +51,26 @@ def file_lock(file: Path, *, wait: bool = True, before_waiting: Callable[[], obj
         yield locked
 
 
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[bool]:
+    """Lock a folder exclusively, without a file in it, and yield whether that succeeded."""
+    if fcntl is None:
+        yield True
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locked = True
+    except BlockingIOError:
+        locked = False
+    except OSError:  # a network disk without locks
+        locked = True
+    try:
+        yield locked
+    finally:
+        os.close(handle)
+
+
 def share_lock(handle: IO) -> None:
     """Take a shared lock on an open file: `file_lock` cannot lock it until it is closed, other shared locks can."""
     if fcntl is not None:

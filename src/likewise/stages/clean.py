@@ -31,14 +31,15 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
         show: gets the findings before the page is served.
     """
     check(config)
-    from likewise.audit.apply import apply, check_new_folder, journal_of
+    from likewise.audit.apply import apply
+    from likewise.audit.apply_steps import check_new_folder
     from likewise.audit.audit import audit
     from likewise.audit.source import default_folder
     from likewise.web.review.serve import serve_review
 
     out = Path(config.out or default_folder(config.data))
     if config.to:
-        check_new_folder(config.to, journal_of(out / "corrected.csv"), "clean")
+        check_new_folder(config.to, (out / "corrected.csv").absolute(), "clean")
     audited = audit(
         Audit(
             targets=(config.data,), out=str(out), backbone=config.backbone, weights=config.weights, root=config.root,
