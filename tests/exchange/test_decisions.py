@@ -29,13 +29,13 @@ def test_decisions_are_added_beside_those_of_the_page(tmp_path):
         row=[3, 3, 4], label=[LABELS[3], LABELS[3], LABELS[4]], reviewer=["Ann", " Bo  B ", ""],
         choice=["relabel", "remove", "keep"], new_label=["wren", "owl", ""], note=["", "blurred\nimage", ""],
     )  # fmt: skip
-    assert store_decisions(records, str(audit), "Cem", "tool")[1:] == (3, 3)
+    assert store_decisions(records, str(audit), "Cem", "tool")[1:] == (3, 3, 1)
     assert stored(audit) == [
         ("Ann", "sample", "3", "relabel", "wren", ""),
         ("Bo B", "sample", "3", "remove", "", "blurred image"),
         ("Cem", "sample", "4", "keep", "", ""),
     ]
-    assert store_decisions(records, str(audit), "Cem", "tool")[1:] == (3, 0)
+    assert store_decisions(records, str(audit), "Cem", "tool")[1:] == (3, 0, 0)
 
 
 def test_without_a_reviewer_the_tool_is_named(tmp_path):

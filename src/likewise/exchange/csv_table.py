@@ -37,14 +37,19 @@ def receive(config: Receive) -> Records:
     if not file.is_file():
         raise LikewiseError(f"csv: the source must be a file, got '{config.source}'; check the path")
     sheet = read_csv(str(file), "csv")
-    cells = dict(sheet.column)
-    for ours, theirs in renamed(config.columns).items():
-        if theirs not in sheet.column:
-            raise LikewiseError(
-                f"csv: --columns must name columns of {file.name}, got {theirs!r}; it has: {', '.join(sheet.column)}"
-            )
-        cells.pop(theirs, None)
-        cells[ours] = sheet.column[theirs]
+    names = renamed(config.columns)
+    unknown = next((theirs for theirs in names.values() if theirs not in sheet.column), None)
+    if unknown is not None:
+        raise LikewiseError(
+            f"csv: --columns must name columns of {file.name}, got {unknown!r}; it has: {', '.join(sheet.column)}"
+        )
+    cells = {name: column for name, column in sheet.column.items() if name not in names.values()}
+    cells |= {ours: sheet.column[theirs] for ours, theirs in names.items()}
+    if not {"row", "path"} & cells.keys():
+        raise LikewiseError(
+            f"csv: {file.name} must have a column row or path, got: {', '.join(cells)}; name it: --columns path=COLUMN "
+            "(lines are not matched by their order)"
+        )
     if "label" not in cells and "labels" not in cells:
         raise LikewiseError(
             f"csv: {file.name} must have a column label or labels, got: {', '.join(cells)}; name it: --columns label=COLUMN"

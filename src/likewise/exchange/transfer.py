@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.config import Receive, Send, check
 from likewise.exchange import TOOL_BY_NAME
-from likewise.exchange.decisions import store_decisions
+from likewise.exchange.decisions import StoredDecisions, store_decisions
 from likewise.exchange.records import write_labels, write_vectors
 from likewise.exchange.target import read_target
 from likewise.io.files import check_output_path
@@ -72,9 +73,8 @@ def receive(config: Receive) -> Received:
         )
     records = module_of(tool).receive(config)
     if into is None:
-        file, made, new = store_decisions(records, config.into, config.reviewer or "", tool)
-        notes = () if new == made else (f"{made - new} of them were stored already",)
-        return Received(made, tool, "decisions", file, notes)
+        stored = store_decisions(records, config.into, config.reviewer or "", tool)
+        return Received(stored.made, tool, "decisions", stored.file, tuple(notes_about(stored)))
     if suffix == ".csv":
         return Received(write_labels(records, into, tool), tool, "labels", into)
     if records.x is None:
@@ -83,6 +83,17 @@ def receive(config: Receive) -> Received:
         )
     write_vectors(records, into)
     return Received(len(records), tool, "embeddings", into)
+
+
+def notes_about(stored: StoredDecisions) -> Iterator[str]:
+    """Yield what the number of received decisions does not show."""
+    if stored.new < stored.made:
+        yield f"{stored.made - stored.new} of them were stored already"
+    if stored.replaced:
+        yield (
+            f"{stored.replaced} of them replace another decision of the same reviewer, which stays in the store and is current "
+            "again after an undo"
+        )
 
 
 def module_of(tool: str):
