@@ -129,11 +129,22 @@ def image_root(records: Records) -> str:
     """Return the folder that contains all images."""
     paths = records.columns["path"]
     root = os.path.join(records.root, "")
-    return (
-        records.root
-        if records.root and all(p.startswith(root) for p in paths)
-        else os.path.commonpath(map(os.path.dirname, paths))
-    )
+    if records.root and all(path.startswith(root) for path in paths):
+        return records.root
+    try:
+        return os.path.commonpath(map(os.path.dirname, paths))
+    except ValueError:  # absolute and relative paths, or several drives
+        raise LikewiseError(
+            "send: all images must be below one folder, got absolute and relative paths; give their folder by --root"
+        ) from None
+
+
+def xml_problem(text: str) -> str:
+    """Return what of a text XML cannot hold; empty: XML can hold it."""
+    if any(0xD800 <= ord(sign) < 0xE000 for sign in text):
+        return "bytes that are not UTF-8"
+    other = any((ord(sign) < 32 and sign not in "\t\n") or ord(sign) in (0xFFFE, 0xFFFF) for sign in text)
+    return "control characters" if other else ""
 
 
 def whole_number(cell: Any, owner: str) -> int:
