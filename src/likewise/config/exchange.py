@@ -41,7 +41,7 @@ class Send:
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit or the data."""
     replace: bool = False
-    """Replace a collection or table of this name. Without it, an existing one is an error."""
+    """Replace existing files of these names, or a collection or table of this name. Without it, an existing one is an error."""
     allow_imports: bool = False
     """Allow the data to be a reader of your own by dotted name, which runs its code."""
     quiet: bool = False

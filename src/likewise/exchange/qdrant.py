@@ -119,7 +119,5 @@ def receive(config: Receive) -> Records:
     payloads = [one.payload or {} for one in points]
     names = dict.fromkeys(key for payload in payloads for key in payload)
     cells = {key: [payload.get(key) for payload in payloads] for key in names}
-    cells.setdefault("row", [one.id for one in points])
-    return from_cells(
-        cells, "qdrant", [one.vector for one in points], "euclidean" if "EUCLID" in distance.upper() else "cosine"
-    )
+    x, similarity = [one.vector for one in points], "euclidean" if "EUCLID" in distance.upper() else "cosine"
+    return from_cells(cells, "qdrant", x, similarity, ids=[one.id for one in points])
