@@ -65,5 +65,7 @@ class Receive:
     """Names of columns in the source, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
     reviewer: str | None = None
     """Reviewer of decisions from a tool that does not name its annotators. By default the name of the tool."""
+    replace: bool = False
+    """Replace an existing file. Without it, an existing one is an error. Decisions in an audit are never replaced."""
     quiet: bool = False
     """Print nothing."""

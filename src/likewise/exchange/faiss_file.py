@@ -24,7 +24,9 @@ ID_MAP_KINDS = (b"IxMp", b"IxM2")
 """Types of an index with ids: a header, the inner index, the ids."""
 FLAT_KINDS = (b"IxFI", b"IxF2", b"IxFl")
 """Types of a flat index: a header, the number of floats, the floats."""
-NO_FLAT_INDEX = "faiss: the index must be flat (IndexFlatIP or IndexFlatL2, with or without ids), whose vectors are exact"
+NO_FLAT_INDEX = (
+    "faiss: the index must be flat (IndexFlatIP or IndexFlatL2, with or without ids), whose vectors are exact"
+)
 """Start of the error about another index."""
 
 

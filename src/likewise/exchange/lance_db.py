@@ -11,7 +11,7 @@ import numpy as np
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, Records, arrow_kind, from_cells
+from likewise.exchange.records import DEFAULT_NAME, Records, arrow_kind, check_utf8, from_cells
 from likewise.io.files import first_line
 
 VECTOR_COLUMN = "vector"
@@ -41,6 +41,7 @@ def send(records: Records, config: Send) -> list[str]:
     """Write the records as a new table; replacing a table is one atomic change."""
     import pyarrow as pa
 
+    check_utf8(records, "lancedb")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
     if VECTOR_COLUMN in records.columns:
@@ -84,7 +85,8 @@ def receive(config: Receive) -> Records:
         table = base.open_table(name).to_arrow()
     if VECTOR_COLUMN not in table.column_names or not hasattr(table.schema.field(VECTOR_COLUMN).type, "value_type"):
         raise LikewiseError(
-            f"lancedb: the table must have vectors in the column {VECTOR_COLUMN}, got the columns {', '.join(table.column_names)}"
+            f"lancedb: the table must have vectors in the column {VECTOR_COLUMN}, got the columns {', '.join(table.column_names)}; "
+            "rename the one that holds them"
         )
     x = table.column(VECTOR_COLUMN).to_pylist()
     cells = {column: table.column(column).to_pylist() for column in table.column_names if column != VECTOR_COLUMN}

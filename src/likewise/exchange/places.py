@@ -18,8 +18,8 @@ def check_free(files: Iterable[Path], owner: str, replace: bool) -> None:
     """Raise if a file exists already, unless it may be replaced. A folder is never replaced."""
     for file in files:
         if file.is_dir():
-            raise LikewiseError(f"{owner}: '{file}' must be a new file, got a folder; choose another --out")
+            raise LikewiseError(f"{owner}: '{file}' must be a new file, got a folder; choose another name")
         if not replace and (file.exists() or file.is_symlink()):
             raise LikewiseError(
-                f"{owner}: '{file}' must be a new file, but it exists; choose another --out, or replace it with --replace"
+                f"{owner}: '{file}' must be a new file, but it exists; choose another name, or replace it with --replace"
             )

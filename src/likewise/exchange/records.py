@@ -36,6 +36,9 @@ VECTOR_NAMES = ("x", "z", "similarity")
 CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
 """Values of `choice`, the same as those of the review page."""
 
+NOT_UTF8 = "bytes that are not UTF-8"
+"""What is wrong with a text that has lone surrogates, as Python reads such bytes in names of files."""
+
 DEFAULT_NAME = "likewise"
 """Name of a collection or table without `--name`."""
 
@@ -142,9 +145,21 @@ def image_root(records: Records) -> str:
 def xml_problem(text: str) -> str:
     """Return what of a text XML cannot hold; empty: XML can hold it."""
     if any(0xD800 <= ord(sign) < 0xE000 for sign in text):
-        return "bytes that are not UTF-8"
+        return NOT_UTF8
     other = any((ord(sign) < 32 and sign not in "\t\n") or ord(sign) in (0xFFFE, 0xFFFF) for sign in text)
     return "control characters" if other else ""
+
+
+def check_utf8(records: Records, owner: str) -> None:
+    """Raise if a text is not UTF-8, for a tool that cannot hold other bytes. Names of files and folders may have any bytes."""
+    for name, cells in records.columns.items():
+        for row, cell in zip(records.row.tolist(), cells):
+            for text in cell if isinstance(cell, list) else [cell]:
+                if isinstance(text, str) and not text.isascii() and xml_problem(text) == NOT_UTF8:
+                    raise LikewiseError(
+                        f"{owner}: all texts must be UTF-8, but {name} of row {row} is {text!r}; rename the file or folder, or "
+                        "choose --to csv"
+                    )
 
 
 def whole_number(cell: Any, owner: str) -> int:
@@ -165,7 +180,9 @@ def read_cell(cell: Any, name: str, owner: str) -> Any:
     is_list = isinstance(cell, list | tuple | np.ndarray)
     words = [as_text(one) for one in cell] if is_list and name in LIST_COLUMNS else [as_text(cell)]
     if (name in TEXT_COLUMNS and (is_list or isinstance(cell, dict | bytes))) or any("\0" in word for word in words):
-        raise LikewiseError(f"{owner}: {name} must be one text without NUL, got {cell!r:.200}; correct it in the source")
+        raise LikewiseError(
+            f"{owner}: {name} must be one text without NUL, got {cell!r:.200}; correct it in the source"
+        )
     if name not in LIST_COLUMNS:
         return words[0]
     if is_list and (wrong := next((word for word in words if LABEL_SEPARATOR in word), None)) is not None:
