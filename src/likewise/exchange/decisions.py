@@ -71,20 +71,28 @@ def store_decisions(records: Records, audit: str, reviewer: str, owner: str) -> 
         )
     file = folder / "decisions.sqlite"
     if not file.exists():  # decisions that are refused leave no store
-        check_choices(made, findings, {label for _, label in findings.members})
+        checked(made, findings, {label for _, label in findings.members}, owner)
     with closing(Store(file, findings)) as store:
         current = {(d.reviewer, d.item): (d.choice, d.label, d.note) for d in store.current_decisions()}
-        new = [one for one in made if current.get((one.reviewer, one.item)) != (one.choice, one.label, one.note)]
         with store.writing() as base:
-            check_choices(made, findings, store.known_classes(base))
+            made = checked(made, findings, store.known_classes(base), owner)
+            new = [one for one in made if current.get((one.reviewer, one.item)) != (one.choice, one.label, one.note)]
             base.executemany(INSERT_SQL, [one._replace(label=os.fsencode(one.label)) for one in new])
     return StoredDecisions(file, len(made), len(new), sum((one.reviewer, one.item) in current for one in new))
 
 
-def check_choices(made: list[Received], findings: Findings, known: Collection[str]) -> None:
-    """Raise if a decision is none that a reviewer could make."""
+def checked(made: list[Received], findings: Findings, known: Collection[str], owner: str) -> list[Received]:
+    """Return the decisions with tidy labels; raise if a reviewer could not make one of them."""
+    found = []
     for one in made:
-        check(findings, Choice(one.item, one.choice, one.label), known, new_class=False)
+        if one.choice == "relabel" and one.label not in known and tidy(one.label) not in known:
+            raise LikewiseError(
+                f"{owner}: a new label must be a class of this audit, got {one.label!r} for row {one.item}; choose one of its "
+                "classes, or add the class in `likewise review` first"
+            )
+        _, choice = check(findings, Choice(one.item, one.choice, one.label), known, new_class=False)
+        found.append(one._replace(label=choice.label))
+    return found
 
 
 def choices(records: Records, findings: Findings, reviewer: str, owner: str) -> list[Received]:

@@ -71,7 +71,7 @@ def write_folder(records: Records, folder: Path) -> None:
 
 
 def receive(config: Receive) -> Records:
-    """Return the metadata of an imagefolder, as `datasets` reads them; `path` is the image in the folder."""
+    """Return the metadata of an imagefolder, as `datasets` reads them; without a path, `path` is the image in the folder."""
     from likewise.data.hugging_face import load_imagefolder
 
     folder = Path(config.source).expanduser()
@@ -81,7 +81,8 @@ def receive(config: Receive) -> Records:
     for split in load_imagefolder(folder).values():
         image = split["image"]
         own = {name: named(split[name], kind) for name, kind in split.features.items() if name != "image"}
-        own.setdefault("path", [one["path"] for one in image])
+        if "row" not in own or Path(config.into).suffix.lower() in (".npz", ".csv"):  # else not the path of the audit's image
+            own.setdefault("path", [one["path"] for one in image])
         if cells and own.keys() != cells.keys():
             raise LikewiseError(
                 f"{OWNER_NAME}: all splits must have the same columns, got others; write the metadata again"

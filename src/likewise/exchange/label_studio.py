@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -159,10 +159,10 @@ def decisions(one: dict[str, Any]) -> list[tuple[datetime, dict[str, str]]]:
 def moment(text: Any, row: Any) -> datetime:
     """Return the time of an annotation; the earliest time if there is none."""
     if not text:
-        return datetime.min.replace(tzinfo=timezone.utc)
+        return datetime.min.replace(tzinfo=UTC)
     try:
         when = datetime.fromisoformat(text)
-        return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
     except (ValueError, TypeError):
         raise LikewiseError(
             f"{OWNER_NAME}: updated_at must be a time such as 2026-01-31T12:00:00Z, got {text!r} for row {row}; export again"
