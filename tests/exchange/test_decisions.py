@@ -83,7 +83,7 @@ def all_rows(audit):
 
 
 def test_decisions_of_reviewers_are_never_lost(tmp_path):
-    """A refused export adds nothing. Another reviewer's decision stays; an own one is replaced, counted, and back after an undo."""
+    """A refused export adds nothing. Another reviewer's decision stays; an own one is replaced, with a note, until an undo."""
     audit = write_audit(tmp_path, n=6)
     with closing(Store(audit / "decisions.sqlite", read_findings(audit))) as store:
         store.decide("Ann", "0", "remove")

@@ -22,7 +22,8 @@ from likewise.web.review.store import Store
 
 IMAGES = ("a/0.png", "a/1.png", "a/2.png", "b/0.png", "xa/1.png", "b/2.png")
 LABELS = ("owl", "owl", "owl", "wren", "wren", "wren")
-FOUR_PARTS = re.compile(r"^(csv|cvat|faiss|hf|hugging-face|label-studio|lancedb|qdrant|receive|review|table|data): .+\b(got|but|has|is|are)\b.+(; |\? ).+", re.S)  # fmt: skip
+OWNERS = "csv|cvat|faiss|hf|hugging-face|label-studio|qdrant|receive|review|table"
+FOUR_PARTS = re.compile(rf"^({OWNERS}): .+\b(got|but|has|is|are)\b.+(; |\? ).+", re.S)
 """Who raises it, what must hold, what came, what to do."""
 
 
@@ -227,7 +228,9 @@ def test_label_studio(audit, tmp_path, subtests):
 
 
 def image(name="a/1.png", choice="keep", label="owl"):
-    return f'<image id="0" name="{name}"><tag label="{label}"><attribute name="choice">{choice}</attribute></tag></image>'
+    return (
+        f'<image id="0" name="{name}"><tag label="{label}"><attribute name="choice">{choice}</attribute></tag></image>'
+    )
 
 
 def annotations(*images, version="1.1"):

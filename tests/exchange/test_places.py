@@ -77,7 +77,10 @@ def test_a_received_file_is_not_overwritten(tmp_path):
     assert (tmp_path / "t.csv").read_bytes() == before
 
 
-@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "denied"), OSError(errno.EROFS, "read-only"), OSError(errno.ENOSPC, "full")])  # fmt: skip
+REFUSALS = {errno.EACCES: "denied", errno.EROFS: "read-only", errno.ENOSPC: "full"}
+
+
+@pytest.mark.parametrize("error", [OSError(*one) for one in REFUSALS.items()], ids=REFUSALS.values())
 def test_a_disk_that_refuses(tmp_path, subtests, monkeypatch, error):
     audit, vectors = write_audit(tmp_path, n=4, images=True), write_vectors(tmp_path, n=4)
     likewise.send(vectors, "csv", tmp_path / "t.csv")
@@ -150,10 +153,14 @@ def test_a_send_to_qdrant_that_was_killed_is_not_received(tmp_path, monkeypatch)
             return upsert(self, *words, **options)
 
         patch.setattr(qdrant.QdrantClient, "upsert", die)
-        patch.setattr(qdrant.QdrantClient, "delete_collection", lambda *words: None)  # a killed process does not tidy up
+        patch.setattr(
+            qdrant.QdrantClient, "delete_collection", lambda *words: None
+        )  # a killed process does not tidy up
         with pytest.raises(SystemExit):
             likewise.send(write_vectors(tmp_path, n=30), "qdrant", tmp_path / "q")
-    with pytest.raises(LikewiseError, match="qdrant: the collection must be complete, but the send of 'likewise' was inter"):
+    with pytest.raises(
+        LikewiseError, match="qdrant: the collection must be complete, but the send of 'likewise' was inter"
+    ):
         likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz")
     likewise.send(tmp_path / "z.npz", "qdrant", tmp_path / "q", replace=True)
     assert likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz").rows == 30

@@ -112,7 +112,9 @@ def test_texts_that_a_format_cannot_hold():
     ]  # fmt: skip
     check_utf8(from_cells({"path": ["鳥.jpg"], "score": [None]}, "tool"), "tool")
     for cells in ({"path": ["a.jpg", "\udcff.jpg"]}, {"path": ["a", "b"], "labels": [["a"], ["b", "\udcff"]]}):
-        with pytest.raises(LikewiseError, match="tool: all texts must be UTF-8, but .* of row 1 is .*; rename the file"):
+        with pytest.raises(
+            LikewiseError, match="tool: all texts must be UTF-8, but .* of row 1 is .*; rename the file"
+        ):
             check_utf8(from_cells(cells, "tool"), "tool")
 
 
@@ -123,5 +125,7 @@ def test_the_folder_of_the_images():
     assert image_root(replace(made, root="/a")) == "/a" and image_root(replace(made, root="/")) == "/"
     beside = from_cells({"path": ["/data/x/1.jpg", "/data/xy/2.jpg"]}, "tool")
     assert image_root(replace(beside, root="/data/x")) == "/data"
-    with pytest.raises(LikewiseError, match="send: all images must be below one folder, got absolute and relative paths"):
+    with pytest.raises(
+        LikewiseError, match="send: all images must be below one folder, got absolute and relative paths"
+    ):
         image_root(from_cells({"path": ["/a/1.jpg", "2.jpg"]}, "tool"))

@@ -17,7 +17,10 @@ def test_the_command_prints_rows_place_and_notes(tmp_path, capsys):
     before = (tmp_path / "t.csv").read_bytes()
     with pytest.raises(SystemExit):
         cli.main([*words, "--top", "1"])
-    assert "must be a new file, but it exists; choose another name, or replace it with --replace" in capsys.readouterr().err
+    assert (
+        "must be a new file, but it exists; choose another name, or replace it with --replace"
+        in capsys.readouterr().err
+    )
     assert (tmp_path / "t.csv").read_bytes() == before
 
 

@@ -12,6 +12,7 @@ import zipfile
 from collections import Counter
 from io import BufferedIOBase
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 
 from likewise.audit.read import find_audit
@@ -151,15 +152,15 @@ def joined_tags(names: list[str], given: str) -> str:
     return given if sorted(names) == sorted(split_labels(given)) else join_labels(sorted(names))
 
 
-def open_member(archive: zipfile.ZipFile) -> zipfile.ZipExtFile:
-    """Open annotations.xml; raise unless its compression is one that unpacks piece by piece, as CVAT writes it."""
+def xml_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return annotations.xml; raise unless its compression is one that unpacks piece by piece, as CVAT writes it."""
     member = archive.getinfo("annotations.xml")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"annotations.xml is compressed by method {member.compress_type}, not deflated")
-    return archive.open(member)
+    return member
 
 
-def parse(content: BufferedIOBase) -> ElementTree.Element:
+def parse(content: IO[bytes] | BufferedIOBase) -> ElementTree.Element:
     """Return the root of an XML file of at most `MAX_XML_BYTES`."""
     parser, left = ElementTree.XMLParser(), MAX_XML_BYTES
     while block := content.read(BLOCK_BYTES):
@@ -175,7 +176,7 @@ def read_annotations(file: Path) -> ElementTree.Element:
     check_source(file, "cvat", "an export as CVAT for images 1.1 (.xml or .zip)")
     try:
         if zipfile.is_zipfile(file):
-            with zipfile.ZipFile(file) as archive, open_member(archive) as content:
+            with zipfile.ZipFile(file) as archive, archive.open(xml_member(archive)) as content:
                 top = parse(content)
         else:
             with file.open("rb") as content:

@@ -18,7 +18,7 @@ from likewise.exchange.places import check_free, check_source
 from likewise.exchange.records import Records, from_cells
 from likewise.io.files import atomic_write, check_output_path, first_line, write_csv
 
-HEADER = struct.Struct("<4siqqq?i")
+INDEX_HEADER = struct.Struct("<4siqqq?i")
 """Start of an index in a file: type, dimension, number of vectors, two unused numbers, whether it is trained, metric."""
 ID_MAP_KINDS = (b"IxMp", b"IxM2")
 """Types of an index with ids: a header, the inner index, the ids."""
@@ -76,15 +76,15 @@ def receive(config: Receive) -> Records:
 def check_size(file: Path) -> None:
     """Raise unless the file is a flat index and as long as its header declares: faiss allocates what a header declares."""
     with file.open("rb") as content:
-        head = content.read(2 * HEADER.size)
-        begin = HEADER.size if head[:4] in ID_MAP_KINDS else 0
-        kind, dimension, count, *_, metric = HEADER.unpack_from(head.ljust(2 * HEADER.size, b"\0"), begin)
+        head = content.read(2 * INDEX_HEADER.size)
+        begin = INDEX_HEADER.size if head[:4] in ID_MAP_KINDS else 0
+        kind, dimension, count, *_, metric = INDEX_HEADER.unpack_from(head.ljust(2 * INDEX_HEADER.size, b"\0"), begin)
         if kind not in FLAT_KINDS or metric not in (0, 1):  # inner product, distance
             raise LikewiseError(
                 f"{NO_FLAT_INDEX}, but {file.name} cannot be read as one (type {kind.decode('ascii', 'replace')!r}, metric "
                 f"{metric}); save a flat index by faiss.write_index"
             )
-        floats, ids = begin + HEADER.size, begin + HEADER.size + 8 + 4 * count * dimension
+        floats, ids = begin + INDEX_HEADER.size, begin + INDEX_HEADER.size + 8 + 4 * count * dimension
         fits = min(count, dimension) >= 0 and file.stat().st_size == ids + (8 + 8 * count if begin else 0)
         for place, length in ((floats, count * dimension), *([(ids, count)] if begin else [])):
             content.seek(place if fits else 0)

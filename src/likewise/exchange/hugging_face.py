@@ -81,7 +81,10 @@ def receive(config: Receive) -> Records:
     for split in load_imagefolder(folder).values():
         image = split["image"]
         own = {name: named(split[name], kind) for name, kind in split.features.items() if name != "image"}
-        if "row" not in own or Path(config.into).suffix.lower() in (".npz", ".csv"):  # else not the path of the audit's image
+        if "row" not in own or Path(config.into).suffix.lower() in (
+            ".npz",
+            ".csv",
+        ):  # else not the path of the audit's image
             own.setdefault("path", [one["path"] for one in image])
         if cells and own.keys() != cells.keys():
             raise LikewiseError(

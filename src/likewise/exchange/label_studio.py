@@ -218,12 +218,13 @@ def texts(value: Any, control: str, row: Any) -> list[str]:
     if isinstance(value, dict) and value.keys() == {"choices"}:
         value = value["choices"]
     several = value if isinstance(value, list) else [] if value in (None, "") else [value]
-    if not all(isinstance(one, str) for one in several):
+    found = [one for one in several if isinstance(one, str)]
+    if len(found) < len(several):
         raise LikewiseError(
             f"{OWNER_NAME}: the selected values of {control} must be texts, got {value!r:.200} for row {row}; export the project "
             "again as JSON or JSON-MIN"
         )
-    return several
+    return found
 
 
 def person(who: Any) -> str:

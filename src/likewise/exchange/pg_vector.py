@@ -36,7 +36,8 @@ def connect(place: str) -> Iterator:
             yield connection
     except (psycopg.Error, UnicodeError) as error:
         raise LikewiseError(
-            f"pgvector: the database must be one that you may write, but the server refused ({first_line(error)}); check the address, and that the extension vector is installed"
+            f"pgvector: the database must be one that you may write, but the server refused ({first_line(error)}); check the "
+            "address, and that the extension vector is installed"
         ) from None
 
 

@@ -47,7 +47,8 @@ def connect(place: str, create: bool) -> Iterator:
         raise
     except Exception as error:  # the client raises many types: no connection, a locked folder, a damaged file
         raise LikewiseError(
-            f"qdrant: '{place}' must be a folder of embedded Qdrant or a server, but it cannot be used ({first_line(error)}); check the address, or close other clients"
+            f"qdrant: '{place}' must be a folder of embedded Qdrant or a server, but it cannot be used ({first_line(error)}); "
+            "check the address, or close other clients"
         ) from None
 
 
