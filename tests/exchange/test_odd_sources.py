@@ -480,6 +480,7 @@ def test_qdrant(audit, tmp_path, subtests):
         "a changed label": (([1], [{"row": 1, "label": "wren"}]), wren),
         "ids of its own beside rows": (([7], [{"row": 1, "label": "wren"}]), wren),
         "paths alone": (([7], [{"path": "a/1.png", "label": "wren"}]), wren),
+        "names as ids beside paths": (([f"{9:032x}"], [{"path": "a/1.png", "label": "wren"}]), wren),
         "ids alone": (([1], [{"label": "wren"}]), "must be identified by a column row or path, got the columns label"),
         "a point without a row": (([1, 2], [{"row": 1, "label": "wren"}, {"label": "owl"}]), "row must be a whole number"),
         "a row twice": (([1, 2], [{"row": 1, "label": "wren"}, {"row": 1, "label": "owl"}]), "row 1 occurs twice"),

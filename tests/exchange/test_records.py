@@ -103,7 +103,6 @@ def test_rows_that_only_count_are_not_written(tmp_path):
     assert "row" not in np.load(tmp_path / "z.npz") and made.take([0]).is_numbered
     write_labels(made, tmp_path / "t.csv", "tool")
     assert (tmp_path / "t.csv").read_text() == "path,label\na.jpg,a\n"
-    assert from_cells({"label": ["a"]}, "tool", ids=[7]).row.tolist() == [7]
 
 
 def test_texts_that_a_format_cannot_hold():

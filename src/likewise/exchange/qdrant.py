@@ -148,4 +148,4 @@ def receive(config: Receive) -> Records:
     names = dict.fromkeys(key for payload in payloads for key in payload)
     cells = {key: [payload.get(key) for payload in payloads] for key in names}
     x, similarity = [one.vector for one in points], "euclidean" if "EUCLID" in distance.upper() else "cosine"
-    return from_cells(cells, "qdrant", x, similarity, ids=[one.id for one in points])
+    return from_cells(cells, "qdrant", x, similarity)

@@ -85,21 +85,18 @@ class Records:
             yield {"row": row} | {name: cells[place] for name, cells in self.columns.items()}
 
 
-def from_cells(
-    cells: Mapping[str, Sequence], owner: str, x: Any = None, similarity: str = "cosine", ids: Sequence | None = None
-) -> Records:
+def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similarity: str = "cosine") -> Records:
     """Return records from the cells that a tool returned; raise if they are not records.
 
     Args:
         cells: column -> cells. Without a column `row`, the rows are numbered from 0, and cannot be received into an audit by it.
         owner: name of the tool at the start of errors.
         x: vectors of the rows; anything that numpy can convert to float32.
-        ids: numbers of the rows if there is no column `row`, such as ids that the tool made.
     """
     count = len(next(iter(cells.values()))) if cells else 0 if x is None else len(x)
     if not count:
         raise LikewiseError(f"{owner}: the source must hold at least one row, got none; check its name")
-    row = [whole_number(cell, owner) for cell in cells.get("row", range(count) if ids is None else ids)]
+    row = [whole_number(cell, owner) for cell in cells.get("row", range(count))]
     keys = Counter(zip(row, cells.get("reviewer", [""] * count)))
     if len(keys) != count:
         (twice, _), _ = keys.most_common(1)[0]
