@@ -22,7 +22,7 @@ from likewise.web.review.store import Store
 
 IMAGES = ("a/0.png", "a/1.png", "a/2.png", "b/0.png", "xa/1.png", "b/2.png")
 LABELS = ("owl", "owl", "owl", "wren", "wren", "wren")
-OWNERS = "csv|cvat|faiss|hf|hugging-face|label-studio|qdrant|receive|review|table"
+OWNERS = "csv|cvat|faiss|hf|hugging-face|label-studio|lancedb|qdrant|receive|review|table"
 FOUR_PARTS = re.compile(rf"^({OWNERS}): .+\b(got|but|has|is|are)\b.+(; |\? ).+", re.S)
 """Who raises it, what must hold, what came, what to do."""
 
@@ -495,3 +495,33 @@ def test_qdrant(audit, tmp_path, subtests):
         "no collections": (b'{"collections": {}, "aliases": {}}', "there is no collection 'likewise'"),
     }  # fmt: skip
     check_all(subtests, audit, "qdrant", cases, write)
+
+
+def test_lancedb(audit, tmp_path, subtests):
+    lancedb = pytest.importorskip("lancedb", reason="needs likewise[lancedb]")
+    number = iter(range(100))
+
+    def write(name, content):
+        folder = tmp_path / f"l{next(number)}"
+        if content is None:
+            folder.mkdir()
+            (folder / "likewise.lance").mkdir()
+        else:
+            lancedb.connect(str(folder)).create_table("likewise", content)
+        return folder
+
+    vector, wren = [0.0, 1.0], {"1": ("relabel", "wren")}
+    cases = {
+        "a changed label": ([{"row": 1, "label": "wren", "vector": vector}], wren),
+        "a row as a float": ([{"row": 1.0, "label": "wren", "vector": vector}], wren),
+        "paths alone": ([{"path": "a/1.png", "label": "wren", "vector": vector}], wren),
+        "labels alone": ([{"label": "wren", "vector": vector}], "must be identified by a column row or path"),
+        "a row twice": ([{"row": 1, "label": one, "vector": vector} for one in ("wren", "owl")], "row 1 occurs twice"),
+        "a missing row": ([{"row": one, "label": "wren", "vector": vector} for one in (1, None)], "row must be a whole"),
+        "another image": ([{"row": 1, "path": "xa/1.png", "label": "wren", "vector": vector}], "must be the image of the"),
+        "a label as a struct": ([{"row": 1, "label": {"a": 1}, "vector": vector}], "label must be one text"),
+        "no vectors": ([{"row": 1, "label": "wren"}], "must have vectors in the column vector, got the columns"),
+        "a missing vector": ([{"row": 1, "vector": vector}, {"row": 2, "vector": None}], "lancedb: .*; "),
+        "an empty table": (None, "cannot be used|there is no table"),
+    }  # fmt: skip
+    check_all(subtests, audit, "lancedb", cases, write)
