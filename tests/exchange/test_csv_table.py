@@ -35,8 +35,8 @@ def test_a_table_of_another_program_keeps_its_columns(tmp_path):
     (tmp_path / "theirs.csv").write_text('image,class,weather\na.jpg,"wren, small",=1+1\nb.jpg,owl,\n')
     likewise.receive(tmp_path / "theirs.csv", "csv", tmp_path / "ours.csv", columns=("path=image", "label=class"))
     assert read(tmp_path / "ours.csv") == [
-        {"path": "a.jpg", "label": "wren, small", "weather": "=1+1", "row": "0"},
-        {"path": "b.jpg", "label": "owl", "weather": "", "row": "1"},
+        {"path": "a.jpg", "label": "wren, small", "weather": "=1+1"},
+        {"path": "b.jpg", "label": "owl", "weather": ""},
     ]
 
 

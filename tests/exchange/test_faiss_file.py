@@ -61,8 +61,8 @@ def test_bad_sources(tmp_path, subtests):
     (tmp_path / "less.csv").replace(tmp_path / "other.csv")
     cases = {
         "none.faiss": "the source must be a file of faiss.write_index",
-        "z.npz": "must be a file of faiss.write_index, but it cannot be read",
-        "hnsw.faiss": "the index must be flat .* got IndexHNSWFlat",
+        "z.npz": "the index must be flat .* but z.npz cannot be read as one",
+        "hnsw.faiss": "the index must be flat .* but hnsw.faiss cannot be read as one .type 'IHNf'",
         "empty.faiss": "must hold at least one row, got none",
         "other.faiss": "other.csv must have the 10 ids of the index",
     }

@@ -103,7 +103,7 @@ def test_cells_of_any_form_become_lists(tmp_path):
     assert found.columns["labels"] == [["a", "b"], ["b", "c"], []] and found.columns["label"] == ["a|b", "b|c", ""]
     assert found.classes == ["a", "b", "c"]
     assert write_labels(found, tmp_path / "t.csv", "x") == 2
-    assert (tmp_path / "t.csv").read_text().splitlines() == ["labels,row", "a|b,0", "d|e,1"]
+    assert (tmp_path / "t.csv").read_text().splitlines() == ["labels", "a|b", "d|e"]
     assert str(arrow_kind("labels")).startswith("list") and str(arrow_kind("score")) == "double"
 
 

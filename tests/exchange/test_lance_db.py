@@ -38,7 +38,7 @@ def test_a_table_is_replaced_only_on_request(tmp_path):
         likewise.send(more, "lancedb", tmp_path / "lance")
     assert likewise.receive(tmp_path / "lance", "lancedb", tmp_path / "back.npz").rows == 20
     likewise.send(more, "lancedb", tmp_path / "lance", replace=True)
-    likewise.receive(tmp_path / "lance", "lancedb", tmp_path / "back.npz")
+    likewise.receive(tmp_path / "lance", "lancedb", tmp_path / "back.npz", replace=True)
     assert_same_vectors(more, tmp_path / "back.npz")
 
 

@@ -42,7 +42,7 @@ def test_a_collection_is_replaced_only_on_request(tmp_path):
         likewise.send(more, "qdrant", tmp_path / "q")
     assert likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz").rows == 20
     likewise.send(more, "qdrant", tmp_path / "q", replace=True)
-    likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz")
+    likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz", replace=True)
     assert_same_vectors(more, tmp_path / "back.npz")
 
 

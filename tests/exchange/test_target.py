@@ -53,6 +53,10 @@ def test_a_run_gives_vectors_or_its_audit(tmp_path):
     assert found.columns["label"] == ["given", "other"] and found.columns["state"] == ["flagged", "ok"]
     assert found.columns["suggested"] == [LABELS[4], ""]
     assert target(run, "csv").row.tolist() == target(audit, "csv").row.tolist()  # the tool needs no vectors
+    np.savez(run / "embeddings.npz", x=x[3:5], label=["a", "b"], row=[3, 4], path=["ü 3, 'a'.png", "ü 5, 'a'.png"])
+    with pytest.raises(LikewiseError, match="send: the embeddings of a run must be of its audit's data, but row 4 is "):
+        target(run, "faiss")
+    np.savez(run / "embeddings.npz", x=x[3:5], label=["given", "other"], row=[3, 4], split=["test", "test"])
     shutil.rmtree(audit)
     assert target(run, "csv").columns["label"] == ["given", "other"]
     (run / "embeddings.npz").unlink()

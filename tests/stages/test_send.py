@@ -12,8 +12,16 @@ def test_the_command_prints_rows_place_and_notes(tmp_path, capsys):
     cli.main(words)
     assert capsys.readouterr().out == f"5 rows sent to csv: {tmp_path}/t.csv\n"
     assert (tmp_path / "t.csv").read_text("utf-8").startswith("image,class,split,score")
-    cli.main([*words, "--quiet"])
+    cli.main([*words, "--quiet", "--replace"])
     assert capsys.readouterr() == ("", "")
+    before = (tmp_path / "t.csv").read_bytes()
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--top", "1"])
+    assert (
+        "must be a new file, but it exists; choose another name, or replace it with --replace"
+        in capsys.readouterr().err
+    )
+    assert (tmp_path / "t.csv").read_bytes() == before
 
 
 def test_a_bad_target_ends_with_2(tmp_path, capsys):

@@ -41,7 +41,7 @@ class Send:
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit or the data."""
     replace: bool = False
-    """Replace a collection or table of this name. Without it, an existing one is an error."""
+    """Replace existing files of these names, or a collection or table of this name. Without it, an existing one is an error."""
     allow_imports: bool = False
     """Allow the data to be a reader of your own by dotted name, which runs its code."""
     quiet: bool = False
@@ -65,5 +65,7 @@ class Receive:
     """Names of columns in the source, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
     reviewer: str | None = None
     """Reviewer of decisions from a tool that does not name its annotators. By default the name of the tool."""
+    replace: bool = False
+    """Replace an existing file. Without it, an existing one is an error. Decisions in an audit are never replaced."""
     quiet: bool = False
     """Print nothing."""

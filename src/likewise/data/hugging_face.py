@@ -70,7 +70,7 @@ def load_imagefolder(path: Path):
     datasets = package()
     if not is_imagefolder(path):
         raise LikewiseError(
-            f"{ERROR_OWNER}: {path} must be a folder of images with metadata.parquet, .jsonl or .csv, got none"
+            f"{ERROR_OWNER}: {path} must be a folder of images with metadata.parquet, .jsonl or .csv, got none; check the path"
         )
     try:
         with (
@@ -81,7 +81,8 @@ def load_imagefolder(path: Path):
             return found.cast_column("image", datasets.Image(decode=False))
     except Exception as error:  # datasets raises many types for damaged folders
         raise LikewiseError(
-            f"{ERROR_OWNER}: {path} must be a folder of images with metadata, but it cannot be read ({first_line(error)})"
+            f"{ERROR_OWNER}: {path} must be a folder of images with metadata, but it cannot be read ({first_line(error)}); "
+            "write it again"
         ) from None
 
 

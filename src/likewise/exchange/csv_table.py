@@ -7,6 +7,7 @@ from pathlib import Path
 from likewise.config import Receive, Send
 from likewise.data.tabular import read_csv
 from likewise.errors import LikewiseError
+from likewise.exchange.places import check_free, check_source
 from likewise.exchange.records import Records, from_cells
 from likewise.io.files import check_output_path, write_csv
 
@@ -14,6 +15,7 @@ from likewise.io.files import check_output_path, write_csv
 def send(records: Records, config: Send) -> list[str]:
     """Write the records as a CSV file; `--columns OURS=THEIRS` renames columns."""
     out = check_output_path(config.out, ".csv", "csv")
+    check_free([out], "csv", config.replace)
     names = renamed(config.columns)
     ours = [*records.columns, "row"]
     unknown = next((name for name in names if name not in ours), None)
@@ -34,17 +36,21 @@ def send(records: Records, config: Send) -> list[str]:
 def receive(config: Receive) -> Records:
     """Read a CSV file; `--columns OURS=THEIRS` names columns that are called otherwise there. All columns are kept."""
     file = Path(config.source).expanduser()
-    if not file.is_file():
-        raise LikewiseError(f"csv: the source must be a file, got '{config.source}'; check the path")
+    check_source(file, "csv", "a file")
     sheet = read_csv(str(file), "csv")
-    cells = dict(sheet.column)
-    for ours, theirs in renamed(config.columns).items():
-        if theirs not in sheet.column:
-            raise LikewiseError(
-                f"csv: --columns must name columns of {file.name}, got {theirs!r}; it has: {', '.join(sheet.column)}"
-            )
-        cells.pop(theirs, None)
-        cells[ours] = sheet.column[theirs]
+    names = renamed(config.columns)
+    unknown = next((theirs for theirs in names.values() if theirs not in sheet.column), None)
+    if unknown is not None:
+        raise LikewiseError(
+            f"csv: --columns must name columns of {file.name}, got {unknown!r}; it has: {', '.join(sheet.column)}"
+        )
+    cells = {name: column for name, column in sheet.column.items() if name not in names.values()}
+    cells |= {ours: sheet.column[theirs] for ours, theirs in names.items()}
+    if not {"row", "path"} & cells.keys():
+        raise LikewiseError(
+            f"csv: {file.name} must have a column row or path, got: {', '.join(cells)}; name it: --columns path=COLUMN "
+            "(lines are not matched by their order)"
+        )
     if "label" not in cells and "labels" not in cells:
         raise LikewiseError(
             f"csv: {file.name} must have a column label or labels, got: {', '.join(cells)}; name it: --columns label=COLUMN"

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections import Counter
+from io import BufferedIOBase
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 
 from likewise.audit.read import find_audit
@@ -17,23 +20,33 @@ from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
 from likewise.data.label_sets import join_labels, split_labels
 from likewise.errors import LikewiseError
-from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
+from likewise.exchange.places import check_free, check_source
+from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root, xml_problem
 from likewise.exchange.target import of_audit
 from likewise.io.files import atomic_write, first_line, make_folder, write_json
 from likewise.io.image_files import open_image
 
 NOT_REVIEWED = "not reviewed"
 """Value of the attribute `choice` that is no decision."""
-MAX_XML_BYTES = 2**30
-"""Largest unpacked export that is read."""
+MAX_XML_BYTES = 2**28
+"""Largest unpacked export that is read: 1.6 million images. The parsed elements took 8 to 20 times as much memory."""
+BLOCK_BYTES = 2**18
+"""Bytes that are unpacked and parsed at a time."""
 
 
 def send(records: Records, config: Send) -> list[str]:
     """Write annotations.xml and labels.json (for the raw label constructor of CVAT) into the folder `--out`."""
     root, classes = image_root(records), records.classes
     for text in [*classes, *records.columns["path"]]:
-        if any(ord(sign) < 32 and sign not in "\t\n" for sign in text):
-            raise LikewiseError(f"cvat: names must not hold control characters, got {text!r}; rename it")
+        if problem := xml_problem(text):
+            raise LikewiseError(f"cvat: names must not hold {problem}, got {text!r}; rename it")
+    path, count = Counter(records.columns["path"]).most_common(1)[0]
+    if count > 1:
+        raise LikewiseError(
+            f"cvat: every row must be an image of its own, but '{path}' has {count} rows (boxes); choose --to label-studio or csv"
+        )
+    out = Path(config.out).expanduser()
+    check_free([out / "labels.json", out / "annotations.xml"], "cvat", config.replace)
     values = [NOT_REVIEWED, *CHOICE_NAMES]
     top = ElementTree.Element("annotations")
     ElementTree.SubElement(top, "version").text = "1.1"
@@ -91,23 +104,32 @@ def receive(config: Receive) -> Records:
         )
     audit = of_audit(find_audit(config.into, "receive"), None)
     root = image_root(audit)
-    place_of = {Path(os.path.relpath(path, root)).as_posix(): at for at, path in enumerate(audit.columns["path"])}
+    names = [Path(os.path.relpath(path, root)).as_posix() for path in audit.columns["path"]]
+    place_of, rows_of = {name: at for at, name in enumerate(names)}, Counter(names)
     top = read_annotations(Path(config.source).expanduser())
     who = next((one.text or "" for at in ("assignee", "owner") for one in top.findall(f"./meta//{at}/username")), "")
     lines: dict[int, dict] = {}
     for image in top.findall("image"):
         name = image.get("name", "")
-        if name not in place_of:
+        if rows_of[name] != 1:
+            problem = f"is {rows_of[name]} of its rows" if rows_of[name] else "is not"
             raise LikewiseError(
-                f"cvat: every image must be in the audit, but {name!r} is not; receive into the audit that was sent"
+                f"cvat: every image must be in the audit, but {name!r} {problem}; receive into the audit that was sent"
             )
+        if place_of[name] in lines:
+            raise LikewiseError(f"cvat: every image must occur once, but {name!r} occurs twice; export one task alone")
         tags = image.findall("tag")
-        if (len(tags) > 1 and "labels" not in audit.columns) or place_of[name] in lines:
+        if len(tags) > 1 and "labels" not in audit.columns:
             raise LikewiseError(
                 f"cvat: every image must have one tag, but {name!r} has several; delete all but one in CVAT"
             )
-        choices = [one.text for tag in tags for one in tag.findall("attribute") if one.get("name") == "choice"]
-        choice = next((one for one in choices if one and one != NOT_REVIEWED), NOT_REVIEWED)
+        choices = {one.text for tag in tags for one in tag.findall("attribute") if one.get("name") == "choice"}
+        choices -= {None, "", NOT_REVIEWED}
+        if len(choices) > 1:
+            raise LikewiseError(
+                f"cvat: an image must have one choice, but {name!r} has {', '.join(sorted(map(str, choices)))}; correct its tags"
+            )
+        choice = next(iter(choices), NOT_REVIEWED)
         at = place_of[name]
         given = audit.columns["label"][at]
         label = joined_tags([tag.get("label", "") for tag in tags], given)
@@ -119,8 +141,8 @@ def receive(config: Receive) -> Records:
             "row": int(audit.row[at]), "path": audit.columns["path"][at], "label": given, "reviewer": who,
             "choice": "" if choice == NOT_REVIEWED else choice, "new_label": label if choice == "relabel" else "",
         }  # fmt: skip
-    names = ("row", "path", "label", "reviewer", "choice", "new_label")
-    return from_cells({name: [line[name] for line in lines.values()] for name in names} if lines else {}, "cvat")
+    columns = ("row", "path", "label", "reviewer", "choice", "new_label")
+    return from_cells({name: [line[name] for line in lines.values()] for name in columns} if lines else {}, "cvat")
 
 
 def joined_tags(names: list[str], given: str) -> str:
@@ -130,17 +152,36 @@ def joined_tags(names: list[str], given: str) -> str:
     return given if sorted(names) == sorted(split_labels(given)) else join_labels(sorted(names))
 
 
+def xml_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return annotations.xml; raise unless its compression is one that unpacks piece by piece, as CVAT writes it."""
+    member = archive.getinfo("annotations.xml")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"annotations.xml is compressed by method {member.compress_type}, not deflated")
+    return member
+
+
+def parse(content: IO[bytes] | BufferedIOBase) -> ElementTree.Element:
+    """Return the root of an XML file of at most `MAX_XML_BYTES`."""
+    parser, left = ElementTree.XMLParser(), MAX_XML_BYTES
+    while block := content.read(BLOCK_BYTES):
+        left -= len(block)
+        if left < 0:
+            raise ValueError(f"it has more than {MAX_XML_BYTES >> 20} MiB of XML")
+        parser.feed(block)
+    return parser.close()
+
+
 def read_annotations(file: Path) -> ElementTree.Element:
     """Return the XML of an export; raise unless it is one of "CVAT for images 1.1"."""
+    check_source(file, "cvat", "an export as CVAT for images 1.1 (.xml or .zip)")
     try:
         if zipfile.is_zipfile(file):
-            with zipfile.ZipFile(file) as archive:
-                if archive.getinfo("annotations.xml").file_size > MAX_XML_BYTES:
-                    raise ValueError("annotations.xml is too large")
-                top = ElementTree.fromstring(archive.read("annotations.xml"))
+            with zipfile.ZipFile(file) as archive, archive.open(xml_member(archive)) as content:
+                top = parse(content)
         else:
-            top = ElementTree.fromstring(file.read_bytes())
-    except (OSError, KeyError, ValueError, ElementTree.ParseError, zipfile.BadZipFile) as error:
+            with file.open("rb") as content:
+                top = parse(content)
+    except Exception as error:  # zipfile, its decompressors, codecs and expat raise many types
         raise LikewiseError(
             f"cvat: the source must be an export as CVAT for images 1.1 (.xml or .zip), but '{file}' cannot be read "
             f"({first_line(error)}); export it again"

@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
-from likewise.exchange.records import Records, arrow_kind, from_cells
+from likewise.exchange.records import Records, arrow_kind, check_utf8, from_cells
 
 OWNER_NAME = "hugging-face"
 FOLDER_OF_SPLIT = {"train": "train", "val": "validation", "test": "test"}
@@ -24,9 +26,12 @@ FOLDER_OF_SPLIT = {"train": "train", "val": "validation", "test": "test"}
 
 def send(records: Records, config: Send) -> list[str]:
     """Copy the images and write their metadata. The folder appears only once it is complete."""
+    check_utf8(records, OWNER_NAME)
     folder = Path(config.out).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise LikewiseError(f"{OWNER_NAME}: --out must be a new or empty folder, got '{config.out}', which exists")
+        raise LikewiseError(
+            f"{OWNER_NAME}: --out must be a new or empty folder, got '{config.out}', which exists; choose another"
+        )
     if "file_name" in records.columns:
         raise LikewiseError(f"{OWNER_NAME}: a column must not be called file_name, which `datasets` needs; rename it")
     aside = folder.absolute().with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(3)}.part")
@@ -37,7 +42,9 @@ def send(records: Records, config: Send) -> list[str]:
             folder.rmdir()
         os.replace(aside, folder)
     except OSError as error:
-        raise LikewiseError(f"{OWNER_NAME}: cannot write '{config.out}' ({error.strerror}: {error.filename})") from None
+        raise LikewiseError(
+            f"{OWNER_NAME}: cannot write '{config.out}' ({error}); restore the image, or choose another --out"
+        ) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return [f"load it: datasets.load_dataset('imagefolder', data_dir={str(folder)!r})"]
@@ -64,7 +71,7 @@ def write_folder(records: Records, folder: Path) -> None:
 
 
 def receive(config: Receive) -> Records:
-    """Return the metadata of an imagefolder, as `datasets` reads them; `path` is the image in the folder."""
+    """Return the metadata of an imagefolder, as `datasets` reads them; without a path, `path` is the image in the folder."""
     from likewise.data.hugging_face import load_imagefolder
 
     folder = Path(config.source).expanduser()
@@ -73,8 +80,12 @@ def receive(config: Receive) -> Records:
     cells: dict[str, list] = {}
     for split in load_imagefolder(folder).values():
         image = split["image"]
-        own = {name: split[name] for name in split.column_names if name != "image"}
-        own.setdefault("path", [one["path"] for one in image])
+        own = {name: named(split[name], kind) for name, kind in split.features.items() if name != "image"}
+        if "row" not in own or Path(config.into).suffix.lower() in (
+            ".npz",
+            ".csv",
+        ):  # else not the path of the audit's image
+            own.setdefault("path", [one["path"] for one in image])
         if cells and own.keys() != cells.keys():
             raise LikewiseError(
                 f"{OWNER_NAME}: all splits must have the same columns, got others; write the metadata again"
@@ -85,3 +96,16 @@ def receive(config: Receive) -> Records:
             f"{OWNER_NAME}: the metadata must have a column label or labels, got: {', '.join(cells)}; add it"
         )
     return from_cells(cells, OWNER_NAME)
+
+
+def named(cells: Sequence, kind: Any) -> list:
+    """Return cells with the names of classes in place of their numbers, if `datasets` stores them as numbers (ClassLabel)."""
+    each = kind[0] if isinstance(kind, list) else getattr(kind, "feature", kind)
+    names = getattr(each, "names", None)
+    if names is None:
+        return list(cells)
+
+    def name(cell: Any) -> Any:
+        return [name(one) for one in cell] if isinstance(cell, list) else "" if cell in (None, -1) else names[cell]
+
+    return [name(cell) for cell in cells]

@@ -5,7 +5,9 @@ The two files are plain JSON and XML, written here, because the package label-st
 
 from __future__ import annotations
 
+import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,10 +18,13 @@ from likewise.audit.states import suggested_decision
 from likewise.config import Receive, Send
 from likewise.data.label_sets import join_labels, split_labels
 from likewise.errors import LikewiseError
-from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root
-from likewise.io.files import atomic_write, make_folder, read_json, write_json
+from likewise.exchange.places import check_free, check_source
+from likewise.exchange.records import CHOICE_NAMES, Records, from_cells, image_root, xml_problem
+from likewise.io.files import atomic_write, first_line, make_folder, write_json
 
 OWNER_NAME = "label-studio"
+CONTROL_NAMES = ("choice", "new_label")
+"""Names of the controls of the labelling interface."""
 MAX_BUTTON_CLASSES = 30
 """Up to this number of classes, every class is a button; above it, a list with a search field."""
 LOCAL_FILES = "/data/local-files/?d="
@@ -32,7 +37,8 @@ def send(records: Records, config: Send) -> list[str]:
     # Label Studio serves folders below its document root, and not the document root itself.
     start, base = (os.path.dirname(root), LOCAL_FILES) if config.url is None else (root, config.url.rstrip("/") + "/")
     xml = labelling_config(records.classes, "labels" in records.columns)
-    tasks = [task(line, base + quote(os.path.relpath(line["path"], start))) for line in records.lines()]
+    tasks = [task(line, base + quote(os.fsencode(os.path.relpath(line["path"], start)))) for line in records.lines()]
+    check_free([folder / "tasks.json", folder / "config.xml"], OWNER_NAME, config.replace)
     write_json(folder / "tasks.json", tasks)
     with atomic_write(folder / "config.xml") as aside:
         aside.write_text(xml, "utf-8")
@@ -62,10 +68,8 @@ def labelling_config(classes: list[str], several: bool = False) -> str:
 
 def attribute(text: str) -> str:
     """Return a text as a quoted XML attribute; raise if XML cannot hold it."""
-    if any(ord(sign) < 32 and sign not in "\t\n\r" for sign in text):
-        raise LikewiseError(
-            f"{OWNER_NAME}: a class name must not hold control characters, got {text!r}; rename the class"
-        )
+    if problem := xml_problem(text):
+        raise LikewiseError(f"{OWNER_NAME}: a class name must not hold {problem}, got {text!r}; rename the class")
     return quoteattr(text)
 
 
@@ -94,13 +98,9 @@ def selected(control: str, *values: str) -> dict[str, Any]:
 def receive(config: Receive) -> Records:
     """Return the decisions in an export of Label Studio (JSON or JSON-MIN): the last one of every annotator about every task."""
     file = Path(config.source).expanduser()
-    if not file.is_file():
-        raise LikewiseError(
-            f"{OWNER_NAME}: the source must be an exported JSON file, got '{config.source}'; check the path"
-        )
-    made: list[tuple[str, dict[str, Any]]] = []
+    made: list[tuple[datetime, dict[str, Any]]] = []
     task_of_row: dict[Any, Any] = {}
-    for place, one in enumerate(read_json(file, OWNER_NAME, list, "export the project again as JSON or JSON-MIN"), 1):
+    for place, one in enumerate(read_tasks(file), 1):
         try:
             data, own = one.get("data", one), one.get("id", place)
             made += [
@@ -125,7 +125,22 @@ def receive(config: Receive) -> Records:
     return from_cells({name: [line[name] for line in last.values()] for name in names}, OWNER_NAME)
 
 
-def decisions(one: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
+def read_tasks(file: Path) -> list:
+    """Return the tasks of an export in UTF-8, UTF-16 or UTF-32, with or without a byte order mark."""
+    check_source(file, OWNER_NAME, "an exported JSON file")
+    try:
+        tasks = json.loads(file.read_bytes())
+        problem = "" if isinstance(tasks, list) else f"it holds a {type(tasks).__name__}, not a list"
+    except (ValueError, RecursionError) as error:  # no text, no JSON, a number with too many digits, nested too deeply
+        tasks, problem = [], first_line(error)
+    if problem:
+        raise LikewiseError(
+            f"{OWNER_NAME}: {file} is damaged ({problem}); export the project again as JSON or JSON-MIN"
+        )
+    return tasks
+
+
+def decisions(one: dict[str, Any]) -> list[tuple[datetime, dict[str, str]]]:
     """Return time and decision of all annotations of a task, without skipped ones. A line of JSON-MIN is one annotation."""
     found = []
     is_line = "data" not in one
@@ -133,11 +148,38 @@ def decisions(one: dict[str, Any]) -> list[tuple[str, dict[str, str]]]:
     for note in [one] if is_line else one.get("annotations", []):
         if note.get("was_cancelled"):
             continue
-        values = note if is_line else {part["from_name"]: part["value"].get("choices") for part in note["result"]}
+        values = note if is_line else selected_values(note["result"], data["row"])
         made = decision(values.get("choice"), values.get("new_label"), data["label"], data["row"])
         if made:
             who = person(note.get("annotator" if is_line else "completed_by"))
-            found.append((str(note.get("updated_at") or ""), made | {"reviewer": who}))
+            found.append((moment(note.get("updated_at"), data["row"]), made | {"reviewer": who}))
+    return found
+
+
+def moment(text: Any, row: Any) -> datetime:
+    """Return the time of an annotation; the earliest time if there is none."""
+    if not text:
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        when = datetime.fromisoformat(text)
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, TypeError):
+        raise LikewiseError(
+            f"{OWNER_NAME}: updated_at must be a time such as 2026-01-31T12:00:00Z, got {text!r} for row {row}; export again"
+        ) from None
+
+
+def selected_values(result: list, row: Any) -> dict[str, Any]:
+    """Return control -> selected values of an annotation; other controls than ours are left out."""
+    found: dict[str, Any] = {}
+    for part in result:
+        name = part["from_name"]
+        if name in found:
+            raise LikewiseError(
+                f"{OWNER_NAME}: an annotation must use a control once, but row {row} has {name} twice; correct it in Label Studio"
+            )
+        if name in CONTROL_NAMES:
+            found[name] = part["value"]["choices"]
     return found
 
 
@@ -146,7 +188,13 @@ def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | 
 
     Several labels are joined by "|", as in the given label, in the order of their names.
     """
-    choice, label = only(choice), new_name(label, given)
+    chosen = texts(choice, "choice", row)
+    if len(chosen) > 1:
+        raise LikewiseError(
+            f"{OWNER_NAME}: a task must have one choice, but row {row} has {', '.join(chosen)}; choose one in Label Studio and "
+            "export again"
+        )
+    choice, label = "".join(chosen), new_name(texts(label, "new_label", row), given)
     if not choice and not label:
         return None
     choice = choice or ("keep" if label == given else "relabel")
@@ -158,22 +206,25 @@ def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | 
     return {"choice": choice, "new_label": label if choice == "relabel" else ""}
 
 
-def new_name(value: Any, given: str) -> str:
+def new_name(chosen: list[str], given: str) -> str:
     """Return the selected label or labels as the name of a class; the given name if these are its labels."""
-    value = value.get("choices") if isinstance(value, dict) else value
-    if not isinstance(value, list) or len(value) < 2:
-        return only(value)
-    chosen = sorted(map(str, value))
-    return given if chosen == sorted(split_labels(given)) else join_labels(chosen)
+    if len(chosen) < 2:
+        return "".join(chosen)
+    return given if sorted(chosen) == sorted(split_labels(given)) else join_labels(sorted(chosen))
 
 
-def only(value: Any) -> str:
-    """Return the selected value of a control; JSON has a list, JSON-MIN a text."""
-    if isinstance(value, dict):
-        value = value.get("choices")
-    if isinstance(value, list):
-        value = value[0] if value else ""
-    return "" if value is None else str(value)
+def texts(value: Any, control: str, row: Any) -> list[str]:
+    """Return the selected values of a control. JSON has a list; JSON-MIN has a text for one value, and a dict for several."""
+    if isinstance(value, dict) and value.keys() == {"choices"}:
+        value = value["choices"]
+    several = value if isinstance(value, list) else [] if value in (None, "") else [value]
+    found = [one for one in several if isinstance(one, str)]
+    if len(found) < len(several):
+        raise LikewiseError(
+            f"{OWNER_NAME}: the selected values of {control} must be texts, got {value!r:.200} for row {row}; export the project "
+            "again as JSON or JSON-MIN"
+        )
+    return found
 
 
 def person(who: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, Records, arrow_kind, from_cells
+from likewise.exchange.records import DEFAULT_NAME, Records, arrow_kind, check_utf8, from_cells
 from likewise.io.files import first_line
 
 VECTOR_COLUMN = "vector"
@@ -29,7 +29,9 @@ def connect(place: str) -> Iterator:
     except LikewiseError:
         raise
     except Exception as error:  # the package raises many types for damaged or locked folders
-        raise LikewiseError(f"lancedb: '{place}' cannot be used ({first_line(error)}); check the folder") from None
+        raise LikewiseError(
+            f"lancedb: '{place}' must be a folder of LanceDB, but it cannot be used ({first_line(error)}); check the folder"
+        ) from None
 
 
 def table_names(base) -> list[str]:
@@ -41,6 +43,7 @@ def send(records: Records, config: Send) -> list[str]:
     """Write the records as a new table; replacing a table is one atomic change."""
     import pyarrow as pa
 
+    check_utf8(records, "lancedb")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
     if VECTOR_COLUMN in records.columns:
@@ -84,7 +87,8 @@ def receive(config: Receive) -> Records:
         table = base.open_table(name).to_arrow()
     if VECTOR_COLUMN not in table.column_names or not hasattr(table.schema.field(VECTOR_COLUMN).type, "value_type"):
         raise LikewiseError(
-            f"lancedb: the table must have vectors in the column {VECTOR_COLUMN}, got the columns {', '.join(table.column_names)}"
+            f"lancedb: the table must have vectors in the column {VECTOR_COLUMN}, got the columns "
+            f"{', '.join(table.column_names)}; rename the one that holds them"
         )
     x = table.column(VECTOR_COLUMN).to_pylist()
     cells = {column: table.column(column).to_pylist() for column in table.column_names if column != VECTOR_COLUMN}

@@ -10,7 +10,7 @@ import numpy as np
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, LIST_COLUMNS, NUMBER_COLUMNS, Records, from_cells
+from likewise.exchange.records import DEFAULT_NAME, LIST_COLUMNS, NUMBER_COLUMNS, Records, check_utf8, from_cells
 from likewise.io.files import first_line
 
 VECTOR_COLUMN = "embedding"
@@ -26,7 +26,9 @@ def connect(place: str) -> Iterator:
     psycopg = import_package("psycopg", "pgvector")
     register_vector = import_package("pgvector.psycopg", "pgvector").register_vector
     if not place.startswith(("postgresql://", "postgres://")):
-        raise LikewiseError(f"pgvector: the address must be postgresql://USER@HOST/DATABASE, got '{place}'")
+        raise LikewiseError(
+            f"pgvector: the address must be postgresql://USER@HOST/DATABASE, got '{place}'; write it so"
+        )
     try:
         with psycopg.connect(place) as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -34,7 +36,8 @@ def connect(place: str) -> Iterator:
             yield connection
     except (psycopg.Error, UnicodeError) as error:
         raise LikewiseError(
-            f"pgvector: the server refused ({first_line(error)}); check the address, and that the extension vector is installed"
+            f"pgvector: the database must be one that you may write, but the server refused ({first_line(error)}); check the "
+            "address, and that the extension vector is installed"
         ) from None
 
 
@@ -43,6 +46,7 @@ def send(records: Records, config: Send) -> list[str]:
     sql = import_package("psycopg.sql", "pgvector")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
+    check_utf8(records, "pgvector")
     check_names([name, *records.columns], x.shape[1])
     table, kinds = sql.Identifier(name), {}
     for column in records.columns:
@@ -79,7 +83,9 @@ def check_names(names: list[str], dimension: int) -> None:
                 f"pgvector: a name must have at most {MAX_NAME_BYTES} bytes and not be {VECTOR_COLUMN}, got {name!r}; rename it"
             )
     if dimension > MAX_DIMENSIONS_COUNT:
-        raise LikewiseError(f"pgvector: vectors must have at most {MAX_DIMENSIONS_COUNT} dimensions, got {dimension}")
+        raise LikewiseError(
+            f"pgvector: vectors must have at most {MAX_DIMENSIONS_COUNT} dimensions, got {dimension}; train with a smaller --dim"
+        )
 
 
 def shape_of(connection, name: str) -> tuple[int, int] | None:
@@ -110,7 +116,8 @@ def receive(config: Receive) -> Records:
         names, lines = [column.name for column in cursor.description or ()], cursor.fetchall()
     if VECTOR_COLUMN not in names:
         raise LikewiseError(
-            f"pgvector: the table must have a column {VECTOR_COLUMN}, got the columns {', '.join(names)}"
+            f"pgvector: the table must have a column {VECTOR_COLUMN}, got the columns {', '.join(names)}; rename the one "
+            "that holds the vectors"
         )
     columns = dict(zip(names, zip(*lines))) if lines else {}
     x = [np.asarray(one.to_numpy() if hasattr(one, "to_numpy") else one) for one in columns.pop(VECTOR_COLUMN, ())]

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from likewise.config import Receive, Send
 from likewise.errors import LikewiseError
 from likewise.exchange.packages import import_package
-from likewise.exchange.records import DEFAULT_NAME, Records, from_cells
+from likewise.exchange.records import DEFAULT_NAME, Records, check_utf8, from_cells
 from likewise.io.files import first_line
 
+COMPLETE_KEY = "likewise.complete"
+"""Key of a collection's metadata: False while rows are written, and after a send that was killed."""
 BLOCK_ROWS = 1000
 """Points that are written or read at a time."""
 
@@ -25,14 +27,16 @@ def connect(place: str, create: bool) -> Iterator:
     """Yield a client of the folder or server; errors of the package become LikewiseError."""
     package = import_package("qdrant_client", "qdrant")
     folder = Path(place).expanduser()
-    is_server = place.startswith(("http://", "https://"))
+    is_server = is_address(place)
     if not is_server and not create and not (folder / "meta.json").is_file():
         raise LikewiseError(
-            f"qdrant: the source must be a folder of embedded Qdrant (with meta.json) or http://HOST:PORT, got '{place}'"
+            f"qdrant: the source must be a folder of embedded Qdrant (with meta.json) or http://HOST:PORT, got '{place}'; "
+            "check the path"
         )
     if not is_server and create and folder.exists() and not (folder / "meta.json").is_file() and any(folder.iterdir()):
         raise LikewiseError(
-            f"qdrant: --out must be a new folder or one of embedded Qdrant, got '{place}', which holds other files"
+            f"qdrant: --out must be a new folder or one of embedded Qdrant, got '{place}', which holds other "
+            "files; choose another"
         )
     try:
         with closing(
@@ -43,8 +47,20 @@ def connect(place: str, create: bool) -> Iterator:
         raise
     except Exception as error:  # the client raises many types: no connection, a locked folder, a damaged file
         raise LikewiseError(
-            f"qdrant: '{place}' cannot be used ({first_line(error)}); check the address, or close other clients"
+            f"qdrant: '{place}' must be a folder of embedded Qdrant or a server, but it cannot be used ({first_line(error)}); "
+            "check the address, or close other clients"
         ) from None
+
+
+def is_address(place: str) -> bool:
+    """Return whether a place is a server, not a folder."""
+    return place.startswith(("http://", "https://"))
+
+
+def mark(client, name: str, is_complete: bool) -> None:
+    """Store in a collection whether all rows are in it. Versions of Qdrant without metadata store nothing."""
+    with suppress(AssertionError, TypeError):
+        client.update_collection(name, metadata={COMPLETE_KEY: is_complete})
 
 
 def send(records: Records, config: Send) -> list[str]:
@@ -52,6 +68,8 @@ def send(records: Records, config: Send) -> list[str]:
     models = import_package("qdrant_client.models", "qdrant")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
+    if is_address(config.out):
+        check_utf8(records, "qdrant")
     # Dot: for unit vectors it is the cosine, and unlike Distance.COSINE it keeps the vectors as they are.
     distance = models.Distance.DOT if records.similarity == "cosine" else models.Distance.EUCLID
     with connect(config.out, create=True) as client:
@@ -65,6 +83,7 @@ def send(records: Records, config: Send) -> list[str]:
             client.delete_collection(name)
         client.create_collection(name, vectors_config=models.VectorParams(size=x.shape[1], distance=distance))
         try:
+            mark(client, name, is_complete=False)
             lines = list(records.lines())
             with one_sync(client, name):
                 for first in range(0, len(records), BLOCK_ROWS):
@@ -73,6 +92,7 @@ def send(records: Records, config: Send) -> list[str]:
                         ids=records.row[block].tolist(), vectors=x[block].tolist(), payloads=lines[block]
                     )
                     client.upsert(name, points, wait=True)
+            mark(client, name, is_complete=True)
         except BaseException:
             client.delete_collection(name)  # no collection with some of the rows
             raise
@@ -107,7 +127,12 @@ def receive(config: Receive) -> Records:
             raise LikewiseError(
                 f"qdrant: there is no collection '{name}'; there are: {', '.join(known) or 'none'}; name it by --name"
             )
-        distance = str(getattr(client.get_collection(name).config.params.vectors, "distance", ""))
+        about = client.get_collection(name).config
+        if (getattr(about, "metadata", None) or {}).get(COMPLETE_KEY) is False:
+            raise LikewiseError(
+                f"qdrant: the collection must be complete, but the send of '{name}' was interrupted; send again with --replace"
+            )
+        distance = str(getattr(about.params.vectors, "distance", ""))
         points, offset = [], None
         while True:
             block, offset = client.scroll(name, limit=BLOCK_ROWS, offset=offset, with_payload=True, with_vectors=True)
@@ -115,11 +140,12 @@ def receive(config: Receive) -> Records:
             if offset is None:
                 break
     if not points or not isinstance(points[0].vector, list):
-        raise LikewiseError(f"qdrant: the points of '{name}' must have one vector each, got none or named vectors")
+        raise LikewiseError(
+            f"qdrant: the points of '{name}' must have one vector each, got none or named vectors; "
+            "choose another --name"
+        )
     payloads = [one.payload or {} for one in points]
     names = dict.fromkeys(key for payload in payloads for key in payload)
     cells = {key: [payload.get(key) for payload in payloads] for key in names}
-    cells.setdefault("row", [one.id for one in points])
-    return from_cells(
-        cells, "qdrant", [one.vector for one in points], "euclidean" if "EUCLID" in distance.upper() else "cosine"
-    )
+    x, similarity = [one.vector for one in points], "euclidean" if "EUCLID" in distance.upper() else "cosine"
+    return from_cells(cells, "qdrant", x, similarity)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.data.label_sets import join_labels, split_labels
+from likewise.data.label_sets import LABEL_SEPARATOR, join_labels, separator_error, split_labels
 from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write, write_csv
 
@@ -26,8 +27,17 @@ LIST_COLUMNS = ("labels",)
 DECISION_COLUMNS = ("choice", "new_label", "reviewer", "note")
 """Columns with the decisions of people; they are not part of a table of labels."""
 
+TEXT_COLUMNS = ("path", "label", "label_before", "split", *DECISION_COLUMNS)
+"""Columns that hold one text. A list in them would become a text such as "['wren']", which is no label."""
+
+VECTOR_NAMES = ("x", "z", "similarity")
+"""Arrays of a .npz file with vectors; no column may have these names."""
+
 CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
 """Values of `choice`, the same as those of the review page."""
+
+NOT_UTF8 = "bytes that are not UTF-8"
+"""What is wrong with a text that has lone surrogates, as Python reads such bytes in names of files."""
 
 DEFAULT_NAME = "likewise"
 """Name of a collection or table without `--name`."""
@@ -48,6 +58,7 @@ class Records:
     x: Float[np.ndarray, "N D"] | None = None  # vectors
     similarity: str = "cosine"  # of the vectors: cosine or euclidean
     root: str = ""  # folder of the images
+    is_numbered: bool = False  # the source has no rows: `row` only counts, and identifies nothing
 
     def __len__(self) -> int:
         return len(self.row)
@@ -62,7 +73,7 @@ class Records:
         """Return some of the records, in this order."""
         at = list(places)
         columns = {name: [cells[place] for place in at] for name, cells in self.columns.items()}
-        return Records(self.row[at], columns, None if self.x is None else self.x[at], self.similarity, self.root)
+        return replace(self, row=self.row[at], columns=columns, x=None if self.x is None else self.x[at])
 
     def plain_columns(self) -> dict[str, list]:
         """Return the columns for a tool without lists: lists of labels are joined, missing numbers are empty texts."""
@@ -78,7 +89,7 @@ def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similar
     """Return records from the cells that a tool returned; raise if they are not records.
 
     Args:
-        cells: column -> cells. Without a column `row`, the rows are numbered from 0.
+        cells: column -> cells. Without a column `row`, the rows are numbered from 0, and cannot be received into an audit by it.
         owner: name of the tool at the start of errors.
         x: vectors of the rows; anything that numpy can convert to float32.
     """
@@ -95,7 +106,8 @@ def from_cells(cells: Mapping[str, Sequence], owner: str, x: Any = None, similar
     }
     if "labels" in columns and "label" not in columns:
         columns["label"] = [join_labels(labels) for labels in columns["labels"]]
-    return Records(np.asarray(row, np.int64), columns, None if x is None else vectors(x, count, owner), similarity)
+    x = None if x is None else vectors(x, count, owner)
+    return Records(np.asarray(row, np.int64), columns, x, similarity, is_numbered="row" not in cells)
 
 
 def vectors(x: Any, count: int, owner: str) -> Float[np.ndarray, "N D"]:
@@ -117,11 +129,34 @@ def image_root(records: Records) -> str:
     """Return the folder that contains all images."""
     paths = records.columns["path"]
     root = os.path.join(records.root, "")
-    return (
-        records.root
-        if records.root and all(p.startswith(root) for p in paths)
-        else os.path.commonpath(map(os.path.dirname, paths))
-    )
+    if records.root and all(path.startswith(root) for path in paths):
+        return records.root
+    try:
+        return os.path.commonpath(map(os.path.dirname, paths))
+    except ValueError:  # absolute and relative paths, or several drives
+        raise LikewiseError(
+            "send: all images must be below one folder, got absolute and relative paths; give their folder by --root"
+        ) from None
+
+
+def xml_problem(text: str) -> str:
+    """Return what of a text XML cannot hold; empty: XML can hold it."""
+    if any(0xD800 <= ord(sign) < 0xE000 for sign in text):
+        return NOT_UTF8
+    other = any((ord(sign) < 32 and sign not in "\t\n") or ord(sign) in (0xFFFE, 0xFFFF) for sign in text)
+    return "control characters" if other else ""
+
+
+def check_utf8(records: Records, owner: str) -> None:
+    """Raise if a text is not UTF-8, for a tool that cannot hold other bytes. Names of files and folders may have any bytes."""
+    for name, cells in records.columns.items():
+        for row, cell in zip(records.row.tolist(), cells):
+            for text in cell if isinstance(cell, list) else [cell]:
+                if isinstance(text, str) and not text.isascii() and xml_problem(text) == NOT_UTF8:
+                    raise LikewiseError(
+                        f"{owner}: all texts must be UTF-8, but {name} of row {row} is {text!r}; rename the file or folder, or "
+                        "choose --to csv"
+                    )
 
 
 def whole_number(cell: Any, owner: str) -> int:
@@ -129,8 +164,8 @@ def whole_number(cell: Any, owner: str) -> int:
     text = as_text(cell)
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise LikewiseError(
-            f"{owner}: row must be a whole number from 0, got {cell!r}; send the rows with likewise, or name the column "
-            "that holds the row: --columns row=NAME"
+            f"{owner}: row must be a whole number from 0, got {cell!r}; correct the column row, or receive what "
+            "`likewise send` wrote"
         )
     return int(text)
 
@@ -139,11 +174,17 @@ def read_cell(cell: Any, name: str, owner: str) -> Any:
     """Return a cell as its column holds it: a number or None, a list of texts, or text."""
     if name in NUMBER_COLUMNS:
         return number(cell, name, owner)
+    is_list = isinstance(cell, list | tuple | np.ndarray)
+    words = [as_text(one) for one in cell] if is_list and name in LIST_COLUMNS else [as_text(cell)]
+    if (name in TEXT_COLUMNS and (is_list or isinstance(cell, dict | bytes))) or any("\0" in word for word in words):
+        raise LikewiseError(
+            f"{owner}: {name} must be one text without NUL, got {cell!r:.200}; correct it in the source"
+        )
     if name not in LIST_COLUMNS:
-        return as_text(cell)
-    if isinstance(cell, (list, tuple, np.ndarray)):
-        return [as_text(one) for one in cell]
-    return list(split_labels(text)) if (text := as_text(cell)) else []
+        return words[0]
+    if is_list and (wrong := next((word for word in words if LABEL_SEPARATOR in word), None)) is not None:
+        raise LikewiseError(separator_error(owner, wrong, "labels"))
+    return words if is_list else list(split_labels(words[0])) if words[0] else []
 
 
 def arrow_kind(column: str):
@@ -183,17 +224,25 @@ def as_text(cell: Any) -> str:
 def write_vectors(records: Records, file: Path) -> None:
     """Write records with vectors as .npz, which `evaluate`, `audit` and `search` read."""
     assert records.x is not None
-    arrays = {"x": records.x, "row": records.row, "similarity": np.asarray(records.similarity)}
+    arrays = {"x": records.x, "similarity": np.asarray(records.similarity)}
+    arrays |= {} if records.is_numbered else {"row": records.row}
     joined = ("label",) if "labels" in records.columns else ()  # a file has label or labels
     for name, cells in records.columns.items():
         if name in (*DECISION_COLUMNS, *joined):
             continue
+        if name in VECTOR_NAMES or "\0" in name or name != name.encode("utf-8", "replace").decode():
+            raise LikewiseError(
+                f"receive: a column beside vectors must not be called {', '.join(VECTOR_NAMES)} or hold NUL, got {name!r}; "
+                "rename it in the source"
+            )
         if name in NUMBER_COLUMNS:
             arrays[name] = np.asarray([math.nan if cell is None else cell for cell in cells], np.float64)
         else:
             arrays[name] = np.asarray([plain(cell) for cell in cells], dtype=str)
-    with atomic_write(file) as aside, aside.open("wb") as out:
-        np.savez(out, **arrays)  # pyright: ignore[reportArgumentType]
+    with atomic_write(file) as aside, zipfile.ZipFile(aside, "w") as out:
+        for name, array in arrays.items():  # not numpy.savez, whose own arguments are names that a column may have
+            with out.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def write_labels(records: Records, file: Path, owner: str) -> int:
@@ -207,12 +256,13 @@ def write_labels(records: Records, file: Path, owner: str) -> int:
             "export the corrected table from `likewise review`"
         )
     several = "labels" in records.columns  # the table has label or labels
+    rows = () if records.is_numbered else ("row",)
     names = [name for name in records.columns if name not in DECISION_COLUMNS and not (several and name == "label")]
     lines = []
     for one in records.lines():
         choice = one.get("choice", "")
         one |= {"labels" if several else "label": one["new_label"]} if choice == "relabel" else {}
         if choice != "remove":
-            lines.append([plain(one[name]) for name in (*names, "row")])
-    write_csv(file, [*names, "row"], lines)
+            lines.append([plain(one[name]) for name in (*names, *rows)])
+    write_csv(file, [*names, *rows], lines)
     return len(lines)

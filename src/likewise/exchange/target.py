@@ -117,6 +117,13 @@ def with_audit(records: Records, audit: Records) -> Records:
     """Return embeddings with the findings of an audit about their rows; rows that were not audited have empty cells."""
     place = {row: at for at, row in enumerate(audit.row.tolist())}
     at = [place.get(row) for row in records.row.tolist()]
+    if "path" in records.columns and "path" in audit.columns:
+        for mine, one in zip(records.columns["path"], at):
+            if one is not None and os.path.basename(mine) != os.path.basename(audit.columns["path"][one]):
+                raise LikewiseError(
+                    f"send: the embeddings of a run must be of its audit's data, but row {audit.row[one]} is '{mine}' there and "
+                    f"'{audit.columns['path'][one]}' in the audit; send the audit or the file of embeddings itself"
+                )
     empty = {"score": None, "confidence": None}
     found = {
         name: [empty.get(name, "") if one is None else audit.columns[name][one] for one in at]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from likewise._notebook import table, view
 from likewise.config import Receive, Send, check
 from likewise.exchange import TOOL_BY_NAME
-from likewise.exchange.decisions import store_decisions
-from likewise.exchange.records import write_labels, write_vectors
+from likewise.exchange.decisions import StoredDecisions, store_decisions
+from likewise.exchange.places import check_free
+from likewise.exchange.records import Records, write_labels, write_vectors
 from likewise.exchange.target import read_target
 from likewise.io.files import check_output_path
 from likewise.types import LikewiseError
@@ -55,8 +58,9 @@ def send(config: Send) -> Sent:
     """Read the target and send its rows to the tool."""
     check(config)
     check_columns(config.columns, config.to, "send")
-    records = read_target(config)
-    notes = module_of(config.to).send(records, config)
+    with translating_errors("send", config.out):
+        records = read_target(config)
+        notes = module_of(config.to).send(records, config)
     return Sent(len(records), config.to, config.out, tuple(notes))
 
 
@@ -66,16 +70,26 @@ def receive(config: Receive) -> Received:
     tool, suffix = config.from_, Path(config.into).suffix.lower()
     check_columns(config.columns, tool, "receive")
     into = check_output_path(config.into, suffix, "receive", "--into") if suffix in (".npz", ".csv") else None
-    if into is None and not Path(config.into).expanduser().is_dir():
+    if into is not None:
+        check_free([into], "receive", config.replace)
+        check_other(into, config)
+    elif not Path(config.into).expanduser().is_dir():
         raise LikewiseError(
             f"receive: --into must be an audit folder, a .npz file for vectors or a .csv file for labels, got '{config.into}'"
         )
-    records = module_of(tool).receive(config)
+    with translating_errors("receive", config.source):
+        records = module_of(tool).receive(config)
+    with translating_errors("receive", config.into):
+        return store(records, into, config)
+
+
+def store(records: Records, into: Path | None, config: Receive) -> Received:
+    """Write records into an audit (`into` is None), a table of labels, or a file of vectors."""
+    tool = config.from_
     if into is None:
-        file, made, new = store_decisions(records, config.into, config.reviewer or "", tool)
-        notes = () if new == made else (f"{made - new} of them were stored already",)
-        return Received(made, tool, "decisions", file, notes)
-    if suffix == ".csv":
+        stored = store_decisions(records, config.into, config.reviewer or "", tool)
+        return Received(stored.made, tool, "decisions", stored.file, tuple(notes_about(stored)))
+    if into.suffix.lower() == ".csv":
         return Received(write_labels(records, into, tool), tool, "labels", into)
     if records.x is None:
         raise LikewiseError(
@@ -83,6 +97,36 @@ def receive(config: Receive) -> Received:
         )
     write_vectors(records, into)
     return Received(len(records), tool, "embeddings", into)
+
+
+@contextmanager
+def translating_errors(owner: str, place: str) -> Iterator[None]:
+    """Turn errors of the operating system into LikewiseErrors."""
+    try:
+        yield
+    except OSError as error:
+        raise LikewiseError(
+            f"{owner}: '{place}' must be readable and writable, but it is not ({error}); check its permissions and its disk"
+        ) from None
+
+
+def check_other(into: Path, config: Receive) -> None:
+    """Raise if the file that is written is one that is read."""
+    source = Path(config.source).expanduser()
+    for file in (source, *([source.with_suffix(".csv")] if config.from_ == "faiss" else [])):
+        if into.exists() and file.exists() and file.samefile(into):
+            raise LikewiseError(f"receive: --into must not replace what is read, got '{file}'; choose another --into")
+
+
+def notes_about(stored: StoredDecisions) -> Iterator[str]:
+    """Yield what the number of received decisions does not show."""
+    if stored.new < stored.made:
+        yield f"{stored.made - stored.new} of them were stored already"
+    if stored.replaced:
+        yield (
+            f"{stored.replaced} of them replace another decision of the same reviewer, which stays in the store and is current "
+            "again after an undo"
+        )
 
 
 def module_of(tool: str):
