@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from likewise.errors import DiskFull, LikewiseError, causes
+from likewise.errors import CONTROL_CHARACTERS, DiskFull, LikewiseError, causes
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of the operating system for "no space left": full disk, exceeded quota, file too large."""
@@ -161,7 +161,13 @@ def write_text(file: Path, text: str) -> None:
 
 def write_json(file: Path, value) -> None:
     """Write a value as an indented JSON file, atomically."""
-    write_text(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(file, json_text(value) + "\n")
+
+
+def json_text(value) -> str:
+    """Return a value as indented JSON for files and terminals: characters that control a terminal are escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return CONTROL_CHARACTERS.sub(lambda one: "\n" if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
 def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> None:
