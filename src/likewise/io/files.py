@@ -210,6 +210,6 @@ def text_cells(column) -> list:
     import pyarrow as pa
 
     cells, kind = column.to_pylist(), column.type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [cell if cell is None else cell.decode("utf-8", "surrogateescape") for cell in cells]
     return cells

@@ -31,7 +31,7 @@ def write_page(facts: Facts, file: Path, quiet: bool = False) -> Path:
         template = html.environment().get_template("report.html")
         empty = template.render(context, sheets=Sheets(1, 1, 1, [], []), block=json_block)
         progress.advance()
-        sheets = make_sheets(page_images(facts), MAX_PAGE_CHARACTERS - len(empty.encode("utf-8")))
+        sheets = make_sheets(page_images(facts), MAX_PAGE_CHARACTERS - len(empty.encode("utf-8", "backslashreplace")))
         progress.advance()
         text = template.render(context, sheets=sheets, block=json_block)
         write_text(file, text)

@@ -34,11 +34,14 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     from likewise.audit.apply import apply, check_new_folder, journal_of
     from likewise.audit.audit import audit
     from likewise.audit.source import default_folder
+    from likewise.web.http import choose_token, take_port
     from likewise.web.review.serve import serve_review
 
     out = Path(config.out or default_folder(config.data))
     if config.to:
         check_new_folder(config.to, journal_of(out / "corrected.csv"), "clean")
+    choose_token("clean", None)  # the page is served after the features are computed: its token and port are checked now
+    take_port("clean", config.host, config.port).close()
     audited = audit(
         Audit(
             targets=(config.data,), out=str(out), backbone=config.backbone, weights=config.weights, root=config.root,
