@@ -136,3 +136,63 @@ def special_files(folder: Path) -> Iterator[list[str]]:
         os.symlink(".", folder / "itself")
         os.symlink("..", folder / "above")
         yield ["above", "circle.png", "dangling.png", "itself", "pipe.png", "socket.png"]
+
+
+def bad_embeddings(folder: Path) -> dict[str, tuple[str, str]]:
+    """Write files of embeddings that no command accepts; return name -> file and what the error says."""
+    x, y = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32), np.arange(24) % 4
+    arrays = {
+        "no labels": ({"x": x}, "must hold the labels"),
+        "too few labels": ({"x": x, "label": y[:20]}, "has 24 rows, but label has 20"),
+        "labels in two columns": ({"x": x, "label": np.stack([y, y], 1)}, r"must have the shape \(N,\)"),
+        "one label": ({"x": x, "label": np.array(3)}, r"must have the shape \(N,\)"),
+        "fractions": ({"x": x, "label": y + 0.5}, "a label must be a whole number"),
+        "NaN as label": ({"x": x, "label": np.where(y, y, np.nan)}, "label, but it is empty"),
+        "infinity as label": ({"x": x, "label": np.where(y, y, np.inf)}, "a label must be a whole number"),
+        "empty labels": ({"x": x, "label": np.array([""] * 24)}, "label, but it is empty"),
+        "Python objects": ({"x": x, "label": np.array(["a", None] * 12, object)}, "Python objects, which are not unpickled"),
+        "too few paths": ({"x": x, "label": y, "path": np.array(["a"] * 3)}, "has 24 rows, but path has 3"),
+        "too few names": ({"x": x, "label": y, "class_name": np.array(["a", "b"])}, "one name per row"),
+        "NaN": ({"x": np.where(x > 1, np.nan, x), "label": y}, "must be finite"),
+        "one column": ({"x": x[:, 0], "label": y}, r"must have the shape \(N, F\)"),
+        "no rows": ({"x": x[:0], "label": y[:0]}, r"must have the shape \(N, F\)"),
+        "words": ({"x": x.astype(str), "label": y}, "must be numbers"),
+        "complex numbers": ({"x": x.astype(complex), "label": y}, "must be numbers"),
+        "vectors twice": ({"x": x, "z": x, "label": y}, "both x and z"),
+        "no vectors": ({"q": x, "label": y}, "under the name x"),
+        "one row": ({"x": x[:1], "label": y[:1]}, "1 results|two samples|1 classes|row 0 alone|divided"),
+    }  # fmt: skip
+    found = {}
+    for name, (columns, message) in arrays.items():
+        np.savez(folder / f"{name}.npz", **columns)
+        found[name] = (f"{name}.npz", message)
+    content = {"empty": b"", "text": b"hello", "cut": (folder / "NaN.npz").read_bytes()[:600]}
+    for name, raw in content.items():
+        for suffix in ("npz", "parquet"):
+            (folder / f"{name}.{suffix}").write_bytes(raw)
+            found[f"{name} {suffix}"] = (f"{name}.{suffix}", "cannot be read as NumPy data|Python objects|not a readable Parquet")
+    return found
+
+
+def bad_labels(folder: Path) -> dict[str, tuple[str, str]]:
+    """Write files of labels that do not fit 24 vectors in v.npy; return name -> file and what the error says."""
+    content = {
+        "short.csv": ("label\n" + "a\n" * 20, "has 24 rows and .* has 20"),
+        "long.csv": ("label\n" + "a\n" * 30, "has 24 rows and .* has 30"),
+        "empty.csv": ("", "it is empty"),
+        "head.csv": ("label\n", "only a header"),
+        "column.csv": ("lable\n" + "a\n" * 24, "did you mean 'lable'"),
+        "twice.csv": ("row,label\n" + "".join(f"{n % 12},{n % 4}\n" for n in range(24)), "column row of .* 12 are missing"),
+        "from one.csv": ("row,label\n" + "".join(f"{n + 1},{n % 4}\n" for n in range(24)), "column row of .* 1 are missing"),
+        "gaps.csv": ("row,label\n" + "".join(f"{n or ''},{n % 4}\n" for n in range(24)), "column row of .* 1 are missing"),
+        "short.txt": ("a\n" * 20, "has 24 rows and .* has 20"),
+        "blank.txt": ("a\n\n" * 12, "has 24 rows and .* has 23"),
+        "latin.txt": ("caf\udce9\n" * 24, "line 1 holds the byte 0xe9"),
+        "labels.json": ("[]", "labels are read from .npy, .csv or .txt"),
+        "empty.npy": ("", "cannot be read as NumPy data"),
+    }
+    for name, (text, _) in content.items():
+        (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    found = {name: (name, message) for name, (_, message) in content.items()}
+    np.save(folder / "short.npy", np.arange(20))
+    return found | {"short.npy": ("short.npy", "has 24 rows and short.npy has 20"), "none": ("none.csv", "cannot be read")}
