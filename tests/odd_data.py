@@ -39,9 +39,18 @@ BAD_TABLES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "it is empty"),
     "blank lines": (b"\n\n  \n", "it is empty"),
     "only a header": (HEAD.encode(), "only a header"),
-    "a byte that is not UTF-8 in a label": (TABLE.encode().replace(b",cat", b",caf\xe9", 1), "line 2 holds the byte 0xe9"),
-    "a byte that is not UTF-8 in the header": (b"path,label,caf\xe9\n" + ROWS.encode().replace(b"\n", b",\n"), "line 1 holds the byte"),
-    "a path that is not UTF-8 and not there": (with_path(b"p/cat/caf\xe9.png"), "a name is not UTF-8, so the table may"),
+    "a byte that is not UTF-8 in a label": (
+        TABLE.encode().replace(b",cat", b",caf\xe9", 1),
+        "line 2 holds the byte 0xe9",
+    ),
+    "a byte that is not UTF-8 in the header": (
+        b"path,label,caf\xe9\n" + ROWS.encode().replace(b"\n", b",\n"),
+        "line 1 holds the byte",
+    ),
+    "a path that is not UTF-8 and not there": (
+        with_path(b"p/cat/caf\xe9.png"),
+        "a name is not UTF-8, so the table may",
+    ),
     "Latin-1": ("path,label\np/cät/0.png,cät\n".encode("latin-1"), "every image file must exist"),
     "UTF-16 with its mark": (TABLE.encode("utf-16"), "it is UTF-16; save it as UTF-8"),
     "UTF-16 big endian": (b"\xfe\xff" + TABLE.encode("utf-16-be"), "it is UTF-16; save it as UTF-8"),
@@ -68,11 +77,25 @@ BAD_TABLES: dict[str, tuple[bytes, str]] = {
     "a path through a file": (with_path(b"p/cat/1.png/0.png"), "every image file must exist"),
     "no column of labels": (TABLE.encode().replace(b"label", b"weather", 1), "the column 'label' is missing"),
     "no column of paths": (TABLE.encode().replace(b"path", b"place", 1), "the column 'path' is missing"),
-    "one class": ("".join(f"{a},cat\n" if "/" in a else f"{a},{b}\n" for a, b in (line.split(",") for line in TABLE.split())).encode(), "class"),
-    "an unknown split": (b"path,label,split\n" + ROWS.encode().replace(b"\n", b",tset\n"), "split must be train, val, test"),
-    "a weight that is no number": (b"path,label,weight\n" + ROWS.encode().replace(b"\n", b",much\n"), "weight must be a number"),
-    "a box of three corners": (b"path,label,box\n" + ROWS.encode().replace(b"\n", b",0 0 1\n"), "box must be four numbers"),
-}  # fmt: skip
+    "one class": (
+        "".join(
+            f"{a},cat\n" if "/" in a else f"{a},{b}\n" for a, b in (line.split(",") for line in TABLE.split())
+        ).encode(),
+        "class",
+    ),
+    "an unknown split": (
+        b"path,label,split\n" + ROWS.encode().replace(b"\n", b",tset\n"),
+        "split must be train, val, test",
+    ),
+    "a weight that is no number": (
+        b"path,label,weight\n" + ROWS.encode().replace(b"\n", b",much\n"),
+        "weight must be a number",
+    ),
+    "a box of three corners": (
+        b"path,label,box\n" + ROWS.encode().replace(b"\n", b",0 0 1\n"),
+        "box must be four numbers",
+    ),
+}
 """Name -> content of a .csv file that no command accepts, and what the error says."""
 
 GOOD_TABLES: dict[str, bytes] = {
@@ -109,15 +132,27 @@ def bad_folders(root: Path) -> dict[str, tuple[Callable[[], object], str]]:
         "a file": (lambda: root.write_text("x"), "suffix that is not supported"),
         "only loose images": (lambda: image("0.png", "1.png"), "one sub-folder per class|class folder|classes"),
         "empty classes": (lambda: [(root / n).mkdir(parents=True) for n in "ab"], "must hold images, got none"),
-        "no images": (lambda: [(root / "a").mkdir(parents=True), (root / "a/x.txt").write_text("x")], "must hold images, got none"),
+        "no images": (
+            lambda: [(root / "a").mkdir(parents=True), (root / "a/x.txt").write_text("x")],
+            "must hold images, got none",
+        ),
         "only special files": (sockets, "must hold images, got none"),
-        "only dangling links": (lambda: [(root / "a").mkdir(parents=True), os.symlink("nowhere.png", root / "a/0.png")], "must hold images, got none"),
-        "only a link in a circle": (lambda: [root.mkdir(), os.symlink("loop", root / "loop")], "one sub-folder per class"),
+        "only dangling links": (
+            lambda: [(root / "a").mkdir(parents=True), os.symlink("nowhere.png", root / "a/0.png")],
+            "must hold images, got none",
+        ),
+        "only a link in a circle": (
+            lambda: [root.mkdir(), os.symlink("loop", root / "loop")],
+            "one sub-folder per class",
+        ),
         "only a link to itself": (lambda: [root.mkdir(), os.symlink(".", root / "loop")], "must hold images, got none"),
         "classes that differ in blanks": (lambda: image("cat/0.png", "cat /1.png"), "differ in more than the blanks"),
         "a blank class": (lambda: image("cat/0.png", "  /1.png"), "differ in more than the blanks"),
-        "splits beside classes": (lambda: image("train/a/0.png", "test/a/0.png", "b/0.png"), "keep either only train, val, test"),
-    }  # fmt: skip
+        "splits beside classes": (
+            lambda: image("train/a/0.png", "test/a/0.png", "b/0.png"),
+            "keep either only train, val, test",
+        ),
+    }
 
 
 @contextmanager
@@ -150,7 +185,10 @@ def bad_embeddings(folder: Path) -> dict[str, tuple[str, str]]:
         "NaN as label": ({"x": x, "label": np.where(y, y, np.nan)}, "label, but it is empty"),
         "infinity as label": ({"x": x, "label": np.where(y, y, np.inf)}, "a label must be a whole number"),
         "empty labels": ({"x": x, "label": np.array([""] * 24)}, "label, but it is empty"),
-        "Python objects": ({"x": x, "label": np.array(["a", None] * 12, object)}, "Python objects, which are not unpickled"),
+        "Python objects": (
+            {"x": x, "label": np.array(["a", None] * 12, object)},
+            "Python objects, which are not unpickled",
+        ),
         "too few paths": ({"x": x, "label": y, "path": np.array(["a"] * 3)}, "has 24 rows, but path has 3"),
         "too few names": ({"x": x, "label": y, "class_name": np.array(["a", "b"])}, "one name per row"),
         "NaN": ({"x": np.where(x > 1, np.nan, x), "label": y}, "must be finite"),
@@ -161,7 +199,7 @@ def bad_embeddings(folder: Path) -> dict[str, tuple[str, str]]:
         "vectors twice": ({"x": x, "z": x, "label": y}, "both x and z"),
         "no vectors": ({"q": x, "label": y}, "under the name x"),
         "one row": ({"x": x[:1], "label": y[:1]}, "1 results|two samples|1 classes|row 0 alone|divided"),
-    }  # fmt: skip
+    }
     found = {}
     for name, (columns, message) in arrays.items():
         np.savez(folder / f"{name}.npz", **columns)
@@ -170,7 +208,10 @@ def bad_embeddings(folder: Path) -> dict[str, tuple[str, str]]:
     for name, raw in content.items():
         for suffix in ("npz", "parquet"):
             (folder / f"{name}.{suffix}").write_bytes(raw)
-            found[f"{name} {suffix}"] = (f"{name}.{suffix}", "cannot be read as NumPy data|Python objects|not a readable Parquet")
+            found[f"{name} {suffix}"] = (
+                f"{name}.{suffix}",
+                "cannot be read as NumPy data|Python objects|not a readable Parquet",
+            )
     return found
 
 
@@ -181,10 +222,19 @@ def bad_labels(folder: Path) -> dict[str, tuple[str, str]]:
         "long.csv": ("label\n" + "a\n" * 30, "has 24 rows and .* has 30"),
         "empty.csv": ("", "it is empty"),
         "head.csv": ("label\n", "only a header"),
-        "column.csv": ("lable\n" + "a\n" * 24, "did you mean 'lable'"),
-        "twice.csv": ("row,label\n" + "".join(f"{n % 12},{n % 4}\n" for n in range(24)), "column row of .* 12 are missing"),
-        "from one.csv": ("row,label\n" + "".join(f"{n + 1},{n % 4}\n" for n in range(24)), "column row of .* 1 are missing"),
-        "gaps.csv": ("row,label\n" + "".join(f"{n or ''},{n % 4}\n" for n in range(24)), "column row of .* 1 are missing"),
+        "column.csv": ("Label\n" + "a\n" * 24, "did you mean 'Label'"),
+        "twice.csv": (
+            "row,label\n" + "".join(f"{n % 12},{n % 4}\n" for n in range(24)),
+            "column row of .* 12 are missing",
+        ),
+        "from one.csv": (
+            "row,label\n" + "".join(f"{n + 1},{n % 4}\n" for n in range(24)),
+            "column row of .* 1 are missing",
+        ),
+        "gaps.csv": (
+            "row,label\n" + "".join(f"{n or ''},{n % 4}\n" for n in range(24)),
+            "column row of .* 1 are missing",
+        ),
         "short.txt": ("a\n" * 20, "has 24 rows and .* has 20"),
         "blank.txt": ("a\n\n" * 12, "has 24 rows and .* has 23"),
         "latin.txt": ("caf\udce9\n" * 24, "line 1 holds the byte 0xe9"),
@@ -195,4 +245,7 @@ def bad_labels(folder: Path) -> dict[str, tuple[str, str]]:
         (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     found = {name: (name, message) for name, (_, message) in content.items()}
     np.save(folder / "short.npy", np.arange(20))
-    return found | {"short.npy": ("short.npy", "has 24 rows and short.npy has 20"), "none": ("none.csv", "cannot be read")}
+    return found | {
+        "short.npy": ("short.npy", "has 24 rows and short.npy has 20"),
+        "none": ("none.csv", "cannot be read"),
+    }

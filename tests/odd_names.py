@@ -1,4 +1,4 @@
-"""A folder of class folders whose names hold what a file system allows: other encodings, line breaks, terminal commands, quotes."""
+"""Class folders with any names that a file system allows: other encodings, line breaks, terminal commands, quotes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,21 @@ CLASS_BYTES = (
 )
 """Names of the classes, as bytes."""
 
-FILE_BYTES = (b"\xff.png", b" lead\r.png", b"-x\n,\".png", b"caf\xe9\x1b[2J.png", b"n" * 240 + b".png", b"5\x85\xe2\x80\xa8.png")
+FILE_BYTES = (
+    b"\xff.png",
+    b" lead\r.png",
+    b'-x\n,".png',
+    b"caf\xe9\x1b[2J.png",
+    b"n" * 240 + b".png",
+    b"5\x85\xe2\x80\xa8.png",
+)
 """Names of the images of a class, as bytes."""
 
 
-def make_odd_names(root: Path, classes: int = len(CLASS_BYTES), per_class: int = len(FILE_BYTES), seed: int = 0) -> list[bytes]:
-    """Write small images under odd names below `root` and return their paths relative to it, sorted as the folder reader sorts."""
+def make_odd_names(
+    root: Path, classes: int = len(CLASS_BYTES), per_class: int = len(FILE_BYTES), seed: int = 0
+) -> list[bytes]:
+    """Write small images under odd names below `root`; return their paths relative to it in the order of the folder reader."""
     rng, found = np.random.default_rng(seed), []
     for name in CLASS_BYTES[:classes]:
         folder = os.path.join(os.fsencode(root), name)

@@ -89,7 +89,14 @@ def test_each_folder_is_read_once_and_before_the_links_to_it(draw, tmp_path):
     for name in ("root/b/1.png", "root/b/in/2.png", "root/c/3.png", "other/4.png", "other/in/5.png"):
         draw(name)
     root = tmp_path / "root"
-    for link, target in (("b/loop", ".."), ("b/above", "../.."), ("b/also", "../c"), ("a", "b"), ("b/itself", "."), ("c/out", "../../other")):  # fmt: skip
+    for link, target in (
+        ("b/loop", ".."),
+        ("b/above", "../.."),
+        ("b/also", "../c"),
+        ("a", "b"),
+        ("b/itself", "."),
+        ("c/out", "../../other"),
+    ):
         os.symlink(target, root / link)
     items = read_folder(str(root))
     assert items.path == ("b/1.png", "b/in/2.png", "c/3.png", "c/out/4.png", "c/out/in/5.png")
@@ -155,5 +162,7 @@ def test_names_that_tables_cannot_tell_apart(draw, tmp_path):
             "class names that differ only in case or Unicode form are separate classes: 'Cat', 'cat', "
         )
     draw("cat /1.png")
-    with pytest.raises(LikewiseError, match="must differ in more than the blanks .* got 'cat', 'cat ' in .*; rename one"):
+    with pytest.raises(
+        LikewiseError, match="must differ in more than the blanks .* got 'cat', 'cat ' in .*; rename one"
+    ):
         read_folder(str(tmp_path))

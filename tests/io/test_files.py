@@ -59,7 +59,20 @@ def test_what_is_written_is_read_again(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.json"]
 
 
-ODD_NAMES = ["\udcff", "caf\udce9", "a\rb", "a\nb\r\n", '"', "\x1b[2J", " x ", "\u2028\x85", "été", "", "\\\udcff", "\\udcff"]
+ODD_NAMES = [
+    "\udcff",
+    "caf\udce9",
+    "a\rb",
+    "a\nb\r\n",
+    '"',
+    "\x1b[2J",
+    " x ",
+    "\u2028\x85",
+    "été",
+    "",
+    "\\\udcff",
+    "\\udcff",
+]
 
 
 def test_names_in_any_bytes_come_back_from_every_kind_of_file(tmp_path):

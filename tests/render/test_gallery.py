@@ -14,12 +14,12 @@ from likewise.render.gallery import (
     PAPER_COLOUR,
     RIGHT_COLOUR,
     TILE_PIXELS,
-    one_line,
     WRONG_COLOUR,
     Tile,
     draw_gallery,
     fit,
     font_of,
+    one_line,
 )
 
 HEAD = 74

@@ -1,4 +1,4 @@
-"""Odd tables, folders and files of embeddings through the commands: an error in one sentence before any work, or the right result."""
+"""Odd tables, folders and files of embeddings through the commands: an error before any work, or the right result."""
 
 import os
 import re
@@ -105,7 +105,9 @@ def test_tables_in_other_forms_are_the_same_data(here, subtests):
         with subtests.test(table=name):
             (here / "t.csv").write_bytes(content)
             items = READERS["noise"]("t.csv").items
-            assert items.class_name == ("cat", "dog", "elk", "fox") and items.y_clean.tolist() == sorted([0, 1, 2, 3] * 4)
+            assert items.class_name == ("cat", "dog", "elk", "fox") and items.y_clean.tolist() == sorted(
+                [0, 1, 2, 3] * 4
+            )
             assert [os.path.normpath(path) for path in items.path] == [line.split(",")[0] for line in TABLE.split()[1:]]
 
 
@@ -130,9 +132,15 @@ def test_special_files_and_links_are_left_out_with_a_reason(here, tmp_path, subt
         items = noise(Noise(data=str(root), model="Uniform(share=0.2)", out=str(tmp_path / "n.csv")), said.append).items
         assert len(items) == 16 and sorted(path for path, _ in items.left_out) == [f"cat/{name}" for name in names]
         assert any(line.startswith(f"left out {len(names)} links or folders") for line in said)
-        for command, strict in (("train", Train(data=str(root), strict=True, **TINY)), ("audit", Audit((str(root),), strict=True, **CPU, **FEATURES))):  # fmt: skip
+        for command, strict in (
+            ("train", Train(data=str(root), strict=True, **TINY)),
+            ("audit", Audit((str(root),), strict=True, **CPU, **FEATURES)),
+        ):
             with subtests.test(command=command):
-                refused(lambda c=command, s=strict: {"train": train, "audit": audit}[c](s, list), "cat/[a-z.]*: .* strict: no image is skipped")
+                refused(
+                    lambda c=command, s=strict: {"train": train, "audit": audit}[c](s, list),
+                    "cat/[a-z.]*: .* strict: no image is skipped",
+                )
 
 
 def test_settings_of_an_audit_are_checked_before_its_features(here, monkeypatch, subtests):
@@ -147,9 +155,14 @@ def test_settings_of_an_audit_are_checked_before_its_features(here, monkeypatch,
         ("a folder below a file", TABLE, {"out": "taken/audit"}, "--out must be a folder, got 'taken/audit'"),
         ("a name that is too long", TABLE, {"out": "x" * 300}, "names have at most 255 characters"),
         ("one image", "path,label\n" + rows[0], {}, "two samples or more, got 1"),
-        ("one image in the test split", head.format("split") + "\n".join(f"{row},{'train' if at else 'test'}" for at, row in enumerate(rows)), {}, "two samples or more, got 1"),
+        (
+            "one image in the test split",
+            head.format("split") + "\n".join(f"{row},{'train' if at else 'test'}" for at, row in enumerate(rows)),
+            {},
+            "two samples or more, got 1",
+        ),
         ("junk alone", head.format("junk") + "\n".join(f"{row},1" for row in rows), {}, "all 16 rows of 't' are junk"),
-    ):  # fmt: skip
+    ):
         (here / "t.csv").write_text(table)
         config = {"out": "audited", **settings}
         with subtests.test(name):

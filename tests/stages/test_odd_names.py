@@ -23,7 +23,21 @@ from likewise.web.review.consensus import write_corrected_table
 from likewise.web.review.store import Decision
 
 CPU = ["--device", "cpu", "--workers", "0"]
-TINY = [*CPU, "--backbone", "conv_small", "--size", "24", "--dim", "8", "--steps", "1", "--batch-size", "8", "--metrics", "R@1"]  # fmt: skip
+TINY = [
+    *CPU,
+    "--backbone",
+    "conv_small",
+    "--size",
+    "24",
+    "--dim",
+    "8",
+    "--steps",
+    "1",
+    "--batch-size",
+    "8",
+    "--metrics",
+    "R@1",
+]
 
 
 def run(*words, out=None):
@@ -138,7 +152,12 @@ def test_a_comparison_and_a_report_show_names(here, capsys):
 
 @pytest.mark.process
 def test_a_terminal_in_ascii_and_a_closed_locale(here):
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}  # fmt: skip
+    settings = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "LC_ALL": "C",
+        "PYTHONIOENCODING": "ascii",
+    }
     words = ["noise", "p", "--model", "Uniform(share=0.3)", "--out", "ascii.csv"]
     done = subprocess.run([sys.executable, "-P", "-m", "likewise", *words], capture_output=True, env=settings)
     assert done.returncode == 0, done.stderr

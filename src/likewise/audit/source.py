@@ -132,8 +132,8 @@ def subject_of_vectors(config: Audit, items: Items, z: Float[Tensor, "N D"], tit
 
 
 def audited_rows(items: Items) -> dict[str, Int[np.ndarray, "n"]]:
-    """Return the rows of every split of data or embeddings that is audited; raise if the first that is scored has less than two."""
-    split = items.split if has_own_split(items) else np.full(len(items), UNSPLIT_NAME)
+    """Return the rows of every split of data or embeddings that is audited; raise if there are too few."""
+    split = items.split if items.split is not None and has_own_split(items) else np.full(len(items), UNSPLIT_NAME)
     split = split if items.junk is None else np.where(items.junk, "", split)
     names = ("train", "val", "test", UNSPLIT_NAME)
     rows = {name: own for name in names if len(own := np.flatnonzero(split == name))}

@@ -70,7 +70,7 @@ def check(config) -> None:
         value = getattr(config, field.name)
         if not type_check.fits(value, hints[field.name]):
             raise LikewiseError(f"{name}: {field.name} must be {type_check.words(hints[field.name])}, got {value!r}")
-        for text in (value if isinstance(value, tuple) else (value,)):
+        for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str):
                 check_text(name, field.name, text)
         if isinstance(value, int) and abs(value) > 2**53:  # larger whole numbers have no exact float

@@ -198,7 +198,9 @@ def list_folder(folder: str) -> Listing:
             elif entry.is_file() or not (is_image(name) or entry.is_symlink()):
                 found.files.append(name)
             else:
-                found.odd.append((name, "the link leads nowhere" if entry.is_symlink() else "this is not a regular file"))
+                found.odd.append(
+                    (name, "the link leads nowhere" if entry.is_symlink() else "this is not a regular file")
+                )
         except OSError as error:  # links in a circle, or into a folder that may not be read
             found.odd.append((name, f"the link cannot be followed ({error.strerror})"))
     return found

@@ -154,7 +154,7 @@ def read_json(file: Path, owner: str, kind: type = dict, hint: str = ""):
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text file in UTF-8, atomically. Bytes of names that are not UTF-8 are written as `\\udcff`, which JSON reads back."""
+    """Write a text file in UTF-8, atomically. Bytes that are not UTF-8 are written as `\\udcff`, which JSON reads back."""
     with atomic_write(file) as aside:
         aside.write_text(text, "utf-8", "backslashreplace")
 
@@ -177,7 +177,7 @@ def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> Non
         write_csv_lines(out, lines)
 
 
-def write_csv_lines(out: IO[str], lines: Iterable[Sequence]) -> None:
+def write_csv_lines(out: IO[str], lines: Iterable[Iterable]) -> None:
     """Write lines of CSV. A line with a carriage return is quoted as a whole: Python before 3.13 would not quote it."""
     plain = csv.writer(out, lineterminator="\n")
     quoted = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -187,7 +187,7 @@ def write_csv_lines(out: IO[str], lines: Iterable[Sequence]) -> None:
 
 
 def open_csv(file: str | os.PathLike, mode: str = "r") -> IO[str]:
-    """Open a CSV file of likewise, to read or to write it with `csv`: bytes that are not UTF-8 become lone surrogates and back."""
+    """Open a CSV file of likewise for `csv`, to read or to write it: bytes that are not UTF-8 are lone surrogates."""
     encoding = "utf-8-sig" if mode == "r" else "utf-8"
     return open(file, mode, encoding=encoding, errors="surrogateescape", newline="")
 

@@ -40,7 +40,9 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     out = Path(config.out or default_folder(config.data))
     if config.to:
         check_new_folder(config.to, journal_of(out / "corrected.csv"), "clean")
-    choose_token("clean", None)  # the page is served after the features are computed: its token and port are checked now
+    choose_token(
+        "clean", None
+    )  # the page is served after the features are computed: its token and port are checked now
     take_port("clean", config.host, config.port).close()
     audited = audit(
         Audit(

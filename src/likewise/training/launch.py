@@ -38,7 +38,8 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
 
     Args:
         train: "module:function" that every process calls with the config, and that returns the run.
-        `say`: if `print`, or `show` of the command line, the first process writes its messages to stdout; otherwise to stderr, or nowhere if quiet.
+        `say`: if `print`, or `show` of the command line, the first process writes its messages to stdout; otherwise to stderr,
+            or nowhere if quiet.
     """
     check_gpus(config)
     assert config.gpus is not None
