@@ -15,13 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.audit.data_features import FEATURES_FILE, choose_backbone, read_images, write_features
+from likewise.audit.data_features import FEATURES_FILE, check_votes, choose_backbone, read_images, write_features
 from likewise.audit.read import UNSPLIT_NAME
 from likewise.audit.records import AuditSplit, Subject, has_own_split
 from likewise.config import Audit
 from likewise.config.spec import brief
 from likewise.data.features import holds_features, read_embeddings
-from likewise.data.votes import votes_of
 from likewise.io.files import make_folder
 from likewise.models.heads import Linear
 from likewise.protocols.splits import split_by
@@ -154,7 +153,7 @@ def check_test_size(count: int) -> None:
 
 def check_before_work(config: Audit, items: Items) -> None:
     """Raise for votes that cannot be read and for a folder that cannot be written, before any feature is computed."""
-    votes_of(items, config.votes)
+    check_votes(config, items)
     folder_of(config)
 
 

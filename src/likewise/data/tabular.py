@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from likewise.errors import LikewiseError
-from likewise.io.files import first_line, text_cells
 
-UNDECODABLE = re.compile("[\udc80-\udcff]")
+UNDECODABLE_BYTES = re.compile("[\udc80-\udcff]")
 """Bytes that are not UTF-8, as `surrogateescape` reads them."""
 
 FOREIGN_STARTS = (
@@ -106,11 +105,11 @@ def read_csv(file: str, owner: str = "table") -> Sheet:
 
 
 def check_bytes(rows: list[list[str]], lines: list[int], name: str, owner: str) -> None:
-    """Raise for a cell that is not UTF-8, unless it is the name of an image file or of a folder on the way to one.
+    """Raise for a cell that is not UTF-8, unless it is the name of an image file or of one of its folders.
 
     The file system allows any bytes in a name, and likewise writes them into its tables as they are.
     """
-    odd = [(line, cell) for row, line in zip(rows, lines, strict=True) for cell in row if UNDECODABLE.search(cell)]
+    odd = [(line, cell) for row, line in zip(rows, lines, strict=True) for cell in row if UNDECODABLE_BYTES.search(cell)]
     if not odd:
         return
     from likewise.io.image_files import IMAGE_SUFFIXES  # imports Pillow
@@ -119,7 +118,7 @@ def check_bytes(rows: list[list[str]], lines: list[int], name: str, owner: str) 
     named = images | {part for cell in images for part in cell.split("/")}
     for line, cell in odd:
         if cell not in named:
-            raise LikewiseError(not_utf8(name, owner, line, ord(UNDECODABLE.findall(cell)[0]) - 0xDC00))
+            raise LikewiseError(not_utf8(name, owner, line, ord(UNDECODABLE_BYTES.findall(cell)[0]) - 0xDC00))
 
 
 def not_utf8(name: str, owner: str, line: int, byte: int) -> str:
@@ -153,6 +152,8 @@ def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -
     """Return the columns of a Parquet file as Python values, except those named in `without`."""
     import pyarrow.parquet as pq
 
+    from likewise.io.files import text_cells  # as in `parquet_errors`: tables without Parquet do not need it
+
     name = Path(file).name
     with parquet_errors(file, owner):
         head = pq.read_schema(file).names
@@ -171,6 +172,8 @@ def parquet_errors(file: str | os.PathLike, owner: str) -> Iterator[None]:
     except LikewiseError:
         raise
     except Exception as error:
+        from likewise.io.files import first_line  # imported late: only this error needs it
+
         raise LikewiseError(
             f"{owner}: {Path(file).name} is not a readable Parquet file ({first_line(error)}); write it again"
         ) from None
