@@ -222,7 +222,7 @@ def bad_labels(folder: Path) -> dict[str, tuple[str, str]]:
         "long.csv": ("label\n" + "a\n" * 30, "has 24 rows and .* has 30"),
         "empty.csv": ("", "it is empty"),
         "head.csv": ("label\n", "only a header"),
-        "column.csv": ("Label\n" + "a\n" * 24, "did you mean 'Label'"),
+        "column.csv": ("Label\n" + "a\n" * 24, "did you mean 'label'"),
         "twice.csv": (
             "row,label\n" + "".join(f"{n % 12},{n % 4}\n" for n in range(24)),
             "column row of .* 12 are missing",
