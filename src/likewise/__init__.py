@@ -388,7 +388,9 @@ def _say(settings: dict) -> Callable[[str], None]:
     """Return the function that prints a message to stderr; it prints nothing if `quiet`, or in processes other than the first."""
     if settings.get("quiet") or os.environ.get("RANK", "0") != "0":
         return lambda line: None
-    return lambda line: print(line, file=sys.stderr, flush=True)
+    from likewise.errors import printable
+
+    return lambda line: print(printable(line, keep="\n"), file=sys.stderr, flush=True)
 
 
 def __getattr__(name: str):

@@ -37,7 +37,7 @@ def view(write: Callable[[Any], str]) -> Callable[[Any], str]:
     @functools.wraps(write)
     def repr_html(self) -> str:
         try:
-            return write(self)
+            return write(self).encode("utf-8", "backslashreplace").decode()  # names may hold any bytes
         except Exception as error:
             reason = str(error) or type(error).__name__
             return f"<div>{escape(type(self).__name__)} cannot be shown: {escape(reason)}</div>"

@@ -53,6 +53,7 @@ class Items:
     votes: np.ndarray | None = None  # votes of workers as text, such as "anna:cat|ben:dog"; see `data.votes`
     skipped: tuple[tuple[int, str], ...] = ()  # (row, path) in the complete table of images that cannot be decoded
     notes: tuple[str, ...] = ()  # what the reader ignored, one sentence each
+    left_out: tuple[tuple[str, str], ...] = ()  # path and reason of links and folders that the reader could not use
 
     def __len__(self) -> int:
         return len(self.y)

@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from likewise.audit.audit import audit
 from likewise.audit.source import UNSPLIT_NAME, open_subject
 from likewise.config import Audit, Train
 from likewise.data import load
 from likewise.runs.dataset import make_protocol
+from likewise.runs.open import OpenRun
 from likewise.runs.settings import read_config
 from likewise.training.fit import train
 from likewise.types import LikewiseError
@@ -128,3 +130,27 @@ def test_data_that_changed(run, tmp_path):
     (run.path / "config.json").write_text(json.dumps(config))
     with pytest.raises(LikewiseError, match="is neither a known name nor an existing path"):
         opened(run.path)
+
+
+def test_rows_of_one_group_or_of_two_are_audited_without_evidence(tmp_path):
+    """A fold that leaves out a group leaves no samples to compare with."""
+    x = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)
+    for groups in (1, 2, 4):
+        np.savez(tmp_path / "z.npz", x=x, label=np.arange(24) % 4, group=np.arange(24) % groups)
+        found = audit(Audit((str(tmp_path / "z.npz"),), out=str(tmp_path / "a"), device="cpu", quiet=True), list)
+        assert found.about["parts"]["all"]["states"]["unknown"] == 24
+
+
+def test_junk_alone_cannot_be_audited(tmp_path):
+    np.savez(tmp_path / "z.npz", x=np.eye(6), label=np.arange(6) % 2, junk=np.ones(6, bool))
+    with pytest.raises(LikewiseError, match="all 6 rows of 'z' are junk or have no split; correct the columns junk"):
+        opened(tmp_path / "z.npz")
+
+
+def test_the_votes_and_the_folder_are_checked_before_the_network_runs(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(OpenRun, "embed", lambda *_, **__: pytest.fail("the network ran"))
+    (tmp_path / "taken").touch()
+    with pytest.raises(LikewiseError, match="--out must be a folder, got '.*taken'"):
+        opened(run.path, out=str(tmp_path / "taken"))
+    with pytest.raises(LikewiseError, match="nothing.csv cannot be read"):
+        opened(run.path, out=str(tmp_path / "a"), votes=str(tmp_path / "nothing.csv"))

@@ -31,3 +31,8 @@ def test_a_command_is_named_by_the_words_of_its_call(monkeypatch):
     made = commands.command("recipe copy NAME --to [FILE]", "copy a recipe")(print)
     assert made is commands.COMMANDS["recipe copy"] is print
     assert "  likewise recipe copy NAME --to [FILE]  copy a recipe\n" in cli.usage()
+
+
+def test_printed_lines_keep_line_breaks_and_escape_other_control_characters(capsys):
+    commands.show("a\n\tb\x1b[2J\udcff\u202e\r")
+    assert capsys.readouterr().out == "a\n\\tb\\x1b[2J\\udcff\\u202e\\r\n"

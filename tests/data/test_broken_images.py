@@ -186,3 +186,23 @@ def test_a_set_of_labels_may_lose_its_images_but_a_label_may_not(tmp_path):
         LikewiseError, match=r"every label must keep an image, but all images of 1 of 2 labels .*\('b'\)"
     ):
         skip_broken(rare, say=lambda line: None)
+
+
+def test_links_that_lead_nowhere_are_listed_and_strict_refuses_them(tmp_path):
+    items, said = many(tmp_path / "data", 20, 0), []
+    for number in range(7):
+        os.symlink("nowhere", tmp_path / "data" / "1" / f"{number}\n.png")
+    items = read_folder(str(tmp_path / "data"))
+    assert skip_broken(items, say=said.append) is items and len(items) == 20
+    lines = said[0].splitlines()
+    assert lines[0] == "left out 7 links or folders that cannot be used:"
+    assert lines[1] == "  1/0\\n.png: the link leads nowhere" and lines[-1] == "  and 2 more" and len(lines) == 7
+    with pytest.raises(BadImage, match=r"/1/0\n\.png: the link leads nowhere; remove it\. strict: no image is skipped"):
+        skip_broken(items, strict=True)
+
+
+def test_a_missing_file_whose_name_is_not_utf8_may_be_a_wrong_encoding(tmp_path):
+    items = many(tmp_path / "data", 4, 0)
+    items = dataclasses.replace(items, path=("0/caf\udce9.png", *items.path[1:]))
+    with pytest.raises(LikewiseError, match="a name is not UTF-8, so the table may have another encoding; check root"):
+        check_files(items)

@@ -172,8 +172,10 @@ def test_a_labels_file_stands_above_labels_of_their_own(write, npz):
         "test",
         "val",
     ]
-    items = read_embeddings(file, write("l.csv", "label,row\nc,3\na,1\nb,2\n"))  # somebody's own numbers: no order
-    assert [items.class_name[y] for y in items.y] == ["c", "a", "b"]
+    for rows in ("312", "001", "02 "):  # from 1, twice, or missing: the order of the lines may be another one
+        lines = "".join(f"c{row},{row}\n" for row in rows)
+        with pytest.raises(LikewiseError, match=r"the column row of l\.csv must hold every row of f\.npz once, 0 to 2"):
+            read_embeddings(file, write("l.csv", f"label,row\n{lines}"))
 
 
 def test_bad_labels_files_are_explained(tmp_path, write, npz):

@@ -1,8 +1,9 @@
 import os
 
 import pytest
+from odd_data import special_files
 
-from likewise.data.folder import read_folder
+from likewise.data.folder import class_files, is_flat, read_flat, read_folder, walk_images
 from likewise.types import LikewiseError
 
 
@@ -81,3 +82,87 @@ def test_a_link_in_a_circle_ends(draw, tmp_path):
     draw("a/1.png")
     os.symlink(tmp_path / "a", tmp_path / "a" / "again")
     assert read_folder(str(tmp_path)).path == ("a/1.png",)
+
+
+def test_each_folder_is_read_once_and_before_the_links_to_it(draw, tmp_path):
+    """`loop` leads to the root, `also` and the class `a` to a class: 3 images, and not 3 for every way to them."""
+    for name in ("root/b/1.png", "root/b/in/2.png", "root/c/3.png", "other/4.png", "other/in/5.png"):
+        draw(name)
+    root = tmp_path / "root"
+    for link, target in (
+        ("b/loop", ".."),
+        ("b/above", "../.."),
+        ("b/also", "../c"),
+        ("a", "b"),
+        ("b/itself", "."),
+        ("c/out", "../../other"),
+    ):
+        os.symlink(target, root / link)
+    items = read_folder(str(root))
+    assert items.path == ("b/1.png", "b/in/2.png", "c/3.png", "c/out/4.png", "c/out/in/5.png")
+    assert items.class_name == ("b", "c") and items.notes[0] == "ignored class folders without an image (1): 'a'"
+    assert sorted(path for path, _ in items.left_out) == ["a", "b/above", "b/also", "b/itself", "b/loop"]
+    assert {reason for _, reason in items.left_out} == {
+        "the link leads to a folder that is read already, or that contains it"
+    }
+    assert class_files(str(root))[:2] == [("b", "b/1.png"), ("b", "b/in/2.png")]
+
+
+def test_special_files_are_left_out(draw, tmp_path):
+    draw("a/1.png")
+    draw("flat/1.png")
+    for folder in (tmp_path, tmp_path / "a", tmp_path / "flat"):
+        with special_files(folder):
+            pass  # the files stay
+    items, flat = read_folder(str(tmp_path)), read_flat(str(tmp_path / "flat"))
+    assert items.path == ("a/1.png", "flat/1.png") and flat.path == ("1.png",) and not is_flat(str(tmp_path / "flat"))
+    reasons = dict(items.left_out)
+    assert reasons["a/pipe.png"] == reasons["socket.png"] == "this is not a regular file"
+    assert reasons["a/dangling.png"] == dict(flat.left_out)["dangling.png"] == "the link leads nowhere"
+    assert reasons["circle.png"] == "the link cannot be followed (Too many levels of symbolic links)"
+
+
+def test_a_folder_that_cannot_be_read_is_named(draw, tmp_path, monkeypatch):
+    for name in ("a/1.png", "b/2.png", "b/closed/3.png"):
+        draw(name)
+    usual = os.scandir
+
+    def refuse(folder):
+        if str(folder).endswith("closed"):
+            raise PermissionError(13, "Permission denied")  # permissions do not stop root
+        return usual(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    items = read_folder(str(tmp_path))
+    assert items.path == ("a/1.png", "b/2.png")
+    assert items.left_out == (("b/closed", "the folder cannot be read (Permission denied)"),)
+    assert walk_images(str(tmp_path), ["gone"]).left_out == [
+        ("gone", "the folder cannot be read (No such file or directory)")
+    ]
+    with pytest.raises(LikewiseError, match=r"closed must be a readable folder, .* \(Permission denied\); check its"):
+        read_folder(str(tmp_path / "b" / "closed"))
+
+
+def test_a_regular_file_costs_no_call_of_the_system(draw, tmp_path, monkeypatch):
+    for number in range(20):
+        draw(f"a/{number}.png")
+    calls = []
+    usual = os.stat
+    monkeypatch.setattr(os, "stat", lambda *at, **how: calls.append(at) or usual(*at, **how))
+    assert len(read_folder(str(tmp_path)).path) == 20
+    assert not any(str(at[0]).endswith(".png") for at in calls)
+
+
+def test_names_that_tables_cannot_tell_apart(draw, tmp_path):
+    for name in ("cat/1.png", "Cat/1.png", "e\u0301/1.png", "\u00e9/1.png"):
+        draw(name)
+    if len(os.listdir(tmp_path)) == 4:  # the file system tells them apart
+        items = read_folder(str(tmp_path))
+        assert len(items.class_name) == 4 and items.notes[-1].startswith(
+            "class names that differ only in case or Unicode form are separate classes: 'Cat', 'cat', "
+        )
+    draw("cat /1.png")
+    with pytest.raises(
+        LikewiseError, match="must differ in more than the blanks .* got 'cat', 'cat ' in .*; rename one"
+    ):
+        read_folder(str(tmp_path))

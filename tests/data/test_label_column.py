@@ -138,7 +138,7 @@ def test_lists_in_parquet_and_text_in_arrays(tmp_path, write):
     np.savez(tmp_path / "s.npz", x=X, labels=[3, 1, 3, 1])
     assert read_features(str(tmp_path / "s.npz")).class_name == ("1", "3")
     np.save(tmp_path / "x.npy", X)
-    beside = read_embeddings(str(tmp_path / "x.npy"), write("l.csv", TABLE.replace("path", "row")))
+    beside = read_embeddings(str(tmp_path / "x.npy"), write("l.csv", TABLE.replace("path", "place")))
     assert beside.class_name == plain.class_name and beside.y.tolist() == plain.y.tolist()
 
 

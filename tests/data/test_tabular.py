@@ -73,3 +73,35 @@ def test_text_that_is_not_utf8_in_parquet_is_explained(tmp_path):
     pq.write_table(pa.table({"path": words, "label": [0, 1]}), tmp_path / "t.parquet")
     with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file .*; write it again"):
         read_parquet(str(tmp_path / "t.parquet"))
+
+
+def test_names_of_images_may_hold_any_bytes_and_other_cells_may_not(write):
+    text = b"path,label,n\np/caf\xe9/\xff.png,caf\xe9,1\np/b/1.png,caf\xe9,2\n"
+    sheet = read_csv(write("t.csv", text))
+    assert sheet.column["path"] == ["p/caf\udce9/\udcff.png", "p/b/1.png"]
+    assert sheet.column["label"] == ["caf\udce9", "caf\udce9"]  # the folder of an image
+    for other, byte in (
+        (text.replace(b",2", b",\x80"), "80"),
+        (text.replace(b"b/1.png,caf\xe9", b"b/1.png,caf\xe8"), "e8"),
+    ):
+        with pytest.raises(
+            LikewiseError, match=rf"t\.csv must be UTF-8, but line 3 holds the byte 0x{byte}; save it as"
+        ):
+            read_csv(write("t.csv", other))
+
+
+def test_binary_columns_of_parquet_are_text_in_any_bytes(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "a": pa.array([b"\xff", None]),
+        "b": pa.array([b"x", b"y"], pa.large_binary()),
+        "c": pa.array([b"ab", b"c\x80"], pa.binary(2)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert read_parquet(str(tmp_path / "t.parquet")).column == {
+        "a": ["\udcff", None],
+        "b": ["x", "y"],
+        "c": ["ab", "c\udc80"],
+    }

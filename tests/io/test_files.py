@@ -5,18 +5,26 @@ import json
 import os
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
-from likewise.errors import DiskFull, LikewiseError
+from likewise.errors import CONTROL_CHARACTERS, DiskFull, LikewiseError
 from likewise.io.files import (
     atomic_write,
+    check_output_file,
     check_output_path,
+    json_text,
     load_arrays,
     make_folder,
+    open_csv,
     read_json,
+    text_cells,
+    text_column,
     write_csv,
     write_json,
+    write_text,
 )
 
 
@@ -49,6 +57,62 @@ def test_what_is_written_is_read_again(tmp_path):
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [["name", "n"], ['say "a, b"', "1"], ["two\nlines", "2"]]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.json"]
+
+
+ODD_NAMES = [
+    "\udcff",
+    "caf\udce9",
+    "a\rb",
+    "a\nb\r\n",
+    '"',
+    "\x1b[2J",
+    " x ",
+    "\u2028\x85",
+    "été",
+    "",
+    "\\\udcff",
+    "\\udcff",
+]
+
+
+def test_names_in_any_bytes_come_back_from_every_kind_of_file(tmp_path):
+    write_csv(tmp_path / "a.csv", ("name", "n"), [(name, n) for n, name in enumerate(ODD_NAMES)])
+    with open_csv(tmp_path / "a.csv") as file:
+        assert list(csv.reader(file)) == [["name", "n"], *([name, str(n)] for n, name in enumerate(ODD_NAMES))]
+    assert b"caf\xe9," in (tmp_path / "a.csv").read_bytes()
+    write_json(tmp_path / "a.json", {name: name for name in ODD_NAMES})
+    assert list(read_json(tmp_path / "a.json", "test").items()) == [(name, name) for name in ODD_NAMES]
+    assert json.loads(json_text(ODD_NAMES)) == ODD_NAMES and not CONTROL_CHARACTERS.search(
+        json_text(ODD_NAMES).replace("\n", "")
+    )
+    for names, kind in ((ODD_NAMES, "binary"), (ODD_NAMES[2:10], "string")):
+        pq.write_table(pa.table({"name": text_column(names)}), tmp_path / "a.parquet")
+        read = pq.read_table(tmp_path / "a.parquet")["name"]
+        assert text_cells(read) == names and read.type == kind
+    write_text(tmp_path / "a.html", "<p>caf\udce9")
+    assert (tmp_path / "a.html").read_text("utf-8") == "<p>caf\\udce9"
+
+
+def test_a_file_that_cannot_be_written_is_found_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for out, message in (
+        ("folder", r"--out must be the name of a file, got '.*' \(Is a directory\)"),
+        ("x" * 300, r"--out must be the name of a file, got '.*' \(File name too long\)"),
+        ("a\0b", r"--out must be the name of a file, got '.*' \(.*null.*\)"),
+        ("file/below", "the folder of --out '.*' does not exist"),
+    ):
+        with pytest.raises(LikewiseError, match=f"^test: {message}"):
+            check_output_file(tmp_path / out, "test")
+    assert check_output_file(tmp_path / "new", "test") == tmp_path / "new" and not (tmp_path / "new").exists()
+
+    def refuse(dir):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)  # a folder without write permission does not stop root
+    for check in (lambda: check_output_file(tmp_path / "new", "test"), lambda: make_folder(tmp_path / "made", "test")):
+        with pytest.raises(LikewiseError, match=r"test: the folder of --out must be writable.*\(Permission denied\)"):
+            check()
 
 
 def test_json_that_cannot_be_read_is_one_sentence(tmp_path):

@@ -166,3 +166,10 @@ def test_eigenvectors_of_a_large_matrix_are_computed_where_it_is(monkeypatch):
         monkeypatch.setattr(class_density, "MAX_CPU_MATRIX_ROWS", limit)
         value, vector = eigenvectors(matrix)
         assert torch.allclose(vector * value @ vector.T, matrix)
+
+
+def test_no_samples_at_all_give_no_directions_and_no_scores():
+    """If all samples belong to one group, each fold that is left out leaves none."""
+    found = fit_class_density(torch.zeros(3), torch.zeros(3, 4), torch.zeros(4, 4), 0.1)
+    x = torch.randn(5, 4)
+    assert found.scores(x).tolist() == [[0.0] * 3] * 5 and found.unseen_scores(x).tolist() == [0.0] * 5

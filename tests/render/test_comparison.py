@@ -138,3 +138,11 @@ def test_the_words_say_what_the_intervals_are_over(capsys, monkeypatch):
     assert "Shifted by 0.01." in out and "Queries without relevant rows, left out: 3." in out
     assert "p over classes" in out and "No interval" not in out
     assert "Each network is one training" in out and "likewise bench" in out
+
+
+def test_names_that_are_not_utf8_are_drawn(tmp_path):
+    result = made(3)
+    for number, one in enumerate(result["metrics"][result["decides"]]["classes"]["each"]):
+        one["class"] = f"\udcff{number}\n"
+    save_figure(draw_comparison(result | {"a": "runs/\udcff"}), tmp_path / "c.png")
+    assert (tmp_path / "c.png").stat().st_size > 1000

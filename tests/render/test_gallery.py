@@ -19,6 +19,7 @@ from likewise.render.gallery import (
     draw_gallery,
     fit,
     font_of,
+    one_line,
 )
 
 HEAD = 74
@@ -119,3 +120,7 @@ def test_captions_are_written_and_cut_to_their_tile():
 def test_names_with_line_breaks_are_drawn_on_one_line():
     assert fit("a\nb\u2029c", font_of(12), 500) == "a b c"
     assert font_of(12).getlength(fit("a\nb" * 99, font_of(12), 60)) <= 60
+
+
+def test_undecodable_bytes_are_escaped_so_that_names_differ():
+    assert one_line("caf\udce9\n\x1b[2J\u202e.png") == "caf\\udce9  [2J .png"

@@ -216,3 +216,10 @@ def test_what_cannot_be_shown_is_said(run, tmp_path):
     for words, settings in cases.items():
         with pytest.raises(LikewiseError, match=words):
             report(Report(**{"runs": (str(run.path),), "quiet": True, "map": "pca"} | settings))
+
+
+def test_a_page_that_cannot_be_written_is_found_before_the_analysis(tmp_path, monkeypatch):
+    monkeypatch.setattr(stage, "collect_facts", lambda *_: pytest.fail("the runs were analysed"))
+    for out, message in (("nowhere/r.html", "does not exist; create it first"), ("r.pdf", "--out must end in .html")):
+        with pytest.raises(LikewiseError, match=message):
+            report(Report((str(tmp_path),), out=str(tmp_path / out)))

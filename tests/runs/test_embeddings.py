@@ -1,5 +1,7 @@
 """What evaluation writes can be read again, and says where it comes from."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -62,3 +64,16 @@ def test_several_labels_are_stored(tmp_path):
     save_embeddings(tmp_path / "z.npz", e, items, {"run": "r"})
     read = read_embeddings(str(tmp_path / "z.npz"))
     assert read.label_sets == items.label_sets and read.label_name == items.label_name and read.y.tolist() == [0, 1, 0]
+
+
+def test_rows_that_cannot_be_written_are_kept_elsewhere(tmp_path, monkeypatch):
+    """The folder is removed, or its disk is full, after the rows are computed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    items = Items("toy", np.array([0, 1]), ("a", "b"), path=("\udcff.png", "b.png"), root=str(tmp_path))
+    e = Embedded(torch.eye(2), torch.tensor([0, 1]), torch.arange(2))
+    with pytest.raises(
+        LikewiseError, match=r"gone/z\.npz could not be written \(No such file.*\); the computed rows are in"
+    ) as raised:
+        save_embeddings(tmp_path / "gone" / "z.npz", e, items, {"network": "n"})
+    kept = re.search(r"rows are in (\S+): ", str(raised.value))[1]
+    assert read_embeddings(kept).path == (str(tmp_path / "\udcff.png"), str(tmp_path / "b.png"))

@@ -59,7 +59,7 @@ def test_files_that_hold_no_queries_are_named(run, tmp_path):
 
 
 def test_queries_in_memory_are_those_of_the_file_and_earlier_metrics_stay(tmp_path):
-    items = Items("toy", np.array([0, 0, 1, 1]), ("a", "b"), path=("0.png", "1.png", "2.png", "3.png"))
+    items = Items("toy", np.array([0, 0, 1, 1]), ("a", "b\udcff"), path=("0.png", "1.png", "\udc80.png", "3.png"))
     e = Embedded(torch.eye(3), torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]))
     found = Retrieval(
         torch.arange(3), torch.tensor([[1, 2], [2, -1], [1, 0]]), torch.zeros(3, 2, dtype=torch.bool), torch.rand(3, 2),
@@ -70,7 +70,11 @@ def test_queries_in_memory_are_those_of_the_file_and_earlier_metrics_stay(tmp_pa
     earlier = {"RP": np.array([0.1, 0.2, 0.3]), "R@1": np.zeros(3)}
     write_per_query(tmp_path / "q.parquet", scores, found, e, items, earlier)
     stored, kept = read_per_query(tmp_path / "q.parquet", "test"), as_per_query(scores, found, e, items)
-    assert kept.nearest.tolist() == [[2, 3], [3, -1], [2, 1]] and kept.class_name.tolist() == ["a", "b", "b"]
+    assert kept.nearest.tolist() == [[2, 3], [3, -1], [2, 1]] and kept.class_name.tolist() == [
+        "a",
+        "b\udcff",
+        "b\udcff",
+    ]
     for name in ("row", "label", "class_name", "relevant", "nearest", "similarity", "path", "rival"):
         assert np.array_equal(getattr(stored, name), getattr(kept, name)), name
     assert {name: value.tolist() for name, value in stored.each.items()} == {

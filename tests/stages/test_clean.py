@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -10,6 +11,9 @@ import pytest
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
+from likewise.config import Clean
+from likewise.errors import LikewiseError
+from likewise.stages.clean import clean
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
@@ -100,3 +104,14 @@ def test_a_folder_that_exists_is_refused_before_any_work(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["clean", str(tmp_path), "--to", str(tmp_path / "clean")])
     assert "--to must be a new or empty folder" in capsys.readouterr().err
+
+
+def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("likewise.audit.audit.audit", lambda *_: pytest.fail("the audit began"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = Clean(str(tmp_path), out=str(tmp_path / "audit"), port=taken.getsockname()[1], browser=False)
+        with pytest.raises(LikewiseError, match=f"clean: port {config.port} of 127.0.0.1 "):
+            clean(config, list)
+    monkeypatch.setenv("LIKEWISE_TOKEN", "short")
+    with pytest.raises(LikewiseError, match="clean: the token in LIKEWISE_TOKEN must have at least"):
+        clean(config, list)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from likewise.config import Audit, Embed
 from likewise.data.fingerprint import fingerprint
+from likewise.data.votes import votes_of
 from likewise.pretrained.available import available_backbone
 from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import origin
@@ -27,6 +28,11 @@ def read_images(config: Audit, say: Callable[[str], None]) -> Items:
     if items.x is not None:
         raise LikewiseError(f"audit: '{data}' holds features and no images; save it as .npz and audit that file")
     return items
+
+
+def check_votes(config: Audit, items: Items) -> None:
+    """Raise for votes that cannot be read; they are weighed after the features are computed."""
+    votes_of(items, config.votes)
 
 
 def write_features(config: Audit, items: Items, backbone: str, file: Path, say: Callable[[str], None]) -> None:

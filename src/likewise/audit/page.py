@@ -15,6 +15,7 @@ from likewise.audit.data_name import data_name
 from likewise.audit.page_sections import review_sections
 from likewise.audit.read import Findings, Pair, Sample, read_findings
 from likewise.audit.states import rare_states
+from likewise.io.files import write_text
 from likewise.io.progress import bar
 from likewise.render import gallery
 from likewise.render.html import data_uri, environment, shrunk
@@ -100,9 +101,8 @@ def write_page(folder: Path, image_of: Callable[[int], Image.Image | None], quie
         "\n".join(f".p{row} {{ background-image: url({data}) }}" for row, data in as_data_uris(images).items())
     )
     text = template.render(context, folder=folder, pic=lambda row: f"p{row}" if row in images else "", style=style)
-    aside = folder / "audit.html.new"
-    aside.write_text(text, "utf-8")
-    return aside.replace(folder / "audit.html")
+    write_text(folder / "audit.html", text)
+    return folder / "audit.html"
 
 
 def template_context(found: Findings) -> dict:

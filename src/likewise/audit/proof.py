@@ -26,7 +26,7 @@ from likewise.audit.forecast import PROOF_FILE, QUEUE_FILE, forecast_at, gain_te
 from likewise.audit.forecast_head import read_head, refit_head
 from likewise.audit.read import Findings
 from likewise.errors import LikewiseError
-from likewise.io.files import read_json, write_json
+from likewise.io.files import open_csv, read_json, write_json
 from likewise.numerics.review_forecast import METRICS
 
 MIN_FIRST_SHARE = 0.9
@@ -87,7 +87,7 @@ def read_order(folder: Path) -> list[int]:
     file = Path(folder) / QUEUE_FILE
     if not file.exists():
         return []
-    with file.open(encoding="utf-8", newline="") as lines:
+    with open_csv(file) as lines:
         return [int(line["row"]) for line in csv.DictReader(lines)]
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from likewise.audit.label_question import LabelQuestion
 from likewise.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 from likewise.errors import LikewiseError
-from likewise.io.files import load_arrays
+from likewise.io.files import load_arrays, open_csv
 
 UNSPLIT_NAME = "all"
 """Name of the only split of data without splits; the `split` column of its samples is empty."""
@@ -327,7 +327,7 @@ def read_lines(
     optional: dict = record._field_defaults  # pyright: ignore[reportAttributeAccessIssue] - a NamedTuple
     named = [name for name in kinds if name in ("row", "query", "other", "wrong", "mate") and sample]
     try:
-        with open(file, encoding="utf-8-sig", newline="") as text:
+        with open_csv(file) as text:
             reader = csv.DictReader(text, restval="")
             present = [name for name in kinds if name in (reader.fieldnames or ())]
             missing = [name for name in kinds if name not in present and name not in optional]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from likewise.errors import LikewiseError
+from likewise.io.files import open_csv
 
 
 class WorkerLine(NamedTuple):
@@ -82,7 +83,7 @@ def read_cells(file: Path, columns: int) -> list[list[str]]:
     """Return the cells of a table without its header; empty if there is no file."""
     if not file.exists():
         return []
-    with file.open(encoding="utf-8", newline="") as lines:
+    with open_csv(file) as lines:
         found = list(csv.reader(lines))
     if not found or any(len(line) != columns for line in found):
         raise LikewiseError(f"audit: {file} must have {columns} columns in every line; run the audit again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.audit.data_features import FEATURES_FILE, choose_backbone, read_images, write_features
+from likewise.audit.data_features import FEATURES_FILE, check_votes, choose_backbone, read_images, write_features
 from likewise.audit.read import UNSPLIT_NAME
-from likewise.audit.records import AuditSplit, Subject
+from likewise.audit.records import AuditSplit, Subject, has_own_split
 from likewise.config import Audit
 from likewise.config.spec import brief
 from likewise.data.features import holds_features, read_embeddings
@@ -53,20 +54,17 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
     if kind != "run":
         check_unused(config, ("data", "checkpoint", "verify", "retrain"), f"a run, got the {kind} '{target}'")
     subject = {"run": subject_of_run, "file of embeddings": subject_of_file, "data": subject_of_data}[kind](config, say)
-    if len(subject.test.e.y) < 2:
-        raise LikewiseError(
-            f"audit: the test split must have two samples or more, got {len(subject.test.e.y)}; add data"
-        )
+    check_test_size(len(subject.test.e.y))
     return subject
 
 
 def kind_of(target: str) -> TargetKind:
     """Return what a target is: a run folder, a file of embeddings, or data. An unknown name is data, whose reader reports it."""
     path = Path(target).expanduser()
-    if path.is_dir():
+    if os.path.isdir(path):
         return "run" if (path / "config.json").exists() else "data"
     if (
-        path.exists()
+        os.path.exists(path)
         and path.suffix.lower() != ".csv"
         and (path.suffix.lower() != ".parquet" or holds_features(str(path)))
     ):
@@ -91,6 +89,8 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
     backbone, reason = choose_backbone(config)
     items = read_images(config, say)
     say(reason)
+    check_before_work(config, items)
+    audited_rows(items)
     file = folder_of(config) / FEATURES_FILE
     write_features(config, items, backbone, file, say)
     z = read_embeddings(str(file)).x
@@ -102,6 +102,7 @@ def subject_of_file(config: Audit, say: Callable[[str], None]) -> Subject:
     """Return embeddings without their network: labels, pairs and duplicates can be audited, causes cannot."""
     file = Path(config.targets[0]).expanduser()
     items = with_paths_below_root(read_embeddings(str(file), config.labels, config.root), file, config.root)
+    check_before_work(config, items)
     notes = ["the causes of errors are not computed, because the file has embeddings without their network"]
     if config.labels:
         notes.append(f"labels are read from {config.labels}, not from the file of embeddings")
@@ -112,25 +113,48 @@ def subject_of_file(config: Audit, say: Callable[[str], None]) -> Subject:
 
 def subject_of_vectors(config: Audit, items: Items, z: Float[Tensor, "N D"], title: str, notes: list[str]) -> Subject:
     """Return the splits of data whose vectors are given, one per row."""
-    split = items.split if items.split is not None and (items.split != "").any() else np.full(len(items), UNSPLIT_NAME)
-    split = split if items.junk is None else np.where(items.junk, "", split)
-    length = z.norm(dim=1)
+    rows, length = audited_rows(items), z.norm(dim=1)
     if not bool((length > 0).all()):
         raise LikewiseError(
             f"audit: embeddings must not be all zeros, but {int((length == 0).sum())} of {len(z)} are (first: row "
             f"{int((length == 0).nonzero()[0, 0])}); leave out these rows"
         )
-    z, splits = F.normalize(z, dim=1), {}
-    for name in ("train", "val", "test", UNSPLIT_NAME):
-        rows = np.flatnonzero(split == name)
-        if len(rows):
-            splits[name] = renumber_labels(
-                Embedded(z[rows], torch.as_tensor(items.y[rows]), torch.as_tensor(rows)), items
-            )
+    z = F.normalize(z, dim=1)
+    splits = {
+        name: renumber_labels(Embedded(z[own], torch.as_tensor(items.y[own]), torch.as_tensor(own)), items)
+        for name, own in rows.items()
+    }
     if outside := len(z) - sum(len(one.e.y) for one in splits.values()):
         notes.append(f"{outside} of {len(z)} rows are junk or have no split, and are not audited")
     test = splits.get("test", next(iter(splits.values())))
     return Subject(title, items, splits, test, notes, choose_device(config.device))
+
+
+def audited_rows(items: Items) -> dict[str, Int[np.ndarray, "n"]]:
+    """Return the rows of every split of data or embeddings that is audited; raise if there are too few."""
+    split = items.split if items.split is not None and has_own_split(items) else np.full(len(items), UNSPLIT_NAME)
+    split = split if items.junk is None else np.where(items.junk, "", split)
+    names = ("train", "val", "test", UNSPLIT_NAME)
+    rows = {name: own for name in names if len(own := np.flatnonzero(split == name))}
+    if not rows:
+        raise LikewiseError(
+            f"audit: at least two rows must be in a split, but all {len(items)} rows of '{items.name}' are junk or have no "
+            "split; correct the columns junk and split"
+        )
+    check_test_size(len(rows.get("test", next(iter(rows.values())))))
+    return rows
+
+
+def check_test_size(count: int) -> None:
+    """Raise unless the test split has two samples or more."""
+    if count < 2:
+        raise LikewiseError(f"audit: the test split must have two samples or more, got {count}; add data")
+
+
+def check_before_work(config: Audit, items: Items) -> None:
+    """Raise for votes that cannot be read and for a folder that cannot be written, before any feature is computed."""
+    check_votes(config, items)
+    folder_of(config)
 
 
 def folder_of(config: Audit) -> Path:
@@ -161,6 +185,7 @@ def subject_of_run(config: Audit, say: Callable[[str], None]) -> Subject:
         allow_imports=config.allow_imports, workers=config.workers, quiet=config.quiet, say=say,
     )  # fmt: skip
     settings, items, protocol = opened.settings, opened.noisy_items, opened.protocol
+    check_before_work(config, items)
     embedder, device = opened.network, opened.device
     rows = {name: protocol.rows(items, name) for name in ("train", "val", "test")}
     every = np.unique(np.concatenate(list(rows.values())))

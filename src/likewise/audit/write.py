@@ -15,7 +15,7 @@ from likewise.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.audit.weighed_votes import WeighedVotes, write_votes
 from likewise.data.label_sets import split_labels
 from likewise.data.schema import BOX_CORNERS
-from likewise.io.files import atomic_write, write_csv
+from likewise.io.files import atomic_write, text_column, write_csv
 from likewise.types import Items
 
 FIXED_COLUMNS = (
@@ -241,7 +241,7 @@ def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) ->
     columns = {}
     for name, column in zip(head, zip(*lines, strict=True), strict=True):
         if name in text:
-            columns[name] = [str(v) for v in column]
+            columns[name] = text_column([str(v) for v in column])
         else:
             columns[name] = [
                 None if v == "" else int(v) if name in ("row", "query", "same_as") else float(v) for v in column

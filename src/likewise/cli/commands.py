@@ -8,7 +8,11 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pkgutil import iter_modules
+from typing import IO
+
+from likewise.errors import printable
 
 COMMANDS: dict[str, Callable] = {}
 """Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
@@ -40,6 +44,11 @@ def config_class(name: str) -> type:
     return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 
 
+def show(text: object = "", file: IO[str] | None = None) -> None:
+    """Print a text. Control characters are escaped, because names in data may hold terminal commands."""
+    print(printable(str(text), keep="\n"), file=file, flush=True)
+
+
 def shown_once(config):
     """Return the config for this process, quiet in all processes of torchrun except the first."""
     return config if os.environ.get("RANK", "0") == "0" else dataclasses.replace(config, quiet=True)
@@ -50,11 +59,11 @@ def run_demo(config) -> None:
     from likewise.render.scores import show_scores
     from likewise.stages.demo import demo
 
-    result = demo(config)
+    result = demo(config, show)
     if config.quiet:
-        return print(f"run:     {result['run'].path}\nfigure:  {result['figure']}")
+        return show(f"run:     {result['run'].path}\nfigure:  {result['figure']}")
     show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
-    print("\n".join([*result["flagged"], f"run:     {result['run'].path}", f"figure:  {result['figure']}"]))
+    show("\n".join([*result["flagged"], f"run:     {result['run'].path}", f"figure:  {result['figure']}"]))
 
 
 @command("doctor", "print what is installed: versions, devices, extras, weights, the default backbone, free disk space")
@@ -62,8 +71,8 @@ def run_doctor(config) -> None:
     from likewise.render.tables import show_table
     from likewise.stages.doctor import doctor
 
-    found = doctor(config)
-    print(found.as_json()) if config.json else show_table(found.table())
+    found = doctor(config, show)
+    show(found.as_json()) if config.json else show_table(found.table())
 
 
 @command("train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels")
@@ -72,16 +81,16 @@ def run_train(config) -> None:
     from likewise.stages.train import sentences, train
 
     config = shown_once(config)
-    run = train(config)
+    run = train(config, show)
     if config.quiet:
         return
     if config.evaluate and (scores := run.scores) is not None:
         before = {"before training": scores | scores["before"]} if "before" in scores else {}
         show_scores(before | by_gallery("after training" if before else "test split", scores))
         for line in sentences(run):
-            print(line)
+            show(line)
     name = shlex.quote(str(run.path))
-    print(f"run: {run.path}\nnext: likewise audit {name} | report {name} | search {name} --serve")
+    show(f"run: {run.path}\nnext: likewise audit {name} | report {name} | search {name} --serve")
 
 
 @command("evaluate RUN_OR_EMBEDDINGS", "compute retrieval metrics of a run or of embeddings")
@@ -90,7 +99,7 @@ def run_evaluate(config) -> None:
     from likewise.stages.evaluate import evaluate
 
     config = shown_once(config)
-    scores = evaluate(config)
+    scores = evaluate(config, show)
     if not config.quiet:
         title = config.checkpoint if "checkpoint" in scores else "embeddings"
         title = (
@@ -98,17 +107,17 @@ def run_evaluate(config) -> None:
         )
         show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores))
         if config.out:
-            print(f"scores: {config.out}")
+            show(f"scores: {config.out}")
         elif "data" in scores:
-            print("not stored; the run keeps the scores of its own data (--out FILE.json stores these)")
+            show("not stored; the run keeps the scores of its own data (--out FILE.json stores these)")
 
 
 @command("embed RUN DATA --out z.npz", "compute the embeddings of data with a trained network")
 def run_embed(config) -> None:
     from likewise.stages.embed import embed
 
-    e = embed(config)
-    print(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
+    e = embed(config, show)
+    show(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
 
 
 @command("search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)")
@@ -117,13 +126,13 @@ def run_search(config) -> None:
     from likewise.stages.search import search
 
     if config.json:
-        return print(search(config, lambda line: print(line, file=sys.stderr)).as_json())
-    found = search(config)
+        return show(search(config, partial(show, file=sys.stderr)).as_json())
+    found = search(config, show)
     if config.query is None:
         return
     show_neighbours(found)
     if config.out:
-        print(f"figure: {config.out}")
+        show(f"figure: {config.out}")
 
 
 @command(
@@ -134,7 +143,7 @@ def run_calibrate(config) -> None:
     from likewise.render.tables import show_table
     from likewise.stages.calibrate import calibrate
 
-    result = calibrate(config)
+    result = calibrate(config, show)
     if not config.quiet:
         show_table(result.table())
 
@@ -146,10 +155,10 @@ def run_compare(config) -> None:
     from likewise.render.comparison import show_comparison
     from likewise.stages.compare import compare
 
-    show_comparison(compare(config))
+    show_comparison(compare(config, show))
     for what, file in (("figure", config.out), ("queries that changed", config.csv)):
         if file:
-            print(f"{what}: {file}")
+            show(f"{what}: {file}")
 
 
 @command(
@@ -161,17 +170,17 @@ def run_bench(config) -> None:
     from likewise.render.tables import Table, show_table
     from likewise.stages.bench import bench
 
-    found = bench(config)
+    found = bench(config, show)
     if isinstance(found, Table):
         return show_table(found)
     if not config.quiet:
         show_benchmark(found)
         if found.entries:
-            print(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
+            show(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
         else:
-            print(f"page: {found.folder / 'table.html'} (and .md)")
+            show(f"page: {found.folder / 'table.html'} (and .md)")
         for name in found.figures:
-            print(f"figure: {found.folder / name} (its values: {name.removesuffix('.png')}.csv)")
+            show(f"figure: {found.folder / name} (its values: {name.removesuffix('.png')}.csv)")
     if found.failed:
         sys.exit(1)
 
@@ -181,7 +190,7 @@ def run_tune(config) -> None:
     from likewise.render.tuning import show_tuning
     from likewise.stages.tune import tune
 
-    result = tune(config)
+    result = tune(config, show)
     if not config.quiet:
         show_tuning(result)
 
@@ -191,17 +200,17 @@ def run_noise(config) -> None:
     from likewise.render.noise import show_noise
     from likewise.stages.noise import noise
 
-    noisy = noise(config)
+    noisy = noise(config, show)
     if not config.quiet:
         show_noise(noisy.items, noisy.rows)
-        print("\n".join([f"table: {noisy.table}", *(f"figure: {file}" for file in noisy.figures)]))
+        show("\n".join([f"table: {noisy.table}", *(f"figure: {file}" for file in noisy.figures)]))
 
 
 @command("report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels")
 def run_report(config) -> None:
     from likewise.stages.report import report
 
-    print(f"page: {report(config)}")
+    show(f"page: {report(config, show)}")
 
 
 @command("hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy")
@@ -209,7 +218,7 @@ def run_hierarchy(config) -> None:
     from likewise.render.hierarchy import show_hierarchy
     from likewise.stages.hierarchy import hierarchy
 
-    show_hierarchy(hierarchy(config))
+    show_hierarchy(hierarchy(config, show))
 
 
 @command("clean DATA", "find wrong labels in a folder of images without training, and correct them on a page")
@@ -217,10 +226,10 @@ def run_clean(config) -> None:
     from likewise.audit.summary import show_findings
     from likewise.stages.clean import clean
 
-    cleaned = clean(config, show=lambda found: None if config.quiet else show_findings(found))
-    print(f"\nreview: {cleaned.reviewed}")
+    cleaned = clean(config, show, show=lambda found: None if config.quiet else show_findings(found))
+    show(f"\nreview: {cleaned.reviewed}")
     if cleaned.applied:
-        print("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))
+        show("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))
 
 
 APPLY_ADVICE = "add --to FOLDER for a corrected copy of links, or --in-place to move the files"
@@ -233,13 +242,13 @@ APPLY_ADVICE = "add --to FOLDER for a corrected copy of links, or --in-place to 
 def run_apply(config) -> None:
     from likewise.stages.apply import apply
 
-    applied = apply(config)
-    print("\n".join(applied.lines()))
+    applied = apply(config, show)
+    show("\n".join(applied.lines()))
     if applied.done == "planned" and not config.dry_run:
         several = applied.folder.is_file()  # several labels per image: the table itself is the result
-        print(f"next: likewise train {applied.folder}" if several else f"nothing was changed; {APPLY_ADVICE}")
+        show(f"next: likewise train {applied.folder}" if several else f"nothing was changed; {APPLY_ADVICE}")
     elif applied.journal:
-        print(f"undo: likewise apply {config.table} --undo")
+        show(f"undo: likewise apply {config.table} --undo")
 
 
 @command("audit TARGET", "find probably wrong labels of a folder, a run or embeddings, and the causes of test errors")
@@ -248,7 +257,7 @@ def run_audit(config) -> None:
     from likewise.render.error_overlap import ErrorOverlap, show_overlap
     from likewise.stages.audit import audit
 
-    found = audit(config)
+    found = audit(config, show)
     if not config.quiet:
         show_overlap(found) if isinstance(found, ErrorOverlap) else show_findings(found)
 
@@ -257,7 +266,7 @@ def run_audit(config) -> None:
 def run_review(config) -> None:
     from likewise.stages.review import review
 
-    print(f"\nreview: {review(config)}")
+    show(f"\nreview: {review(config, show)}")
 
 
 @command(
@@ -267,26 +276,26 @@ def run_review(config) -> None:
 def run_send(config) -> None:
     from likewise.stages.send import send
 
-    sent = send(config)
+    sent = send(config, show)
     if not config.quiet:
-        print(sent)
+        show(sent)
 
 
 @command("receive SOURCE --from TOOL --into PLACE", "receive decisions, labels or embeddings from another tool")
 def run_receive(config) -> None:
     from likewise.stages.receive import receive
 
-    received = receive(config)
+    received = receive(config, show)
     if not config.quiet:
-        print(received)
+        show(received)
 
 
 @command("export RUN --to onnx", "export the network to ONNX or safetensors, check it, and write a model card")
 def run_export(config) -> None:
     from likewise.stages.export import export
 
-    exported = export(config)
-    print(f"export: {exported.folder} ({', '.join(exported.files)})\nchecked on {exported.parity}")
+    exported = export(config, show)
+    show(f"export: {exported.folder} ({', '.join(exported.files)})\nchecked on {exported.parity}")
 
 
 @command(
@@ -298,7 +307,7 @@ def run_list(config) -> None:
     from likewise.render.listing import show_listing
     from likewise.stages.listing import listing
 
-    found = listing(config)
+    found = listing(config, show)
     show_papers(found) if isinstance(found, PaperListing) else show_listing(found)
 
 
@@ -309,18 +318,18 @@ def run_published(config) -> None:
     from likewise.render.published import show_papers, show_published
     from likewise.stages.published import published
 
-    found = published(config)
+    found = published(config, show)
     (show_published if found.is_chosen else show_papers)(found, found.papers)
     if config.csv:
-        print(f"numbers: {os.path.expanduser(config.csv)}")
+        show(f"numbers: {os.path.expanduser(config.csv)}")
 
 
 @command("recipe show NAME", "print the settings of a recipe, with the source of every value")
 def run_recipe_show(config) -> None:
     from likewise.render.recipes import show_recipe
-    from likewise.stages.recipe import show
+    from likewise.stages.recipe import show as recipe
 
-    found = show(config)
+    found = recipe(config)
     show_recipe(found.recipe, found.data, found.command)
 
 

@@ -34,11 +34,32 @@ MIN_VALUES = {
 }  # fmt: skip
 """Setting -> its smallest allowed value, in the configs of all commands."""
 
+MAX_NAME_LENGTH = 255
+"""Largest length of the name of a file or folder, in characters: that of the usual file systems is 255 bytes."""
+
+PATH_SETTINGS = (
+    "data", "target", "targets", "run", "runs", "run_a", "run_b", "on", "audit", "table", "out", "root", "to", "labels",
+    "weights", "votes", "exclude", "query", "add", "save",
+)  # fmt: skip
+"""Settings that are paths."""
+
 MAX_VALUES = {
     "momentum": 0.999999, "schedule_factor": 1, "noise_rate": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
     "jobs": 1024, "gpus": 1024,
 }  # fmt: skip
 """Setting -> its largest allowed value."""
+
+
+def check_text(owner: str, setting: str, text: str) -> None:
+    """Raise for a text that no path can be: most functions of the operating system would raise errors of other types."""
+    if "\0" in text:
+        raise LikewiseError(f"{owner}: {setting} must not contain a NUL character, got {text!r}")
+    longest = max(map(len, text.split("/")))
+    if setting in PATH_SETTINGS and not text.rstrip().endswith(")") and (longest > MAX_NAME_LENGTH or len(text) > 4000):
+        raise LikewiseError(
+            f"{owner}: {setting} must be a path, whose names have at most {MAX_NAME_LENGTH} characters, got one of {len(text)} "
+            f"characters: '{text[:40]}…'; use a shorter one"
+        )
 
 
 def check(config) -> None:
@@ -49,8 +70,9 @@ def check(config) -> None:
         value = getattr(config, field.name)
         if not type_check.fits(value, hints[field.name]):
             raise LikewiseError(f"{name}: {field.name} must be {type_check.words(hints[field.name])}, got {value!r}")
-        if any("\0" in text for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)):
-            raise LikewiseError(f"{name}: {field.name} must not contain a NUL character, got {value!r}")
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str):
+                check_text(name, field.name, text)
         if isinstance(value, int) and abs(value) > 2**53:  # larger whole numbers have no exact float
             raise LikewiseError(f"{name}: {field.name} must be between -2**53 and 2**53, got a larger whole number")
         if isinstance(value, int | float) and not isinstance(value, bool):

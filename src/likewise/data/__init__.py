@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,8 +62,10 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
         return load_name(data, root, {})
     if data.startswith("hf:"):
         return load_hugging_face(data, root, fetch)
+    if not data.strip():
+        raise LikewiseError(f"data: the name of the data must not be empty, got {data!r}; DATA is {DATA_FORMS}")
     path = Path(data).expanduser()
-    if path.exists():
+    if os.path.exists(path):
         return load_path(path, root)
     if "?" in data and (items := load_table(data, root)) is not None:
         return items

@@ -25,7 +25,7 @@ import PIL
 from likewise.data.images import BadImage, UnreadableFile, check_files, drop, file_of, image_of
 from likewise.data.label_sets import sample_labels
 from likewise.errors import DiskFull, printable, shown_names
-from likewise.io.files import cache_folder, write_csv
+from likewise.io.files import cache_folder, open_csv, write_csv
 from likewise.io.locks import file_lock
 from likewise.io.progress import bar
 from likewise.types import Items, LikewiseError
@@ -77,6 +77,7 @@ def skip_broken(
     """
     if items.path is None or items.x is not None:
         return items
+    report_left_out(items, strict, say)
     check_files(items)
     file = list_file(items)
     broken = read_list(file, items)
@@ -89,6 +90,19 @@ def skip_broken(
     check_damage(items, broken, file)
     say(f"skipped {len(broken):,} of {len(items):,} images that cannot be decoded{shown_list(broken, file)}")
     return without(items, [one.row for one in broken])
+
+
+def report_left_out(items: Items, strict: bool, say: Callable[[str], None]) -> None:
+    """Pass the links and folders that the reader left out to `say`; raise for the first one if `strict`."""
+    if not items.left_out:
+        return
+    if strict:
+        path, reason = items.left_out[0]
+        raise BadImage(f"{os.path.join(items.root, path)}: {reason}; remove it. {STRICT_RULE}")
+    lines = [f"  {printable(path)}: {printable(reason)}" for path, reason in items.left_out[:MAX_SHOWN_LINES]]
+    if (more := len(items.left_out) - MAX_SHOWN_LINES) > 0:
+        lines.append(f"  and {more:,} more")
+    say("\n".join([f"left out {len(items.left_out):,} links or folders that cannot be used:", *lines]))
 
 
 def without(items: Items, rows: Sequence[int]) -> Items:
@@ -228,7 +242,7 @@ def list_file(items: Items) -> Path:
 
 def read_list(file: Path, items: Items) -> list[Broken] | None:
     """Return the stored list of broken images; None if there is none, or if it is damaged."""
-    with suppress(OSError, ValueError, csv.Error), file.open(newline="", encoding="utf-8") as lines:
+    with suppress(OSError, ValueError, csv.Error), open_csv(file) as lines:
         head, *rows = csv.reader(lines)
         broken = [Broken(int(row), path, reason) for row, path, reason in rows]
         if head == LIST_HEAD and all(0 <= one.row < len(items) and one.reason for one in broken):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,7 @@ def read_embeddings(file: str, labels: str | None = None, root: str | None = Non
     Args:
         file: .npy (N, F), or .npz, .safetensors, .parquet with the vectors as x (or z) and their labels.
         labels: file with the labels: .npy (N), .csv with a column label, or .txt with one label per line. Its columns replace
-            those of `file`. The lines of a CSV file may be in any order if it has a column row that holds 0 to N - 1.
+            those of `file`. The lines of a CSV file may be in any order if it has a column row, which holds 0 to N - 1.
         root: base folder of the paths, if the file has any; default: the folder of the file.
     """
     name = Path(file).name
@@ -100,11 +101,7 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
             f"features: each vector must have a label: {name} has {count} rows and {sheet.file} has {len(sheet)}; "
             "make them agree"
         )
-    place = {text(cell): line for line, cell in enumerate(sheet.column.get("row", ()))}
-    if all(str(row) in place for row in range(count)):
-        order = [place[str(row)] for row in range(count)]
-        ordered = {key: [cells[line] for line in order] for key, cells in sheet.column.items()}
-        sheet = replace(sheet, column=ordered, line=[sheet.line[line] for line in order])
+    sheet = in_row_order(sheet, name, count) if "row" in sheet.column else sheet
     beside = as_sheet(name, {key: cells for key, cells in columns.items() if key not in LABEL_COLUMNS}, count).column
     for row, (mine, theirs) in enumerate(zip(sheet.column.get("path", ()), beside.get("path", ()))):
         if Path(str(mine)).name != Path(str(theirs)).name:
@@ -113,6 +110,19 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
                 f"{Path(str(mine)).name}; put both in one order"
             )
     return replace(sheet, column=beside | sheet.column)
+
+
+def in_row_order(sheet: Sheet, name: str, count: int) -> Sheet:
+    """Return the labels in the order of the vectors, by their column row; raise unless it holds 0 to `count` - 1."""
+    place = {text(cell): line for line, cell in enumerate(sheet.column["row"])}
+    if missing := [row for row in range(count) if str(row) not in place]:
+        raise LikewiseError(
+            f"labels: the column row of {sheet.file} must hold every row of {name} once, 0 to {count - 1}, but {len(missing)} "
+            f"are missing (first: {missing[0]}); correct the column, or rename it if it means something else"
+        )
+    order = [place[str(row)] for row in range(count)]
+    ordered = {key: [cells[line] for line in order] for key, cells in sheet.column.items()}
+    return replace(sheet, column=ordered, line=[sheet.line[line] for line in order])
 
 
 def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
@@ -297,7 +307,7 @@ def as_cells(column: np.ndarray | list, key: str, name: str) -> list:
     if column.ndim != axes:
         wanted = "(N, 4)" if key == "box" else "(N,)"
         raise LikewiseError(f"features: {key} of {name} must have the shape {wanted}, got {column.shape}; reshape it")
-    return [cell.decode("utf-8", "backslashreplace") if isinstance(cell, bytes) else cell for cell in column.tolist()]
+    return [cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell for cell in column.tolist()]
 
 
 def spread(names: list, label: list, file: str) -> list:
@@ -328,6 +338,6 @@ def read_labels(file: str) -> Sheet:
         cells = load_numpy(file)
         return as_sheet(name, {"label": cells}, len(cells) if cells.ndim else 0)
     if suffix == ".txt":
-        words = read_text(file, "labels").rstrip("\n").splitlines()
+        words = re.split(r"\r\n|\r|\n", read_text(file, "labels").rstrip("\r\n"))
         return Sheet("labels", name, {"label": words}, list(range(1, len(words) + 1)))
     raise LikewiseError(f"labels: labels are read from .npy, .csv or .txt, got {name!r}; save them as one of these")

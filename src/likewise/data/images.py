@@ -166,10 +166,20 @@ def check_files(items: Items, rows: Iterable[int] | None = None) -> None:
             bad.append(f"{file_of(items, row)} ({problem})")
     if bad:
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        more += "; a name is not UTF-8, so the table may have another encoding" if not is_utf8("".join(bad[:3])) else ""
         raise LikewiseError(
             f"{items.name}: every image file must exist, but {len(bad)} cannot be used: {', '.join(bad[:3])}{more}; "
             "check root and the paths"
         )
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text has no undecodable byte."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def drop(items: Items, rows: Iterable[int]) -> Items:

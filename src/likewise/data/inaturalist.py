@@ -6,7 +6,7 @@ import json
 import os
 
 from likewise.data.downloads import Original
-from likewise.data.folder import image_files, sub_folders
+from likewise.data.folder import sub_folders, walk_images
 from likewise.types import Items, LikewiseError
 
 PUBLISHED_SET = Original(
@@ -100,7 +100,7 @@ def in_folders(base: str) -> tuple[list[str], list[ClassKey]]:
     top = os.path.basename(PUBLISHED_SET.need(base, IMAGE_FOLDERS))
     kinds = sub_folders(os.path.join(base, top))
     folders = [f"{top}/{kind}/{name}" for kind in kinds for name in sub_folders(os.path.join(base, top, kind))]
-    path = [file for folder in folders for file in image_files(base, folder)]
+    path = [file for _, file in walk_images(base, folders).images]
     if not path:
         raise LikewiseError(
             f"inaturalist: {base}/{top} must hold <kind>/<class>/ folders with images, got none. {PUBLISHED_SET.origin}"

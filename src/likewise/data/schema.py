@@ -101,7 +101,7 @@ def label_words(sheet: Sheet, name: str) -> list[str]:
                 f"{sheet.owner}: every row must have a {'label in ' if name.startswith('labels') else ''}{name}, but it is empty "
                 f"in {sheet.at(row)}; fill it or drop the row"
             )
-        if isinstance(cell, float) and not cell.is_integer():
+        if (isinstance(cell, float) and not cell.is_integer()) or isinstance(cell, list | dict) or "\0" in word:
             raise LikewiseError(
                 f"{sheet.owner}: a {name} must be a whole number or a word, got {cell!r} in {sheet.at(row)}; correct it"
             )

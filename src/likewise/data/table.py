@@ -23,7 +23,7 @@ from likewise.data.schema import (
 )
 from likewise.data.tabular import Sheet, read_sheet
 from likewise.errors import nearest_name
-from likewise.io.files import atomic_write, write_csv
+from likewise.io.files import atomic_write, text_column, write_csv
 from likewise.types import Items, LikewiseError
 
 PATH_ALIASES = (
@@ -181,8 +181,9 @@ def write_table(items: Items, file: str) -> None:
     if items.x is not None:
         flat = pa.array(np.ascontiguousarray(items.x, np.float32).reshape(-1))
         columns["x"] = pa.FixedSizeListArray.from_arrays(flat, items.x.shape[1])
+    texts = {name: text_column(cells) for name, cells in columns.items() if len(cells) and isinstance(cells[0], str)}
     with atomic_write(Path(file)) as aside:
-        pq.write_table(pa.table(columns), aside)
+        pq.write_table(pa.table(columns | texts), aside)
 
 
 def write_noisy(items: Items, file: Path, *, drop_wrong: bool = False) -> None:

@@ -6,12 +6,25 @@ import csv
 import difflib
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from likewise.errors import LikewiseError
+
+UNDECODABLE_BYTES = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, as `surrogateescape` reads them."""
+
+FOREIGN_STARTS = (
+    (b"\xff\xfe", "UTF-16", "save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16", "save it as UTF-8"),
+    (b"\x1f\x8b", "compressed with gzip", "unpack it"),
+    (b"PK\x03\x04", "a zip archive, as spreadsheets write it", "export the table as CSV"),
+    (b"PAR1", "a Parquet file", "rename it to .parquet"),
+)
+"""First bytes of a file -> what it is instead of text, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +73,7 @@ def read_sheet(file: str) -> Sheet:
 def read_csv(file: str, owner: str = "table") -> Sheet:
     """Return the cells of a CSV file (UTF-8, commas); blank lines are ignored. `owner` is named in errors."""
     name = Path(file).name
-    text = read_text(file, owner)
+    text = read_text(file, owner, "surrogateescape")
     rows, lines, last = [], [], 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -73,6 +86,7 @@ def read_csv(file: str, owner: str = "table") -> Sheet:
         raise LikewiseError(f"{owner}: {name} line {last + 1} is not CSV ({error}); check its quotes") from None
     if not rows:
         raise LikewiseError(f"{owner}: {name} must hold a header and rows, but it is empty; fill it or remove it")
+    check_bytes(rows, lines, name, owner)
     head = [cell.strip() for cell in rows[0]]
     if len(head) == 1 and any(mark in head[0] for mark in ";\t|"):
         raise LikewiseError(
@@ -90,25 +104,55 @@ def read_csv(file: str, owner: str = "table") -> Sheet:
     return Sheet(owner, name, columns, lines[1:])
 
 
-def read_text(file: str, owner: str) -> str:
-    """Return the content of a UTF-8 file."""
+def check_bytes(rows: list[list[str]], lines: list[int], name: str, owner: str) -> None:
+    """Raise for a cell that is not UTF-8, unless it is the name of an image file or of one of its folders.
+
+    The file system allows any bytes in a name, and likewise writes them into its tables as they are.
+    """
+    odd = [(line, cell) for row, line in zip(rows, lines, strict=True) for cell in row if UNDECODABLE_BYTES.search(cell)]
+    if not odd:
+        return
+    from likewise.io.image_files import IMAGE_SUFFIXES  # imports Pillow
+
+    images = {cell for _, cell in odd if os.path.splitext(cell)[1].lower() in IMAGE_SUFFIXES}
+    named = images | {part for cell in images for part in cell.split("/")}
+    for line, cell in odd:
+        if cell not in named:
+            raise LikewiseError(not_utf8(name, owner, line, ord(UNDECODABLE_BYTES.findall(cell)[0]) - 0xDC00))
+
+
+def not_utf8(name: str, owner: str, line: int, byte: int) -> str:
+    """Return the error about a byte that is not UTF-8."""
+    return f"{owner}: {name} must be UTF-8, but line {line} holds the byte 0x{byte:02x}; save it as UTF-8"
+
+
+def read_text(file: str, owner: str, errors: str = "strict") -> str:
+    """Return the content of a UTF-8 file; `errors`: as in `bytes.decode`."""
     name = Path(file).name
     try:
         raw = Path(file).read_bytes()
     except OSError as error:
         raise LikewiseError(f"{owner}: {file} cannot be read ({error.strerror}); check the path") from None
+    for start, kind, advice in FOREIGN_STARTS:
+        if raw.startswith(start):
+            raise LikewiseError(f"{owner}: {name} must be a text file in UTF-8, but it is {kind}; {advice}")
+    if (place := raw.find(b"\0")) >= 0:
+        line = raw[:place].count(b"\n") + 1
+        raise LikewiseError(
+            f"{owner}: {name} must be a text file in UTF-8, but line {line} holds a zero byte; save it as UTF-8"
+        )
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise LikewiseError(
-            f"{owner}: {name} must be UTF-8, but line {line} holds the byte 0x{raw[error.start]:02x}; save it as UTF-8"
-        ) from None
+        raise LikewiseError(not_utf8(name, owner, line, raw[error.start])) from None
 
 
 def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -> Sheet:
     """Return the columns of a Parquet file as Python values, except those named in `without`."""
     import pyarrow.parquet as pq
+
+    from likewise.io.files import text_cells  # as in `parquet_errors`: tables without Parquet do not need it
 
     name = Path(file).name
     with parquet_errors(file, owner):
@@ -116,7 +160,7 @@ def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -
         check_head(head, name, owner)
         table = pq.read_table(file, columns=[column for column in head if column not in without])
         check_rows(table.num_rows, name, owner)
-        columns = {column: table[column].to_pylist() for column in table.column_names}
+        columns = {column: text_cells(table[column]) for column in table.column_names}
     return Sheet(owner, name, columns, list(range(1, table.num_rows + 1)), unit="row")
 
 

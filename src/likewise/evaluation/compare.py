@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,7 +11,7 @@ from jaxtyping import Float
 
 from likewise.config import Compare, check
 from likewise.errors import nearest_name
-from likewise.io.files import atomic_write, check_output_path
+from likewise.io.files import atomic_write, check_output_path, write_csv
 from likewise.metrics import is_graded, low_is_good, needs_triplets
 from likewise.numerics.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.render.comparison import draw_comparison
@@ -312,8 +311,5 @@ def write_changes(file: Path, result: dict) -> None:
         for name, about in result["metrics"].items()
         for query in about["better"] + about["worse"]
     ]
-    with atomic_write(file) as aside, aside.open("w", encoding="utf-8", newline="") as text:
-        names = ("metric", "row", "class", "a", "b", "path")
-        table = csv.DictWriter(text, names, restval="")
-        table.writeheader()
-        table.writerows(lines)
+    head = ("metric", "row", "class", "a", "b", "path")
+    write_csv(file, head, [[line.get(name, "") for name in head] for line in lines])

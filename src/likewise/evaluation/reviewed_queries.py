@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from likewise.data.tabular import read_csv
 from likewise.evaluation.fixed_ranking import FixedRanking
-from likewise.io.files import atomic_write
+from likewise.io.files import write_csv
 from likewise.types import Embedded, Items, LikewiseError
 
 FORM_QUERIES_COUNT = 300
@@ -34,8 +33,7 @@ def write_form(file: Path, e: Embedded, items: Items, ranking: FixedRanking, k: 
             path = "" if items.path is None else items.path[row]
             lines.append((int(e.row[query]), row, path, items.class_name[items.y[row]], ""))
     file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(file) as aside, open(aside, "w", encoding="utf-8", newline="") as text:
-        csv.writer(text, lineterminator="\n").writerows([FORM_COLUMNS, *lines])
+    write_csv(file, FORM_COLUMNS, lines)
     say(
         f"wrote {file}: {len(order)} random queries and their first {k} neighbours. Enter the true class of every line into the "
         "column `label`, from the top, as far as you like, and run the same command again"

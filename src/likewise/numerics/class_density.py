@@ -72,8 +72,9 @@ def fit_class_density(
     root = torch.linalg.cholesky(within)
     white = torch.linalg.solve_triangular(root, raw64.T, upper=False)
     weight = count64 / (count64 + 1)
-    scaled = white * (weight / weight.sum()).sqrt()
-    noise = (1 / (count64 + 1)).where(count64 > 1e-3, 0).sum() / weight.sum()
+    whole = weight.sum().clamp_min(1e-300)  # 0 without samples: all of them belong together, and are left out together
+    scaled = white * (weight / whole).sqrt()
+    noise = (1 / (count64 + 1)).where(count64 > 1e-3, 0).sum() / whole
     if scaled.shape[1] < len(scaled):  # fewer classes than features
         value, side = eigenvectors(scaled.T @ scaled)
         basis = scaled @ side / value.clamp_min(1e-300).sqrt()

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR
+from likewise.render.gallery import one_line
 from likewise.render.tables import escape
 
 MAX_NAMED_CLASSES = 40
@@ -126,7 +127,7 @@ def draw_comparison(result: dict) -> Figure:
     draw_metrics(left, result)
     draw_classes(right, classes, f"{result['decides']} by class, B \N{MINUS SIGN} A")
     figure.suptitle(
-        textwrap.fill(conclusion(result), 110), x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK_COLOUR,
+        textwrap.fill(one_line(conclusion(result)), 110), x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK_COLOUR,
         parse_math=False,
     )  # fmt: skip
     figure.supxlabel(
@@ -189,4 +190,5 @@ def _tidy(axes: Axes, title: str, names: dict[int, str]) -> None:
 
 
 def _short(text: str, most: int = 44) -> str:
+    text = one_line(text)
     return text if len(text) <= most else "…" + text[1 - most :]

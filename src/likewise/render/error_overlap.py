@@ -16,6 +16,7 @@ from rich.table import Table
 
 from likewise._notebook import table, view
 from likewise.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, shorten
+from likewise.render.gallery import one_line
 from likewise.render.tables import escape
 
 EMPTY_COLOUR = "#eef0f4"
@@ -143,7 +144,7 @@ def draw_named(axes: Axes, found: ErrorOverlap, way: str, columns: int) -> None:
     left = len(named.classes) - shown
     more = f" ({left} more classes, of fewer runs, are in overlap.csv)" if left else ""
     title = describe_overlap(found, way)
-    title = textwrap.fill(title[0].upper() + title[1:] + more, max(80, int(2.9 * columns)))
+    title = textwrap.fill(one_line(title[0].upper() + title[1:] + more), max(80, int(2.9 * columns)))
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK_COLOUR, pad=8, parse_math=False)
 
 

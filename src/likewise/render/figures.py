@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from likewise.io.files import atomic_write
+from likewise.render.gallery import one_line
 
 INK_COLOUR, SOFT_COLOUR, FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR = (
     "#1d2430",
@@ -69,7 +70,8 @@ class Picture(NamedTuple):
 
 
 def shorten(text: str, most: int) -> str:
-    """Return the text, cut to `most` characters with an ellipsis at its end if it is longer."""
+    """Return the text on one line, cut to `most` characters with an ellipsis at its end if it is longer."""
+    text = one_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

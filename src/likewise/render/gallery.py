@@ -110,7 +110,8 @@ def fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text with line breaks and other unprintable characters replaced by spaces."""
+    """Return a text with line breaks and other unprintable characters replaced by spaces, and undecodable bytes escaped."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from likewise._notebook import table, view
 from likewise.errors import printable
+from likewise.io.files import json_text
 from likewise.render.tables import escape
 
 COLUMN_HEADS = ("", "similarity", "class", "row", "path")
@@ -41,7 +41,7 @@ class Neighbours(list):
         decision = self.decision or dict.fromkeys(("unknown", "label", "probability"))
         fields = {"query": self.query, **decision, "found": list(self), "new_classes": self.new_classes}
         texts = {name: text for name in ("searched", "hint") if (text := getattr(self, name))}
-        return json.dumps(fields | texts, indent=2, ensure_ascii=False)
+        return json_text(fields | texts)
 
     @view
     def _repr_html_(self) -> str:

@@ -18,9 +18,20 @@ from rich.table import Table
 
 from likewise._notebook import table as notebook_table
 from likewise._notebook import view
-from likewise.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, save_figure
+from likewise.render.figures import (
+    BETTER_COLOUR,
+    FAINT_COLOUR,
+    INK_COLOUR,
+    SOFT_COLOUR,
+    WORSE_COLOUR,
+    save_figure,
+    shorten,
+)
 from likewise.render.tables import escape
 from likewise.types import Items
+
+MAX_NAME_LETTERS = 40
+"""Longest name of a class on an axis."""
 
 MAX_LISTED_CLASSES = 15
 """Number of classes that the terminal lists, those with the most wrong labels first."""
@@ -196,11 +207,11 @@ def label_lines(axes: Axes, names: list[str], paths: list[tuple[str, ...]], plac
         for line in (axes.axhline, axes.axvline):
             line(place[first] - 0.5, color=SOFT_COLOUR, lw=0.5, alpha=0.6)
     if len(names) <= MAX_NAMED_CLASSES:
-        ticks = dict(enumerate(names))
+        ticks = {at: shorten(name, MAX_NAME_LETTERS) for at, name in enumerate(names)}
     else:
         thick = 0.011 * (place[-1] + 1)  # the names of thinner groups would overlap
         spans = [(name, place[first] - 0.5, place[last] + 0.5) for name, first, last in spans]
-        ticks = {(low + high) / 2: name for name, low, high in spans if high - low >= thick}
+        ticks = {(low + high) / 2: shorten(name, MAX_NAME_LETTERS) for name, low, high in spans if high - low >= thick}
     size = 8 if len(ticks) <= 30 else 6.5
     axes.set_xticks(list(ticks), ticks.values(), rotation=90, fontsize=size, color=INK_COLOUR, parse_math=False)
     axes.set_yticks(list(ticks), ticks.values(), fontsize=size, color=INK_COLOUR, parse_math=False)

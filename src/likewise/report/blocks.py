@@ -45,7 +45,7 @@ def to_json(value: object) -> object:
         return [to_json(one) for one in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def index_dtype(count: int) -> type:

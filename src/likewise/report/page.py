@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from likewise.io.files import atomic_write
+from likewise.io.files import write_text
 from likewise.io.progress import bar
 from likewise.render import html
 from likewise.report.blocks import json_block
@@ -31,11 +31,10 @@ def write_page(facts: Facts, file: Path, quiet: bool = False) -> Path:
         template = html.environment().get_template("report.html")
         empty = template.render(context, sheets=Sheets(1, 1, 1, [], []), block=json_block)
         progress.advance()
-        sheets = make_sheets(page_images(facts), MAX_PAGE_CHARACTERS - len(empty.encode("utf-8")))
+        sheets = make_sheets(page_images(facts), MAX_PAGE_CHARACTERS - len(empty.encode("utf-8", "backslashreplace")))
         progress.advance()
         text = template.render(context, sheets=sheets, block=json_block)
-        with atomic_write(file) as aside:
-            aside.write_text(text, "utf-8")
+        write_text(file, text)
         progress.advance()
     return file
 

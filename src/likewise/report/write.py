@@ -32,10 +32,11 @@ def report(config: Report, say: Callable[[str], None] = print) -> Path:
         raise LikewiseError("report: at least one run folder must be given, got none; `likewise report runs/mine`")
     if config.map in projection.REQUIRED_LIBRARIES:
         projection.require_library(config.map)  # fail before slow work
+    page = page_path(config)
     facts = collect_facts(config, say)
     for name, note in ((view.name, note) for view in facts.runs for note in view.notes):
         say(printable(f"{name}: {note}", keep="\n"))
-    file = write_page(facts, page_path(config), config.quiet)
+    file = write_page(facts, page, config.quiet)
     slow = [way for view in facts.runs if (way := slow_map(view, config))]
     if not slow:
         return file

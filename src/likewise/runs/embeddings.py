@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from likewise.data.schema import BOX_CORNERS, coarse_cells
-from likewise.io.files import atomic_write, load_arrays
+from likewise.errors import DiskFull
+from likewise.io.files import atomic_write, load_arrays, reason_of
 from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS_FILE = "embeddings.npz"
@@ -64,6 +66,22 @@ def save_embeddings(
         columns |= dict(zip(BOX_CORNERS, items.box[rows].T))
     words = made_by | ({"run": Path(made_by["run"]).absolute()} if "run" in made_by else {})
     columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
+    try:
+        write_arrays(file, columns)
+    except (OSError, DiskFull) as error:  # a full disk, a folder that was removed: the computed rows must not be lost
+        kept = Path(tempfile.mkdtemp(prefix="likewise-")) / file.name
+        try:
+            write_arrays(kept, columns)
+        except (OSError, DiskFull):
+            raise error from None
+        raise LikewiseError(
+            f"embeddings: {file} could not be written ({reason_of(error)}); the computed rows are in {kept}: make the folder "
+            "writable and move the file there"
+        ) from None
+
+
+def write_arrays(file: Path, columns: dict[str, np.ndarray]) -> None:
+    """Write arrays to an npz file, atomically."""
     with atomic_write(file) as aside, aside.open("wb") as out:
         np.savez(out, **columns)  # pyright: ignore[reportArgumentType]
 

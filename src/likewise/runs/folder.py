@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -259,6 +260,6 @@ def identity(config: dict, fingerprint: str) -> str:
 def find_target(target: str, owner: str) -> Path:
     """Return the path of a run folder or an embeddings file, which must exist."""
     path = Path(target).expanduser()
-    if not path.exists():
+    if not os.path.exists(path):
         raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
     return path

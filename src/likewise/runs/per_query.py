@@ -11,12 +11,13 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.io.files import atomic_write, first_line
+from likewise.io.files import atomic_write, first_line, text_cells, text_column
 from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 PER_QUERY = "per_query.parquet"
 RELEVANCE_KEY = b"likewise.relevance"
 """Name of the facts about the relevance in the file, as in scores.json."""
+TEXT_COLUMNS = ("class_name", "camera", "path")
 PLAIN_MEANINGS = ("same class", "any label shared")
 """What makes a row relevant, if it does not depend on the arguments of a relevance."""
 
@@ -40,7 +41,7 @@ def write_per_query(
     columns = {
         "row": scores.query,
         "label": items.y[scores.query],
-        "class_name": [items.class_name[i] for i in items.y[scores.query]],
+        "class_name": text_column([items.class_name[i] for i in items.y[scores.query]]),
         "relevant": found.relevant.numpy(),
         **({} if scores.rival is None else {"rival": scores.rival}),
         **(dict(earlier) | scores.each),
@@ -48,9 +49,9 @@ def write_per_query(
         "nearest_similarity": list(found.sim.float().numpy()),
     }
     if items.camera is not None:
-        columns["camera"] = items.camera[scores.query]
+        columns["camera"] = text_column(items.camera[scores.query].tolist())
     if items.path is not None:
-        columns["path"] = [items.path[i] for i in scores.query]
+        columns["path"] = text_column([items.path[i] for i in scores.query])
     table = pa.table(columns)
     if scores.relevance is not None:
         table = table.replace_schema_metadata({RELEVANCE_KEY: json.dumps(scores.relevance)})
@@ -132,7 +133,11 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
     plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
     if missing := [name for name in plain if name not in known]:
         raise LikewiseError(f"{owner}: '{path}' has no column {', '.join(missing)}; {advice}")
-    column = {name: table[name].to_numpy() for name in table.column_names if name not in plain[4:]}
+    column = {
+        name: np.asarray(text_cells(table[name]), object) if name in TEXT_COLUMNS else table[name].to_numpy()
+        for name in table.column_names
+        if name not in plain[4:]
+    }
     if not len(table) or len(np.unique(column["row"])) < len(table):
         raise LikewiseError(
             f"{owner}: '{path}' must have one row for each query, got {len(table)} rows, or a query twice; {advice}"

@@ -35,11 +35,14 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     from likewise.audit.apply_steps import check_new_folder
     from likewise.audit.audit import audit
     from likewise.audit.source import default_folder
+    from likewise.web.http import choose_token, take_port
     from likewise.web.review.serve import serve_review
 
     out = Path(config.out or default_folder(config.data))
     if config.to:
         check_new_folder(config.to, (out / "corrected.csv").absolute(), "clean")
+    choose_token("clean", None)  # checked now, because the page is served after the features are computed
+    take_port("clean", config.host, config.port).close()
     audited = audit(
         Audit(
             targets=(config.data,), out=str(out), backbone=config.backbone, weights=config.weights, root=config.root,

@@ -38,7 +38,8 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
 
     Args:
         train: "module:function" that every process calls with the config, and that returns the run.
-        `say`: if `print`, the first process writes its messages to stdout; otherwise to stderr, or nowhere if quiet.
+        `say`: if `print`, or `show` of the command line, the first process writes its messages to stdout; otherwise to stderr,
+            or nowhere if quiet.
     """
     check_gpus(config)
     assert config.gpus is not None
@@ -48,7 +49,8 @@ def launch(config: Train, train: str, say: Callable[[str], None] = print) -> Run
     meet |= {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // config.gpus)))}
     with tempfile.TemporaryDirectory() as folder, stop_on_signal() as stop:
         Path(folder, "config.json").write_text(json.dumps(to_dict(config)), "utf-8")
-        prints = getattr(say, "__name__", "") == "print"  # not by identity: some libraries replace the built-in
+        # Not by identity: some libraries replace the built-in. `show` is the print of the command line.
+        prints = getattr(say, "__name__", "") in ("print", "show")
         stream = "stdout" if prints else "none" if config.quiet else "stderr"
         words = command("likewise.training.launch:work", train, stream, folder)
         ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(config.gpus)]
@@ -111,7 +113,7 @@ def work() -> None:
 
     def say(line: str) -> None:
         if stream is not None:
-            print(line, file=stream, flush=True)
+            print(errors.printable(line, keep="\n"), file=stream, flush=True)
 
     try:
         report = {"run": str(getattr(importlib.import_module(module), function)(config, say).path)}

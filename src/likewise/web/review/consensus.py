@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 from collections import Counter, defaultdict
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from likewise.audit.read import Findings
 from likewise.data.label_sets import LABEL_SEPARATOR
 from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write
+from likewise.io.files import atomic_write, write_csv_lines
 from likewise.web.review.agreement import Consensus, find_consensus
 from likewise.web.review.reviewer_votes import settle_decisions
 from likewise.web.review.store import Decision, Store
@@ -184,7 +183,7 @@ def copy_of(decision: Decision, item: str) -> str:
 def as_csv(table: Iterable[Iterable]) -> str:
     """Return a table as CSV with unchanged values, for programs."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(table)
+    write_csv_lines(out, table)
     return out.getvalue()
 
 
@@ -204,7 +203,7 @@ def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
         return None
     try:
         with atomic_write(file) as aside:
-            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8")
+            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8", "surrogateescape")
     except OSError as error:
         raise LikewiseError(
             f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "
