@@ -98,3 +98,12 @@ def test_arrays_are_read_or_the_file_is_named(tmp_path):
     for file, name in (("a", "w"), ("a", "z"), ("b", "x"), ("c", "x"), ("d", "x")):
         with pytest.raises(LikewiseError, match=rf"^audit: .*{file}\.npz is damaged \(.+\); audit again$"):
             load_arrays(tmp_path / f"{file}.npz", "audit", "audit again", (name,))
+
+
+def test_arrays_of_another_type_are_named(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.ones((2, 2)))
+    kinds = {"x": ("iu", 1), "y": ("f", 2), "w": ("f", 1)}
+    assert list(load_arrays(tmp_path / "a.npz", "audit", "audit again", kinds, need=False)) == ["x", "y"]
+    for wrong in ({"x": ("f", 1)}, {"x": ("iu", 2)}, {"y": ("f", 1)}):
+        with pytest.raises(LikewiseError, match=r"a\.npz is damaged \(the array [xy] is .* of shape .*\); audit again$"):
+            load_arrays(tmp_path / "a.npz", "audit", "audit again", wrong)

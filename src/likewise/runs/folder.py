@@ -35,7 +35,7 @@ from torch import Tensor
 
 from likewise._notebook import table, view
 from likewise.config import Train
-from likewise.config.type_check import misfit
+from likewise.config.type_check import misfit, words
 from likewise.errors import RunBusy
 from likewise.io.files import atomic_write, read_json, write_json
 from likewise.io.locks import HeartbeatLock, LockHeld
@@ -119,7 +119,8 @@ class Run:
         stored = {name: tuple(v) if isinstance(v, list) else v for name, v in about["config"].items()}
         if (wrong := misfit(stored, _types_of_settings())) is not None:
             raise LikewiseError(
-                f"run: {file} is damaged (the setting {wrong} cannot be {about['config'][wrong]!r}); restore a copy of it"
+                f"run: {file} is damaged (the setting {wrong} must be {words(_types_of_settings()[wrong])}, got "
+                f"{stored[wrong]!r}); restore a copy of it"
             )
         if type(about.get("features")) not in (int, type(None)):
             raise LikewiseError(
