@@ -1,6 +1,7 @@
 """log.jsonl survives a crash and a resumed training."""
 
 import json
+import os
 
 import pytest
 
@@ -44,3 +45,12 @@ def test_values_of_another_type_are_an_error(tmp_path, line):
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 0.5}\n' + json.dumps(line) + "\n")
     with pytest.raises(LikewiseError, match=r"line 2 of .*log.jsonl is damaged \(the value of .* has another type\)"):
         read_log(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="the system cannot refuse links")
+def test_lines_are_not_written_through_a_link(run, tmp_path):
+    (tmp_path / "own.txt").write_text("the user's own text")
+    (run.path / "log.jsonl").symlink_to(tmp_path / "own.txt")
+    with pytest.raises(OSError):
+        run.log([{"step": 1}])
+    assert (tmp_path / "own.txt").read_text() == "the user's own text"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,8 @@ def tune(config: Tune, say=print) -> TuneResult:
     search = prepare(config, planner, say)
     check_folder(folder, search)
     storage = config.storage or str(folder / "study.journal")
+    if not config.storage and os.path.islink(storage):  # its last line may be cut off, and lines are added
+        raise LikewiseError(f"tune: '{storage}' must not be a link; give the file that it names with --storage")
     study = open_study(search.name, storage, config.sampler, config.pruner, config.seed)
     requeue_lost_trials(study)
     folder.mkdir(parents=True, exist_ok=True)

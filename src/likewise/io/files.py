@@ -39,6 +39,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
+def no_link(path: str, flags: int) -> int:
+    """Open a file that is changed in place, as `opener` of `open`; raise OSError for a link.
+
+    A folder from elsewhere may have a link in place of the file, to a file of the user's.
+    """
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def cache_folder() -> Path:
     """Return the folder of files that can be rebuilt: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from likewise.config.type_check import misfit
 from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write
+from likewise.io.files import atomic_write, no_link
 
 LOG_FILE = "log.jsonl"
 
@@ -27,7 +27,7 @@ TEST_PREFIX = "test "
 
 def append_log(folder: Path, lines: list[dict]) -> None:
     """Append lines to the log of a run folder."""
-    with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
+    with open(folder / LOG_FILE, "a", encoding="utf-8", opener=no_link) as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
