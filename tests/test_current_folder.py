@@ -15,7 +15,7 @@ NAMES = (
     "_bootlocale", "abc", "argparse", "ast", "codecs", "collections", "contextlib", "csv", "dataclasses", "enum", "fcntl",
     "functools", "hashlib", "importlib", "inspect", "json", "likewise", "logging", "numpy", "os", "pathlib", "pip", "pytest",
     "random", "re", "shutil", "signal", "site", "sitecustomize", "statistics", "string", "struct", "subprocess", "tempfile",
-    "threading", "time", "tokenize", "tomllib", "torch", "types", "typing", "tyro", "usercustomize", "venv", "warnings", "zipfile",
+    "threading", "time", "tokenize", "tomllib", "torch", "types", "typing", "tyro", "usercustomize", "venv", "zipfile",
 )  # fmt: skip
 EMPTY = ("", os.pathsep, f"{os.pathsep}{ROOT / 'tests'}", f"{ROOT / 'tests'}{os.pathsep}")
 """Values of PYTHONPATH: unset, and with an empty entry, which Python takes as the current folder."""
@@ -82,7 +82,9 @@ def test_the_launchers(hostile, installed, path):
 def test_a_launcher_that_is_given_to_python(hostile, installed):
     done = start(sys.executable, ROOT / "likewise", "--version")
     assert done.returncode == 0 and done.stdout.startswith("likewise ") and hostile() == []
-    done = start(sys.executable, "-S", ROOT / "likewise", "--version", path=os.pathsep)  # -S: Python itself imports no site
+    done = start(
+        sys.executable, "-S", ROOT / "likewise", "--version", path=os.pathsep
+    )  # -S: Python itself imports no site
     assert done.returncode == 0 and done.stdout.startswith("likewise ") and hostile() == []
 
 
@@ -112,7 +114,19 @@ def test_the_installation_runs_pip_apart_from_the_current_folder(tmp_path, monke
 @pytest.mark.process
 def test_python_with_the_option_m(hostile):
     """Python itself imports a few modules before `likewise` can take the folder off the path; these stay away here."""
-    late = ("csv", "json", "logging", "numpy", "random", "statistics", "subprocess", "tempfile", "tomllib", "torch", "tyro")
+    late = (
+        "csv",
+        "json",
+        "logging",
+        "numpy",
+        "random",
+        "statistics",
+        "subprocess",
+        "tempfile",
+        "tomllib",
+        "torch",
+        "tyro",
+    )
     for name in set(NAMES) - set(late):
         shutil.rmtree(name)
         os.unlink(f"{name}.py")

@@ -45,7 +45,10 @@ def serve(run: Path) -> tuple[subprocess.Popen, str, str]:
     words = f"-P -m likewise search {shlex.quote(str(run))} --serve --port 0 --no-browser --quiet"
     command = [sys.executable, *shlex.split(words)]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     for line in server.stdout or ():
         if "http://" in line:

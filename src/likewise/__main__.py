@@ -7,6 +7,6 @@ import sys
 if not sys.flags.safe_path and sys.path[0] != os.path.dirname(os.path.dirname(os.path.abspath(__file__))):
     del sys.path[0]
 
-from likewise.cli.main import main  # noqa: E402
+from likewise.cli.main import main
 
 main()

@@ -66,7 +66,10 @@ def test_a_file_that_is_no_table_of_results_is_an_error(tmp_path, text):
         ("1,a,,half,,finished,there/a,a,1\n", "must be a finite number, got 'half'"),
         ("1,a,,0.5,,finished,there/a,a\n", "line 2 must have 9 cells, got 8; restore a copy"),
         ("1,a,,0.5,,finished,there/a,a,1,more\n", "line 2 must have 9 cells, got 10"),
-        ("1,a,,0.5,,finished,x,a,1\n1,a,,0.9,,finished,x,a,1\n", "different results have the identity a; delete all but one"),
+        (
+            "1,a,,0.5,,finished,x,a,1\n1,a,,0.9,,finished,x,a,1\n",
+            "different results have the identity a; delete all but one",
+        ),
     ],
 )
 def test_a_damaged_table_of_results_is_an_error(tmp_path, line, reason):

@@ -105,5 +105,7 @@ def test_arrays_of_another_type_are_named(tmp_path):
     kinds = {"x": ("iu", 1), "y": ("f", 2), "w": ("f", 1)}
     assert list(load_arrays(tmp_path / "a.npz", "audit", "audit again", kinds, need=False)) == ["x", "y"]
     for wrong in ({"x": ("f", 1)}, {"x": ("iu", 2)}, {"y": ("f", 1)}):
-        with pytest.raises(LikewiseError, match=r"a\.npz is damaged \(the array [xy] is .* of shape .*\); audit again$"):
+        with pytest.raises(
+            LikewiseError, match=r"a\.npz is damaged \(the array [xy] is .* of shape .*\); audit again$"
+        ):
             load_arrays(tmp_path / "a.npz", "audit", "audit again", wrong)

@@ -51,6 +51,6 @@ def test_values_of_another_type_are_an_error(tmp_path, line):
 def test_lines_are_not_written_through_a_link(run, tmp_path):
     (tmp_path / "own.txt").write_text("the user's own text")
     (run.path / "log.jsonl").symlink_to(tmp_path / "own.txt")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="log.jsonl"):
         run.log([{"step": 1}])
     assert (tmp_path / "own.txt").read_text() == "the user's own text"

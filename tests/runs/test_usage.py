@@ -69,8 +69,8 @@ def test_it_is_no_part_of_what_makes_a_run_itself(settings):
 )
 def test_what_was_not_always_counted_has_no_sum(tmp_path, energy, total):
     one = {
-        "started": "2026-05-04T10:00:00+00:00", "device": "A", "commit": None, "steps": [0, 1], "train_seconds": 1.5, "evaluate_seconds": 0.25,
-        "peak_gpu_bytes": 10, "shared": False,
+        "started": "2026-05-04T10:00:00+00:00", "device": "A", "commit": None, "steps": [0, 1],
+        "train_seconds": 1.5, "evaluate_seconds": 0.25, "peak_gpu_bytes": 10, "shared": False,
     }  # fmt: skip
     two = one | {"device": "B", "commit": "c", "peak_gpu_bytes": 7, "shared": True}
     both = [s | {"energy_joules": e} for s, e in zip((one, two), energy)]

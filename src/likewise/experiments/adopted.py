@@ -23,7 +23,8 @@ def adopt(plan: Sequence[PlannedRun], files: Sequence[str]) -> tuple[list[Planne
         records = read_records(file)
         fitting = [place for place, t in enumerate(plan) if is_record_of(t, records.get(t.job.identity, {}))]
         for place in fitting:
-            plan[place] = replace(plan[place], record=as_record(records[plan[place].job.identity], file, plan[place].job.config.metrics))
+            job = plan[place].job
+            plan[place] = replace(plan[place], record=as_record(records[job.identity], file, job.config.metrics))
         notes.append(
             f"{len(fitting)} of the {len(records)} finished trainings in {file} are cells of this table: adopted"
         )

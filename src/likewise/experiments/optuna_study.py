@@ -21,6 +21,9 @@ from likewise.errors import LikewiseError
 from likewise.experiments.search_space import Range
 from likewise.io.processes import lives, mark
 
+JOURNAL_START = b'{"op_code"'
+"""First bytes of every line of a journal."""
+
 
 def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) -> Study:
     """Open the study of this name, or create it. `storage`: a journal file, or the address of a database."""
@@ -62,6 +65,10 @@ def open_journal(file: str) -> JournalStorage:
     try:
         with open(file, "r+b") as journal:
             text = journal.read()
+            if not text.startswith(JOURNAL_START) and not JOURNAL_START.startswith(
+                text
+            ):  # it may be a file of the user's
+                raise ValueError("it is not a journal of Optuna, and stays as it is")
             last = text.rfind(b"\n", 0, -1) + 1  # where the last line begins
             if not is_entry(text[last:]):
                 journal.truncate(last)

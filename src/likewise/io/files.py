@@ -93,6 +93,8 @@ def check_output_path(out: str, suffix: str, owner: str, flag: str = "--out") ->
         raise LikewiseError(f"{owner}: {flag} must end in {suffix}, got '{out}'")
     if not path.absolute().parent.is_dir():
         raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; create it first")
+    if path.is_dir():
+        raise LikewiseError(f"{owner}: {flag} must be a file, but '{out}' is a folder; choose another name")
     return path
 
 

@@ -168,7 +168,7 @@ def check(found: Calibration) -> None:
         if (one.value is None and not one.reason) or (one.value is not None and not is_number(one.value)):
             raise ValueError("a threshold must be a finite number, or have a reason")
         shares = (one.rate, one.smallest_rate, one.observed, one.true_accepts)
-        if not all(type(share) is float and math.isnan(share) or is_number(share) for share in shares):
+        if not all((type(share) is float and math.isnan(share)) or is_number(share) for share in shares):
             raise ValueError("the rates of a threshold must be numbers")
         if type(one.classes) is not int or not isinstance(one.reason, str) or one.aim not in ERROR_KINDS:
             raise ValueError(f"a threshold must have classes, a reason, and an aim ({' or '.join(ERROR_KINDS)})")

@@ -39,5 +39,7 @@ def read_losses(folder: Path) -> Losses | None:
     file, kinds = folder / LOSSES_FILE, {"row": ("iu", 1), "loss": ("f", 2), "step": ("iu", 1)}
     losses = Losses(**load_arrays(file, "run", RESTART_HINT, kinds))
     if losses.loss.shape != (len(losses.step), len(losses.row)):
-        raise LikewiseError(f"run: {file} is damaged (loss must have a line per step and a column per row); {RESTART_HINT}")
+        raise LikewiseError(
+            f"run: {file} is damaged (loss must have a line per step and a column per row); {RESTART_HINT}"
+        )
     return losses

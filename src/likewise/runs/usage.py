@@ -21,7 +21,7 @@ SESSION_FIELD_TYPES = {
     "started": str, "device": str | None, "commit": str | None, "steps": list[int, int] | None, "train_seconds": float,
     "evaluate_seconds": float, "peak_gpu_bytes": int | None, "energy_joules": dict[str, float] | None, "shared": bool,
 }  # fmt: skip
-"""Types of the fields of a `Session` that are read again; all but `device`, `commit` and `steps` must be there."""
+"""Types of the fields of a `Session` that are read again; those that may be None may be missing."""
 
 
 class Session:
@@ -73,7 +73,7 @@ def sessions(run: Run) -> list[dict]:
     found = run.read_json(USAGE_FILE).get("sessions")
     if not isinstance(found, list) or any(not is_session(one) for one in found):
         raise LikewiseError(f"run: {run.path / USAGE_FILE} is damaged; delete it: no command needs it")
-    return found
+    return [dict.fromkeys(SESSION_FIELD_TYPES) | one for one in found]
 
 
 def is_session(one: object) -> bool:

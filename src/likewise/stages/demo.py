@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from likewise.config import Demo, check
+from likewise.errors import LikewiseError
+from likewise.io.files import make_folder
 
 if TYPE_CHECKING:
     from likewise.config import Train
@@ -35,7 +37,13 @@ def demo(config: Demo, say=print) -> DemoResult:
     from likewise.runs.settings import read_config
     from likewise.training.fit import train
 
+    if config.out:
+        make_folder(config.out, "demo")
     items = load_items(config.data, None, strict=True, quiet=True, say=say)
+    if items.path is None:
+        raise LikewiseError(
+            f"demo: --data must have images, because the figure shows them, but '{config.data}' has features; use glyphs"
+        )
     say(
         f"training on {config.data} with {config.noise_rate:.0%} wrong training labels; tested on classes that are not trained"
     )
