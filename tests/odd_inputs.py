@@ -129,7 +129,7 @@ def write_tables(folder: Path) -> None:
     for name, text in texts.items():
         (folder / name).write_text(text)
     (folder / "token").chmod(0o644)
-    (folder / "latin.toml").write_bytes(b'title = "caf\xe9"\n')
+    (folder / "latin.toml").write_bytes(b'title = "na\xefve"\n')
 
 
 CASES = {
@@ -202,7 +202,7 @@ CASES = {
         evaluate in/badconfig ! run: in/badconfig/config.json is damaged
         evaluate in/newer ! run: 'in/newer' was written by a newer version of likewise
         evaluate in/nodata ! data: 'gone.npz' is neither a known name nor an existing path. DATA is a name
-        evaluate in/good.npz --metrics Recal@1 ! evaluate: --metrics must name known metrics, got 'Recal@1'
+        evaluate in/good.npz --metrics Recoll@1 ! evaluate: --metrics must name known metrics, got 'Recoll@1'
         evaluate in/good.npz --relevance Nothing() ! evaluate: --relevance must name a relevance, got 'Nothing'. `likewise list
         evaluate in/good.npz --relevance "ListedPairs(file='in/gone.csv')" ! ListedPairs: there is no file 'in/gone.csv'
         evaluate in/good.npz --out in/taken/scores.json ! evaluate: the folder of --out 'in/taken/scores.json' does not exist
@@ -469,7 +469,7 @@ CASES = {
         doctor --bogus ! doctor: there is no flag '--bogus'. See `likewise doctor --help-all`
         demo --noise-rate 2 --out out/d ! demo: noise_rate must be between 0 and 1, got 2.0
         demo --epochs nan --out out/d ! demo: epochs must be 0 or more, got nan
-        demo --data in/good.npz --out out/d ! demo: --data must have images, because the figure shows them, but 'in/good.npz'
+        demo --data in/good.npz --out out/d ! demo: --data must have images for the figure, but 'in/good.npz'
         demo --out in/taken ! demo: --out must be a folder, got 'in/taken'
         trian in/good.npz ! there is no command 'trian'
         --bogus ! there is no command '--bogus'. See `likewise --help`

@@ -10,13 +10,16 @@ from collections.abc import Mapping
 def fits(value, hint) -> bool:
     """Return whether a value matches an annotation of plain types, Literal, unions, containers or classes; True for any other.
 
-    For values of JSON files: `list[float, float]` is a list of two numbers, a mapping of annotations an object whose entries
-    with these names match, and a tuple of annotations one of them.
+    For values of JSON files: `[float, float]` is a list of two numbers, `{"a": int}` an object whose entry `a` matches if it has
+    one, `{str: int}` an object with values of one type, and a tuple of annotations one of them.
     """
     if isinstance(hint, tuple):
         return any(fits(value, option) for option in hint)
+    if isinstance(hint, list):
+        return isinstance(value, list) and len(hint) == len(value) and all(map(fits, value, hint))
     if isinstance(hint, Mapping):
-        return isinstance(value, dict) and misfit(value, hint) is None
+        hints = dict.fromkeys(value, hint[str]) if str in hint and isinstance(value, dict) else hint
+        return isinstance(value, dict) and misfit(value, hints) is None
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return fits(value, inside[0])
@@ -30,8 +33,7 @@ def fits(value, hint) -> bool:
         kinds = inside[:1] * len(value) if inside[1:] == (...,) else inside
         return len(kinds) == len(value) and all(fits(v, k) for v, k in zip(value, kinds, strict=True))
     if origin is list:
-        kinds = inside * len(value) if isinstance(value, list) and len(inside) == 1 else inside
-        return isinstance(value, list) and len(kinds) == len(value) and all(map(fits, value, kinds))
+        return isinstance(value, list) and all(fits(one, inside[0]) for one in value)
     if origin is dict:
         return isinstance(value, dict) and all(fits(k, inside[0]) and fits(v, inside[1]) for k, v in value.items())
     if hint is None or hint is type(None):

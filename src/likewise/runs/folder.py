@@ -24,9 +24,8 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -34,8 +33,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from likewise._notebook import table, view
-from likewise.config import Train
-from likewise.config.type_check import misfit, words
 from likewise.errors import RunBusy
 from likewise.io.files import atomic_write, read_json, write_json
 from likewise.io.locks import HeartbeatLock, LockHeld
@@ -57,11 +54,6 @@ TRAINING_FILES = (
     "losses.npz", "guidance.safetensors", "usage.json", "loggers.json", "trained.npz", "done",
 )  # fmt: skip
 """Files that training writes."""
-
-
-@cache
-def _types_of_settings() -> dict[str, Any]:
-    return get_type_hints(Train, include_extras=True)
 
 
 class Run:
@@ -115,12 +107,6 @@ class Run:
             raise LikewiseError(
                 f"run: {file} must have format, identity, data and config, as `likewise train` writes them; it is damaged or "
                 "from another program: restore a copy of it"
-            )
-        stored = {name: tuple(v) if isinstance(v, list) else v for name, v in about["config"].items()}
-        if (wrong := misfit(stored, _types_of_settings())) is not None:
-            raise LikewiseError(
-                f"run: {file} is damaged (the setting {wrong} must be {words(_types_of_settings()[wrong])}, got "
-                f"{stored[wrong]!r}); restore a copy of it"
             )
         if type(about.get("features")) not in (int, type(None)):
             raise LikewiseError(

@@ -15,7 +15,7 @@ LINE_TYPES = {
     "step": int, "loss": float | None, "lr": dict[str, float], "images_per_s": float, "sample_weights": dict[str, float],
     "relabelling": dict[str, float],
     "suspicion": {
-        "edges": list[float, float], "right": list[int], "wrong": list[int] | None, "weight": list[float | None],
+        "edges": [float, float], "right": list[int], "wrong": list[int] | None, "weight": list[float | None],
         "threshold": float | None,
     },
 }  # fmt: skip

@@ -13,23 +13,24 @@ REWRITE_HINT = "delete it: the same command writes it again"
 """Advice for a damaged file that evaluation can write again."""
 
 
-NUMBERS, TEXTS, COUNTS, ENDS = dict[str, float], dict[str, str], dict[str, int], dict[str, list[float, float]]
+NUMBER_BY_NAME, TEXT_BY_NAME, COUNT_BY_NAME, ENDS_BY_NAME = {str: float}, {str: str}, {str: int}, {str: [float, float]}
 SIDE_TYPES = {
-    "metrics": NUMBERS, "interval": ENDS, "no_interval": TEXTS, "interval_over": str, "class_mean": NUMBERS, "no_value": TEXTS,
-    "scored": COUNTS, "queries": int, "unscored": int, "rows": int, "dim": int, "similarity": str,
+    "metrics": NUMBER_BY_NAME, "interval": ENDS_BY_NAME, "no_interval": TEXT_BY_NAME, "interval_over": str,
+    "class_mean": NUMBER_BY_NAME, "no_value": TEXT_BY_NAME,
+    "scored": COUNT_BY_NAME, "queries": int, "unscored": int, "rows": int, "dim": int, "similarity": str,
 }  # fmt: skip
 """Types of the scores of one gallery or camera."""
 
 CHANGE_TYPES = {"metric": str, "over": str, "low": float | None, "high": float | None}
-LABEL_TYPES = {"metrics": NUMBERS, "interval": ENDS, "queries": int}
+LABEL_TYPES = {"metrics": NUMBER_BY_NAME, "interval": ENDS_BY_NAME, "queries": int}
 SCORE_TYPES = SIDE_TYPES | {
-    "checkpoint": str, "split": str, "leaks": str | None, "note": str, "best_test_epoch": NUMBERS | None,
-    "length": list[float, float], "relevance": {"spec": str, "relevant": str, "triplets": int, "units": str},
+    "checkpoint": str, "split": str, "leaks": str | None, "note": str, "best_test_epoch": (NUMBER_BY_NAME, None),
+    "length": [float, float], "relevance": {"spec": str, "relevant": str, "triplets": int, "units": str},
     "wrong_labels": {"count": int, "of": int},
-    "tree": {"levels": COUNTS, "height": int, "mistakes_by_height": COUNTS},
-    "labels": {"count": int, "mean": NUMBERS, "each": dict[str, LABEL_TYPES]},
-    "corrected": ({"source": str, "metrics": dict[str, list[float, float, float]], "unknown": TEXTS}, None),
-    "galleries": dict[str, SIDE_TYPES], "cameras": dict[str, SIDE_TYPES], "other_cameras": SIDE_TYPES,
+    "tree": {"levels": COUNT_BY_NAME, "height": int, "mistakes_by_height": COUNT_BY_NAME},
+    "labels": {"count": int, "mean": NUMBER_BY_NAME, "each": {str: LABEL_TYPES}},
+    "corrected": ({"source": str, "metrics": {str: [float, float, float]}, "unknown": TEXT_BY_NAME}, None),
+    "galleries": {str: SIDE_TYPES}, "cameras": {str: SIDE_TYPES}, "other_cameras": SIDE_TYPES,
     "before": SIDE_TYPES | {"change": CHANGE_TYPES},
 }  # fmt: skip
 """Types of the entries of scores.json. All but `metrics` may be missing."""

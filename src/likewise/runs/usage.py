@@ -18,7 +18,7 @@ from likewise.types import LikewiseError
 
 USAGE_FILE = "usage.json"
 SESSION_FIELD_TYPES = {
-    "started": str, "device": str | None, "commit": str | None, "steps": list[int, int] | None, "train_seconds": float,
+    "started": str, "device": str | None, "commit": str | None, "steps": ([int, int], None), "train_seconds": float,
     "evaluate_seconds": float, "peak_gpu_bytes": int | None, "energy_joules": dict[str, float] | None, "shared": bool,
 }  # fmt: skip
 """Types of the fields of a `Session` that are read again; those that may be None may be missing."""

@@ -42,11 +42,10 @@ def demo(config: Demo, say=print) -> DemoResult:
     items = load_items(config.data, None, strict=True, quiet=True, say=say)
     if items.path is None:
         raise LikewiseError(
-            f"demo: --data must have images, because the figure shows them, but '{config.data}' has features; use glyphs"
+            f"demo: --data must have images for the figure, but '{config.data}' has features; use glyphs"
         )
-    say(
-        f"training on {config.data} with {config.noise_rate:.0%} wrong training labels; tested on classes that are not trained"
-    )
+    rate = f"{config.noise_rate:.0%}"
+    say(f"training on {config.data} with {rate} wrong training labels; tested on classes that are not trained")
     runs = {}
     for way, settings in settings_of(config, items).items():
         say(PROGRESS_LINES[way])
@@ -73,13 +72,8 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
     noise = f"Uniform(share={config.noise_rate})" if config.noise_rate else None
     how = {
-        "epochs": config.epochs,
-        "seed": config.seed,
-        "restart": config.restart,
-        "noise": noise,
-        "quiet": config.quiet,
-        **few,
-    }
+        **few, "epochs": config.epochs, "seed": config.seed, "restart": config.restart, "noise": noise, "quiet": config.quiet
+    }  # fmt: skip
     return {
         way: apply(recipe, config.data, out=config.out and str(Path(config.out) / way), **how)
         for way, recipe in DEMO_RECIPES.items()

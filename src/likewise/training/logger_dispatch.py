@@ -16,7 +16,7 @@ LOGGERS_FILE = "loggers.json"
 """File of the run folder: for every logger spec, the key of its record, and the (step, name) pairs that it received after the
 last checkpoint."""
 
-STORED_TYPES = dict[str, {"key": str, "sent": list[list[int, str]]}]
+STORED_TYPES = {str: {"key": str, "sent": list}}
 """Types of the values in that file."""
 
 
@@ -44,7 +44,8 @@ class LoggerDispatch:
             return
         lines = self.run.read_log()
         stored = self.run.read_json(LOGGERS_FILE) if (self.run.path / LOGGERS_FILE).exists() else {}
-        if not fits(stored, STORED_TYPES):
+        sent = [pair for entry in stored.values() for pair in entry["sent"]] if fits(stored, STORED_TYPES) else [None]
+        if not all(fits(pair, [int, str]) for pair in sent):
             raise LikewiseError(
                 f"train: {self.run.path / LOGGERS_FILE} must have the key and the sent values of each logger, but is damaged; "
                 "delete it: the loggers then start new records"
