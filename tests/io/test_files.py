@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,3 +110,22 @@ def test_arrays_of_another_type_are_named(tmp_path):
             LikewiseError, match=r"a\.npz is damaged \(the array [xy] is .* of shape .*\); audit again$"
         ):
             load_arrays(tmp_path / "a.npz", "audit", "audit again", wrong)
+
+
+def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(LikewiseError, match="--out must be a file, but '.*a.png' is a folder; choose another name"):
+        check_output_path(str(tmp_path / "a.png"), ".png", "compare")
+    monkeypatch.setattr("os.access", lambda place, how: place != tmp_path)  # root may write everywhere
+    with pytest.raises(LikewiseError, match="the folder of --out '.*b.png' is read-only; choose another one"):
+        check_output_path(str(tmp_path / "b.png"), ".png", "compare")
+
+
+def test_an_error_names_the_file_that_was_to_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError("as on a read-only disk")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(FileNotFoundError) as error, atomic_write(tmp_path / "gone" / "a.txt") as aside:
+        aside.write_text("x")
+    assert error.value.filename == str(tmp_path / "gone" / "a.txt")

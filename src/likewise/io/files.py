@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from likewise.errors import DiskFull, LikewiseError, causes
@@ -34,9 +34,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
                 f"run: no space left on the disk to write {path}; the previous file is unchanged. "
                 "Free some space and run the same command again"
             ) from None
+        if isinstance(error, OSError) and error.filename == str(aside):
+            error.filename = str(path)  # the name that the user knows
         raise
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk, or a file that was never made: the first error counts
+            aside.unlink(missing_ok=True)
 
 
 def no_link(path: str, flags: int) -> int:
@@ -93,6 +96,8 @@ def check_output_path(out: str, suffix: str, owner: str, flag: str = "--out") ->
         raise LikewiseError(f"{owner}: {flag} must end in {suffix}, got '{out}'")
     if not path.absolute().parent.is_dir():
         raise LikewiseError(f"{owner}: the folder of {flag} '{out}' does not exist; create it first")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise LikewiseError(f"{owner}: the folder of {flag} '{out}' is read-only; choose another one")
     if path.is_dir():
         raise LikewiseError(f"{owner}: {flag} must be a file, but '{out}' is a folder; choose another name")
     return path
