@@ -50,6 +50,7 @@ def alone(work: Callable, *arguments, here: bool = False):
             return work(*arguments)
         except ImportError as error:
             raise NotMeasured(f"not installed: {error}") from None
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # the child imports nothing from the current folder
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_answer, args=(work, arguments, theirs))

@@ -108,7 +108,7 @@ def write_audit(folder: Path, items, lines: dict[int, list]) -> None:
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Start `likewise review` and yield the address of the page."""
-    command = [sys.executable, "-m", "likewise", "review", str(folder), "--port", "0", "--no-browser"]
+    command = [sys.executable, "-P", "-m", "likewise", "review", str(folder), "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             yield next(word for line in server.stdout or () for word in line.split() if word.startswith("http://"))

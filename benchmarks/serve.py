@@ -32,7 +32,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 def load(target: str, pictures: str, requests: int, at_once: int) -> dict:
     files = sorted(file for file in Path(pictures).rglob("*") if file.suffix.lower() in SUFFIXES)
     chosen = random.Random(0).choices(files, k=requests)
-    command = [sys.executable, "-m", "likewise", "search", target, "--serve", "--port", "0"]
+    command = [sys.executable, "-P", "-m", "likewise", "search", target, "--serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             printed = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))

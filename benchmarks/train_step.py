@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -228,6 +229,7 @@ def proxies(options) -> dict:
             if ranks == 1 and options.quick:
                 one_share(0, 1, options, folder)
             else:
+                os.environ.setdefault("PYTHONSAFEPATH", "1")  # the children import nothing from the current folder
                 torch.multiprocessing.spawn(one_share, (ranks, options, folder), nprocs=ranks)
             found = [json.loads(file.read_text("utf-8")) for file in sorted(Path(folder).glob("*.json"))]
         result[f"{ranks} processes"] = found
@@ -313,7 +315,7 @@ def start_words(data: str, net: tuple[str, int, int], way: str, folder: str, opt
 def one_start(words: list[str], run: Path) -> dict:
     """Run the command in a fresh process, and watch its run folder."""
     began, clock, seen = time.time(), time.perf_counter(), {}
-    child = subprocess.Popen([sys.executable, "-m", "likewise", *words])
+    child = subprocess.Popen([sys.executable, "-P", "-m", "likewise", *words])
     while child.poll() is None:
         if "data" not in seen and (run / "usage.json").exists():
             seen["data"] = time.perf_counter() - clock

@@ -16,8 +16,8 @@ def run(monkeypatch):
         started = []
 
         def call(command: list[str], cwd: Path) -> int:
-            assert command[:2] == [sys.executable, "-m"] and (cwd / "pyproject.toml").exists()
-            started.append(" ".join(command[2:4]) if command[2] == "ruff" else command[2])
+            assert command[:3] == [sys.executable, "-P", "-m"] and (cwd / "pyproject.toml").exists()
+            started.append(" ".join(command[3:5]) if command[3] == "ruff" else command[3])
             return 3 if started[-1] == fails else 0
 
         monkeypatch.setattr(check, "ensure", lambda: sys.executable)

@@ -419,3 +419,11 @@ def test_an_unknown_recipe_suggests_the_nearest():
         recipes.read("proxy_anchor")
     with pytest.raises(LikewiseError, match=r"there is no '../triplet'"):
         recipes.read("../triplet")
+
+
+@pytest.mark.parametrize("spoil", [{"protocol": 5}, {"dim": "four"}, {"loss": None}, {"terms": "LSD()"}])
+def test_damaged_settings_of_a_run(run, spoil):
+    about = run.about
+    run.write_json("config.json", about | {"config": about["config"] | spoil})
+    with pytest.raises(LikewiseError, match="the setting .* must be .*; restore a copy of its config.json"):
+        recipes.read_pair(str(run.path), "triplet")

@@ -715,7 +715,7 @@ def test_environment(tmp_path, monkeypatch):
     (tmp_path / "venv" / "likewise-stamp").write_text(module.dependencies())
     module.run("-m", "likewise", "--help")
     ((python, words, variables),) = called
-    assert words == [python, "-m", "likewise", "--help"] and python == str(tmp_path / "venv" / "bin" / "python")
+    assert words == [python, "-P", "-m", "likewise", "--help"] and python == str(tmp_path / "venv" / "bin" / "python")
     assert variables["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT / "src")
     assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
 

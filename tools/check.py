@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     slow = () if arguments else (("pyright", "--pythonpath", python),)
     for words in (*FAST, *slow):
         print("check:", *words, flush=True)
-        code = subprocess.call([python, "-m", *words], cwd=HERE)
+        code = subprocess.call([python, "-P", "-m", *words], cwd=HERE)
         if code:
             print(f"check: {words[0]} failed with exit code {code}", file=sys.stderr)
             return code

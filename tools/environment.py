@@ -18,12 +18,16 @@ PLACE = (
 
 
 def run(*words: str) -> None:
-    """Replace this process by the environment's Python with these arguments, running the code of this checkout."""
+    """Replace this process by the environment's Python with these arguments, running the code of this checkout.
+
+    Nothing is imported from the current folder: `-P` keeps it off the path, and so does leaving out the empty entries of
+    PYTHONPATH, which mean that folder.
+    """
     python = ensure()
-    path = [str(HERE / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(HERE / "src"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     # First on the path, so that each checkout runs its own code whichever one the environment was made from.
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    os.execve(python, [python, *words], variables)
+    os.execve(python, [python, "-P", *words], variables)
 
 
 def ensure() -> str:
@@ -56,7 +60,7 @@ def ensure() -> str:
         started = time.time()
         if not python.exists():
             venv.create(PLACE, with_pip=True, clear=True)
-        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-e", f"{HERE}[dev]"]
+        pip = [str(python), "-I", "-m", "pip", "install", "--disable-pip-version-check", "-e", f"{HERE}[dev]"]
         if not sys.stderr.isatty():  # at a terminal, pip prints its own output
             pip.append("--quiet")
         if subprocess.call(pip) != 0:

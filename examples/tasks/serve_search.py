@@ -42,10 +42,13 @@ def main(folder: str, quick: bool = False) -> dict:
 
 def serve(run: Path) -> tuple[subprocess.Popen, str, str]:
     """Start `likewise search RUN --serve` on a free port; return the process, its address and its token."""
-    words = f"-m likewise search {shlex.quote(str(run))} --serve --port 0 --no-browser --quiet"
+    words = f"-P -m likewise search {shlex.quote(str(run))} --serve --port 0 --no-browser --quiet"
     command = [sys.executable, *shlex.split(words)]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     for line in server.stdout or ():
         if "http://" in line:

@@ -19,6 +19,12 @@ from likewise.miners import SemiHard
         (tuple[float, float], [(1, 2.0)], [(1,), [1, 2], ("a", 2)]),
         (tuple[str, ...], [(), ("a", "b")], ["a", (1,)]),
         (Annotated[int, "x"], [1], ["1"]),
+        (list[str], [[], ["a", "b"]], [("a",), ["a", 1], "ab"]),
+        ([float, float], [[1, 2.0]], [[1], [1, 2, 3], ["a", 2], None]),
+        (dict[str, int], [{}, {"a": 1}], [{"a": "1"}, {1: 1}, []]),
+        ({"a": int, "b": list[str]}, [{}, {"a": 1, "c": None}], [{"a": None}, {"b": "x"}, [], None]),
+        ({str: [int]}, [{}, {"a": [1]}], [{"a": [1, 2]}, {"a": 1}, []]),
+        (({"a": int}, None), [{"a": 1}, None], [{"a": "1"}, []]),
         (Miner | None, [SemiHard(), None], [3, "SemiHard()"]),
     ],
 )

@@ -13,6 +13,7 @@ import likewise
 from likewise.config import Export, Search
 from likewise.data import load as read
 from likewise.deploy.export import export
+from likewise.deploy.identify import open_gallery
 from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, fill
 from likewise.runs.calibration import read_calibration, write_calibration
 from likewise.stages.search import search
@@ -122,3 +123,21 @@ def test_a_refused_threshold_and_a_run_without_a_calibration(open_run):
     assert "- Known class: No threshold: 30 classes promise 0.2 at best." in card
     with pytest.raises(LikewiseError, match="must be embedded by the checkpoint untrained of the run, got best"):
         export_of(open_run, to="safetensors", checkpoint="untrained", gallery=str(open_run.path))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(b"PK"),
+        lambda file: file.write_bytes(b""),
+        lambda file: np.savez(file, z=np.ones((3, 8), np.float32)),
+        lambda file: np.savez(file, z=np.ones((3, 8), np.float32), label=["a", "b"]),
+        lambda file: np.savez(file, z=np.full((2, 8), np.nan, np.float32), label=["a", "b"]),
+        lambda file: np.savez(file, z=np.ones((2, 8), np.float32), label=np.array([{}, 1], object)),
+    ],
+)
+def test_a_damaged_gallery(tmp_path, spoil):
+    write_calibration(tmp_path, make_calibration())
+    spoil(tmp_path / GALLERY_FILE)
+    with pytest.raises(LikewiseError, match=r"gallery.npz is damaged .*export the run again"):
+        open_gallery(tmp_path, None)

@@ -133,3 +133,36 @@ def test_passwords_are_not_told():
 def test_a_storage_that_cannot_be_used_is_named():
     with pytest.raises(LikewiseError, match="the storage 'nosuch://x' cannot be used"):
         open_study("s", "nosuch://x", "random", "none", 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"values":[', '"values":["a",'),
+        ('"values":[', '"values":[[1],'),
+        ('"folds":[', '"folds":["a",'),
+        ('"reason":null', '"reason":5'),
+    ],
+)
+def test_a_journal_with_values_of_other_types_is_refused(study, tmp_path, before, after):
+    """Optuna stores whatever is in its lines."""
+    one = study()
+    trial = one.ask()
+    trial.set_user_attr("folds", [0.5])
+    trial.set_user_attr("reason", None)
+    one.tell(trial, 0.5)
+    file = tmp_path / "new" / "study.journal"
+    lines = file.read_text().replace(" ", "")
+    assert before in lines
+    file.write_text(lines.replace(before, after))
+    with pytest.raises(LikewiseError, match="cannot be used .*restore a copy of it"):
+        study()
+
+
+@pytest.mark.parametrize("content", ["the user's notes\nin two lines", '{"a": 1}\n{"b', "[]"])
+def test_a_file_that_is_no_journal_is_not_cut(study, tmp_path, content):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "study.journal").write_text(content)
+    with pytest.raises(LikewiseError, match="not a journal of Optuna, and stays as it is"):
+        study()
+    assert (tmp_path / "new" / "study.journal").read_text() == content

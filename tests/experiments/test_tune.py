@@ -32,6 +32,16 @@ def test_the_same_command_goes_on_and_trains_nothing_twice(search_config, monkey
         tune(search_config("lr=1e-4..1e-2 log"))
 
 
+def test_the_journal_is_no_link(search_config, tmp_path):
+    """Its last line is cut off if it is not whole."""
+    (tmp_path / "own.txt").write_text("the user's own text")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "study.journal").symlink_to(tmp_path / "own.txt")
+    with pytest.raises(LikewiseError, match="study.journal' must not be a link; .* --storage"):
+        tune(search_config(trials=1))
+    assert (tmp_path / "own.txt").read_text() == "the user's own text"
+
+
 def test_when_all_fails_it_says_why(search_config, tmp_path):
     with pytest.raises(LikewiseError, match="none of 2 has .*unit vectors"):
         tune(search_config("lr=1e30..1e31", trials=2))

@@ -192,6 +192,10 @@ def test_removed_rows_are_left_out():
     z, names = labelled_vectors(rows)
     assert z.shape == (5, 8) and names == ["wren", "tit, blue", "wren", "robin", "tit, blue"]
     assert checksum_of(rows) != checksum_of(index.rows)
+    other = dataclasses.replace(
+        index.rows, vectors=index.rows.vectors[:, ::-1]
+    )  # the same row numbers in another index
+    assert checksum_of(other) != checksum_of(index.rows)
 
 
 def test_the_network_of_a_run_is_compared(picture_run):

@@ -1,6 +1,7 @@
 """An index in a folder: it comes back as it was, survives a crash half-way, and says when it is damaged."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -138,3 +139,20 @@ def test_an_index_goes_only_where_nothing_is(folder, tmp_path):
     (tmp_path / "empty").mkdir()
     make_index().save(tmp_path / "empty")
     assert len(Index.open(tmp_path / "empty").rows) == 40
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="the system cannot refuse links")
+@pytest.mark.parametrize("name", kept.DATA_FILES)
+def test_rows_are_not_written_through_a_link(folder, tmp_path, name):
+    """An index from elsewhere: without rows, its files have no checksum, and adding rows would cut the user's file."""
+    index = Index.open(folder)
+    index.remove(index.rows.table["row"].tolist())
+    about = json.loads((folder / "index.json").read_text())
+    sizes = dict.fromkeys(kept.DATA_FILES, 0)
+    (folder / "index.json").write_text(json.dumps(about | {"rows": 0, "removed": [], "sizes": sizes, "sums": sizes}))
+    (tmp_path / "own.txt").write_text("the user's own text")
+    (folder / name).unlink()
+    (folder / name).symlink_to(tmp_path / "own.txt")
+    with pytest.raises(LikewiseError, match="cannot be written .*previous content is unchanged"):
+        Index.open(folder).add(vectors(1), ["gull"], ["a.png"])
+    assert (tmp_path / "own.txt").read_text() == "the user's own text"

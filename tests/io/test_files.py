@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -162,3 +163,33 @@ def test_arrays_are_read_or_the_file_is_named(tmp_path):
     for file, name in (("a", "w"), ("a", "z"), ("b", "x"), ("c", "x"), ("d", "x")):
         with pytest.raises(LikewiseError, match=rf"^audit: .*{file}\.npz is damaged \(.+\); audit again$"):
             load_arrays(tmp_path / f"{file}.npz", "audit", "audit again", (name,))
+
+
+def test_arrays_of_another_type_are_named(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.ones((2, 2)))
+    kinds = {"x": ("iu", 1), "y": ("f", 2), "w": ("f", 1)}
+    assert list(load_arrays(tmp_path / "a.npz", "audit", "audit again", kinds, need=False)) == ["x", "y"]
+    for wrong in ({"x": ("f", 1)}, {"x": ("iu", 2)}, {"y": ("f", 1)}):
+        with pytest.raises(
+            LikewiseError, match=r"a\.npz is damaged \(the array [xy] is .* of shape .*\); audit again$"
+        ):
+            load_arrays(tmp_path / "a.npz", "audit", "audit again", wrong)
+
+
+def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(LikewiseError, match="--out must be a file, but '.*a.png' is a folder; choose another name"):
+        check_output_path(str(tmp_path / "a.png"), ".png", "compare")
+    monkeypatch.setattr("os.access", lambda place, how: place != tmp_path)  # root may write everywhere
+    with pytest.raises(LikewiseError, match="the folder of --out '.*b.png' is read-only; choose another one"):
+        check_output_path(str(tmp_path / "b.png"), ".png", "compare")
+
+
+def test_an_error_names_the_file_that_was_to_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError("as on a read-only disk")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(FileNotFoundError) as error, atomic_write(tmp_path / "gone" / "a.txt") as aside:
+        aside.write_text("x")
+    assert error.value.filename == str(tmp_path / "gone" / "a.txt")

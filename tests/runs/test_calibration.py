@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -45,7 +45,13 @@ def test_probability_and_decision_by_hand():
 
 @pytest.mark.parametrize(
     "spoil", [{"knot_sim": [0.4, 0.2, 0.8]}, {"knot_probability": [0, 2, 0]}, {"similarity": "dot"}, {"pair": {}}, {"x": 1},
-              {"pair": {"value": None, "rate": 0.1, "smallest_rate": 1, "observed": 0, "true_accepts": 0, "classes": 3}}]
+              {"pair": {"value": None, "rate": 0.1, "smallest_rate": 1, "observed": 0, "true_accepts": 0, "classes": 3}},
+              {"pair": 1.5}, {"unknown": []}, {"unknown": None}, {"about": 5}, {"about": {"rows": 5}},
+              {"about": {"own_accepts": "x"}}, {"curves": {"a": ["b"]}},
+              {"gallery": {"rows": "90"}}, {"prevalence": "0.5"}, {"knot_sim": [0, 1, math.inf]}, {"knot_sim": [10**400, 1, 2]},
+              *({"pair": asdict(PAIR) | {name: value}} for name, value in [
+                  ("value", math.inf), ("value", math.nan), ("value", True), ("rate", "0.01"), ("rate", None), ("aim", "other"),
+                  ("classes", 3.5), ("reason", 5), ("observed", [1])])]
 )  # fmt: skip
 def test_a_damaged_file(tmp_path, spoil):
     write_calibration(tmp_path, FOUND)

@@ -13,6 +13,8 @@ def test_clusters_come_back(tmp_path):
     assert read_hierarchy(tmp_path) == classes
     lines = (tmp_path / "hierarchy.csv").read_text().splitlines()
     assert lines[:2] == ["class_name,level_2,level_1", "wren,level 2 cluster 0,level 1 cluster 3"]
-    (tmp_path / "hierarchy.json").write_text("{")
-    with pytest.raises(LikewiseError, match="hierarchy.json is damaged"):
-        read_hierarchy(tmp_path)
+    classes = ("[]", "{}", '{"a": "b"}', '{"a": ["b"], "c": []}')
+    for damaged in ("{", "{}", *(f'{{"classes": {one}}}' for one in classes)):
+        (tmp_path / "hierarchy.json").write_text(damaged)
+        with pytest.raises(LikewiseError, match="hierarchy.json is damaged"):
+            read_hierarchy(tmp_path)

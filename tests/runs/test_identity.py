@@ -51,7 +51,7 @@ def test_the_content_of_a_weight_file_counts_and_not_its_name(claim, tmp_path):
     assert claim(weights=str(other)).about["identity"] == first
     file.write_bytes(b"two")
     assert claim(weights=str(file)).about["identity"] != first
-    with pytest.raises(LikewiseError, match="weights '.*none.pt' cannot be read"):
+    with pytest.raises(LikewiseError, match="--weights '.*none.pt' cannot be read"):
         claim(weights=str(tmp_path / "none.pt"))
 
 

@@ -24,6 +24,16 @@ def test_losses_over_time_are_read_or_known_to_be_damaged(run):
         file.write_bytes(damage)
         with pytest.raises(LikewiseError, match=r"losses.npz is damaged .*--restart"):
             run.losses()
+    names = np.array(["a", "b", "c"])
+    for damage in (
+        {"step": np.arange(1)},
+        {"row": names},
+        {"row": columns["row"][None]},
+        {"loss": np.ones(3, np.float32)},
+    ):
+        np.savez(file, **columns | damage)
+        with pytest.raises(LikewiseError, match=r"losses.npz is damaged .*--restart"):
+            run.losses()
     np.savez(file, row=np.arange(3))
     with pytest.raises(LikewiseError, match="is damaged"):
         run.losses()

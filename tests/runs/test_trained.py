@@ -32,3 +32,12 @@ def test_it_comes_back_and_is_written_once(tmp_path):
     (tmp_path / TRAINED_FILE).write_bytes(b"no archive")
     with pytest.raises(LikewiseError, match=r"trained.npz is damaged .*delete it"):
         read_trained(tmp_path)
+    for key, names in (
+        ([[1, 2]], ["a"]),
+        ([1, 2], ["a"]),
+        (np.ones((1, 16)), ["a"]),
+        (np.ones((1, 16), np.uint8), [1]),
+    ):
+        np.savez(tmp_path / TRAINED_FILE, key=np.asarray(key), class_name=np.asarray(names))
+        with pytest.raises(LikewiseError, match=r"trained.npz is damaged .*delete it"):
+            read_trained(tmp_path)

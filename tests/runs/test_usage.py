@@ -69,8 +69,8 @@ def test_it_is_no_part_of_what_makes_a_run_itself(settings):
 )
 def test_what_was_not_always_counted_has_no_sum(tmp_path, energy, total):
     one = {
-        "started": "", "device": "A", "commit": None, "steps": [0, 1], "train_seconds": 1.5, "evaluate_seconds": 0.25,
-        "peak_gpu_bytes": 10, "shared": False,
+        "started": "2026-05-04T10:00:00+00:00", "device": "A", "commit": None, "steps": [0, 1],
+        "train_seconds": 1.5, "evaluate_seconds": 0.25, "peak_gpu_bytes": 10, "shared": False,
     }  # fmt: skip
     two = one | {"device": "B", "commit": "c", "peak_gpu_bytes": 7, "shared": True}
     both = [s | {"energy_joules": e} for s, e in zip((one, two), energy)]
@@ -83,10 +83,12 @@ def test_what_was_not_always_counted_has_no_sum(tmp_path, energy, total):
 
 def test_damaged_records_are_one_sentence(tmp_path):
     whole = {
-        "started": "", "device": "A", "commit": None, "train_seconds": 1.5, "evaluate_seconds": 0.25,
-        "peak_gpu_bytes": 10, "shared": False, "energy_joules": None,
+        "started": "2026-05-04T10:00:00+00:00", "device": "A", "commit": None, "train_seconds": 1.5,
+        "evaluate_seconds": 0.25, "peak_gpu_bytes": 10, "shared": False, "energy_joules": None,
     }  # fmt: skip
-    damages = ({"device": []}, {"train_seconds": "2 h"}, {"peak_gpu_bytes": "all"}, {"energy_joules": [1]})
+    damages = ({"device": []}, {"train_seconds": "2 h"}, {"peak_gpu_bytes": "all"}, {"energy_joules": [1]},
+        {"energy_joules": {"gpu": "2"}}, {"started": ""}, {"started": None}, {"steps": "x"}, {"steps": [None, 1]},
+    )  # fmt: skip
     broken = [[whole | change] for change in damages] + [7, [7], {"a": 1}, [{}]]
     for content in ([], *({"sessions": one} for one in broken)):
         (tmp_path / "usage.json").write_text(json.dumps(content))

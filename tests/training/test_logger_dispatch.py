@@ -124,6 +124,15 @@ def test_a_logger_that_comes_later_gets_the_log_so_far(told, calls, stop_at):
     assert [step for _, step, _ in calls("log")] == [5, 10, 15, 20, 25, 30, 35, 40]
 
 
+@pytest.mark.parametrize("stored", ["[]", '{"x": 1}', '{"x": {"key": 1}}', '{"x": {"key": "k", "sent": [["a", 1]]}}'])
+def test_damaged_records_of_the_loggers(told, stop_at, stored):
+    with pytest.raises(Interrupted):
+        train(Train(**told), hooks=stop_at(20))
+    Path(told["out"], "loggers.json").write_text(stored)
+    with pytest.raises(LikewiseError, match="loggers.json .*damaged.*delete it"):
+        train(Train(**told))
+
+
 def test_trained_anew_is_told_anew(told, calls):
     train(Train(**told))
     train(Train(**told, restart=True))

@@ -124,7 +124,7 @@ def check_metrics(command: str, config: object) -> None:
         alias = METRIC_ALIASES.get(generic.casefold())
         near = f"; did you mean '{alias}'?" if alias else nearest_name(generic, known)
         if k := re.search(r"@(\d+)", name):
-            near = near.replace("@k", f"@{k[1]}")
+            near = near.replace("@k", f"@{k[1].lstrip('0') or 1}")
         raise LikewiseError(
             f"{command}: {flag} must name known metrics, got '{name}'{near} `likewise list metrics` shows all"
         )

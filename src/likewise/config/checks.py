@@ -79,4 +79,5 @@ def check(config) -> None:
             low, high = MIN_VALUES.get(field.name, -math.inf), MAX_VALUES.get(field.name, math.inf)
             if not low <= value <= high or not math.isfinite(value):
                 bounds = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+                bounds = "a finite number" if low == -math.inf else bounds
                 raise LikewiseError(f"{name}: {field.name} must be {bounds}, got {value}")

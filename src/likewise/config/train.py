@@ -271,7 +271,7 @@ class Train:
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     gpus: int | None = None
     """Number of GPUs of this machine to train on (with --device cpu: processes); each takes a share of the batch, with the same
-    gradient. By default one. For several machines: torchrun ... -m likewise train ..."""
+    gradient. By default one. For several machines: torchrun ... --no-python likewise train ..."""
     shard_proxies: bool = False
     """With --gpus, divide the proxies of the loss among the GPUs, for very many classes; results are exact. For ArcFace,
     CosFace, NormSoftmax, ProxyNCA and Softmax."""

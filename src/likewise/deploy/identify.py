@@ -20,6 +20,7 @@ from likewise.index import storage
 from likewise.index.build import Network, open_index, path_of, rows_of
 from likewise.index.decision import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
 from likewise.index.index import Index
+from likewise.io.files import load_arrays
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run
@@ -95,8 +96,14 @@ def exported_gallery(folder: Path) -> Gallery:
     calibration = read_calibration(folder)
     if calibration is None:
         raise LikewiseError(f"identify: '{folder}' has a gallery without {CALIBRATION_FILE}; export the run again")
-    with np.load(folder / GALLERY_FILE) as stored:
-        z, (classes, y) = stored["z"], np.unique(stored["label"], return_inverse=True)
+    advice = "export the run again"
+    stored = load_arrays(folder / GALLERY_FILE, "identify", advice, {"z": ("f", 2), "label": ("U", 1)})
+    z, label = stored["z"], stored["label"]
+    if len(label) != len(z) or not len(z) or not np.isfinite(z).all():
+        raise LikewiseError(
+            f"identify: {folder / GALLERY_FILE} is damaged (z must be finite vectors with one label each); {advice}"
+        )
+    classes, y = np.unique(label, return_inverse=True)
     items = Items("gallery", y.astype(np.int64), tuple(classes.tolist()), x=z)
     return Gallery(Index(rows_of(items, np.arange(len(z)), calibration.similarity)), calibration)
 

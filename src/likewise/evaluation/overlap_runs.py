@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from likewise.config import check
 from likewise.config.audit import Audit
 from likewise.config.spec import brief
+from likewise.config.type_check import misfit
 from likewise.data.label_sets import split_labels
 from likewise.evaluation.error_overlap import error_overlap, most_wrong
 from likewise.io.files import atomic_write, make_folder, write_csv, write_json
@@ -70,7 +71,11 @@ def overlap(config: Audit, say=print) -> ErrorOverlap:
 def read_errors(target: str) -> RunErrors:
     """Return the retrieval errors of an evaluated run, and its training method."""
     run = Run(target)
-    settings = run.about["config"]
+    settings = {"loss": None, "confidence": None, "terms": []} | run.about["config"]
+    if (wrong := misfit(settings, {"loss": str, "confidence": str | None, "terms": list[str]})) is not None:
+        raise LikewiseError(
+            f"overlap: '{target}' must name its {wrong}, got {settings[wrong]!r}; restore its config.json"
+        )
     file = run.path / PER_QUERY
     if not file.exists():
         raise LikewiseError(f"overlap: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
@@ -87,7 +92,7 @@ def read_errors(target: str) -> RunErrors:
         sets = [split_labels(name) for name in given.tolist()]
         value, given = np.repeat(value, [len(one) for one in sets]), np.array([name for one in sets for name in one])
     names, label = np.unique(given, return_inverse=True)
-    components = [settings["loss"], settings.get("confidence"), *settings.get("terms", ())]
+    components = [settings["loss"], settings["confidence"], *settings["terms"]]
     method = " + ".join(brief(component) for component in components if component)
     return RunErrors(target, method, tuple(names.tolist()), label, value, queries.meaning)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ def adopt(plan: Sequence[PlannedRun], files: Sequence[str]) -> tuple[list[Planne
         records = read_records(file)
         fitting = [place for place, t in enumerate(plan) if is_record_of(t, records.get(t.job.identity, {}))]
         for place in fitting:
-            plan[place] = replace(plan[place], record=as_record(records[plan[place].job.identity], file))
+            job = plan[place].job
+            plan[place] = replace(plan[place], record=as_record(records[job.identity], file, job.config.metrics))
         notes.append(
             f"{len(fitting)} of the {len(records)} finished trainings in {file} are cells of this table: adopted"
         )
@@ -38,27 +40,48 @@ def read_records(file: str) -> dict[str, dict[str, str]]:
     """Return identity -> row of every finished training in a results.csv."""
     try:
         with Path(file).expanduser().open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
+            head, *cells = csv.reader(lines, strict=True)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LikewiseError(f"bench: --adopt must be a results.csv that bench wrote, got '{file}' ({error})") from None
-    if rows and not {"identity", "status"} <= rows[0].keys():
+    except ValueError:
+        head, cells = [], []  # an empty file
+    if not {"identity", "status"} <= set(head) or len(set(head)) < len(head):
         raise LikewiseError(
-            f"bench: --adopt must be a results.csv that bench wrote, with the columns identity and status, got '{file}' "
-            f"with {', '.join(list(rows[0])[:6])}"
+            "bench: --adopt must be a results.csv that bench wrote, with the columns identity and status and none twice, got "
+            f"'{file}' with {', '.join(head[:6]) or 'nothing'}"
         )
-    return {row["identity"]: row for row in rows if row["status"] in ("finished", "adopted")}
+    records: dict[str, dict[str, str]] = {}
+    for number, line in enumerate(cells, 2):
+        row = dict(zip(head, line))
+        if len(line) != len(head):
+            raise LikewiseError(
+                f"bench: --adopt {file}: line {number} must have {len(head)} cells, got {len(line)}; restore a copy of the file"
+            )
+        if row["status"] not in ("finished", "adopted"):
+            continue
+        if records.setdefault(row["identity"], row) != row:
+            raise LikewiseError(
+                f"bench: --adopt {file}: a training must have one line, but lines with different results have the identity "
+                f"{row['identity']}; delete all but one"
+            )
+    return records
 
 
-def as_record(row: dict[str, str], file: str) -> Record:
-    """Return a row of results.csv as the scores and the facts of a training."""
-    numbers = {name: float(text) for name, text in row.items() if text and _is_number(text)}
+def as_record(row: dict[str, str], file: str, metrics: Sequence[str]) -> Record:
+    """Return a row of results.csv as the scores and the facts of a training; raises unless the metrics are finite numbers."""
+    numbers = {name: float(text) for name, text in row.items() if _is_number(text)}
+    odd = next((metric for metric in metrics if metric not in numbers), None)
+    if odd is not None:
+        raise LikewiseError(
+            f"bench: --adopt {file}: {odd} of a finished training must be a finite number, got {row[odd]!r}; restore a copy of "
+            "the file"
+        )
     best = {name.removesuffix(BEST_EPOCH): value for name, value in numbers.items() if name.endswith(BEST_EPOCH)}
     return Record({"metrics": numbers, "best_test_epoch": best}, {**row, "adopted": file})
 
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False
-    return True

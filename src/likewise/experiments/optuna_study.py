@@ -16,9 +16,13 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
+from likewise.config.type_check import misfit
 from likewise.errors import LikewiseError
 from likewise.experiments.search_space import Range
 from likewise.io.processes import lives, mark
+
+JOURNAL_START = b'{"op_code"'
+"""First bytes of every line of a journal."""
 
 
 def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) -> Study:
@@ -27,18 +31,30 @@ def open_study(name: str, storage: str, sampler: str, pruner: str, seed: int) ->
     if "://" not in storage:
         Path(storage).parent.mkdir(parents=True, exist_ok=True)
     try:
-        return optuna.create_study(
+        study = optuna.create_study(
             storage=storage if "://" in storage else open_journal(storage),
             sampler=draw_by_number(sampler, seed),
             pruner=optuna.pruners.MedianPruner() if pruner == "median" else optuna.pruners.NopPruner(),
             study_name=name, direction="maximize", load_if_exists=True,
         )  # fmt: skip
+        check_trials(study)
+        return study
     except Exception as error:  # every database has its own exception classes
         reason = (str(error).splitlines() or [""])[0]
         raise LikewiseError(
             f"tune: the storage '{without_password(storage)}' cannot be used ({type(error).__name__}: {reason}); "
             "restore a copy of it, or start a new search with another --out or --storage"
         ) from None
+
+
+def check_trials(study: Study) -> None:
+    """Raise ValueError unless every trial has the types that `tune` writes: a journal may be damaged or from elsewhere."""
+    for trial in study.get_trials(deepcopy=False):
+        facts = {"value": trial.value, "folds": [], "reason": None} | trial.user_attrs
+        complete = trial.state == TrialState.COMPLETE
+        kinds = {"value": float if complete else float | None, "folds": list[float], "reason": str | None}
+        if (wrong := misfit(facts, kinds)) is not None:
+            raise ValueError(f"trial {trial.number}: the {wrong} has another type, {facts[wrong]!r}")
 
 
 def open_journal(file: str) -> JournalStorage:
@@ -49,6 +65,10 @@ def open_journal(file: str) -> JournalStorage:
     try:
         with open(file, "r+b") as journal:
             text = journal.read()
+            if not text.startswith(JOURNAL_START) and not JOURNAL_START.startswith(
+                text
+            ):  # it may be a file of the user's
+                raise ValueError("it is not a journal of Optuna, and stays as it is")
             last = text.rfind(b"\n", 0, -1) + 1  # where the last line begins
             if not is_entry(text[last:]):
                 journal.truncate(last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from likewise.experiments.jobs import Planner
 from likewise.experiments.search import check_folder, prepare
 from likewise.experiments.trials import run_trials, train_final
 from likewise.experiments.tune_files import summary, write_search
-from likewise.io.files import write_json
+from likewise.io.files import make_folder, write_json
 from likewise.render.benchmark_table import BenchmarkTable
 from likewise.runs.devices import choose_device
 from likewise.types import LikewiseError
@@ -56,10 +57,12 @@ def tune(config: Tune, say=print) -> TuneResult:
     planner = Planner(folder / "runs", say)
     search = prepare(config, planner, say)
     check_folder(folder, search)
+    make_folder(folder, "tune")
     storage = config.storage or str(folder / "study.journal")
+    if not config.storage and os.path.islink(storage):  # its last line may be cut off, and lines are added
+        raise LikewiseError(f"tune: '{storage}' must not be a link; give the file that it names with --storage")
     study = open_study(search.name, storage, config.sampler, config.pruner, config.seed)
     requeue_lost_trials(study)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
         run_trials(config, search, study, planner)
     finally:

@@ -31,6 +31,8 @@ MAX_CHANGED_SHARE = 0.01
 """Share of added and removed rows up to which a page keeps the threshold of the rows before."""
 MAX_CHECKED_PAIRS, MIN_CHECKED_ROWS = 200_000_000, 100
 """Most similarities between rows, and fewest rows as queries, for the share of an index's own images that are accepted."""
+MAX_CHECKED_VECTORS = 64
+"""Most vectors of an index that are part of the checksum of its rows."""
 BLOCK_PAIRS = 1 << 22
 """Similarities held in memory at a time."""
 
@@ -219,8 +221,15 @@ def changed_share(old: Rows, new: Rows) -> float:
 
 
 def checksum_of(rows: Rows) -> str:
-    """Return a checksum of the numbers of the rows that are not removed: a row number is never used again."""
-    return f"{zlib.crc32(np.ascontiguousarray(rows.table['row'][rows.here]).tobytes()):08x}"
+    """Return a checksum of the rows that are not removed: of all their numbers, and of the vectors of some.
+
+    A row number is never used again in an index. The vectors differ between indexes, so that one does not take over the
+    calibration of another.
+    """
+    places = np.flatnonzero(rows.here)
+    some = places[np.linspace(0, len(places) - 1, min(len(places), MAX_CHECKED_VECTORS)).astype(int)]
+    crc = zlib.crc32(np.ascontiguousarray(rows.table["row"][places]).tobytes())
+    return f"{zlib.crc32(np.ascontiguousarray(rows.vectors[some]).tobytes(), crc):08x}"
 
 
 def checksum_of_files(*files: Path) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 
 from likewise.errors import LikewiseError
 from likewise.index.snapshot import ROW_DTYPE, Rows
-from likewise.io.files import atomic_write, write_json
+from likewise.io.files import atomic_write, no_link, write_json
 from likewise.io.locks import file_lock
 
 FORMAT = 1
@@ -80,7 +80,7 @@ def append(folder: Path, about: dict, vectors, table, text, class_name: tuple[st
     if labels is not None:
         about |= {"format": LABELS_FORMAT, "labels": [list(own) for own in labels]}
     for name, new in zip(DATA_FILES, (vectors, table, text), strict=True):
-        with (folder / name).open("r+b" if (folder / name).exists() else "wb") as file:
+        with open(folder / name, "r+b" if (folder / name).exists() else "wb", opener=no_link) as file:
             file.truncate(about["sizes"][name])
             file.seek(0, os.SEEK_END)
             for chunk in np.array_split(np.ascontiguousarray(new), max(1, new.nbytes // 2**24)):

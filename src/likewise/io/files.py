@@ -14,8 +14,8 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -42,9 +42,20 @@ def atomic_write(path: Path) -> Iterator[Path]:
                 f"run: no space left on the disk to write {path}; the previous file is unchanged. "
                 "Free some space and run the same command again"
             ) from None
+        if isinstance(error, OSError) and error.filename == str(aside):
+            error.filename = str(path)  # the name that the user knows
         raise
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk, or a file that was never made: the first error counts
+            aside.unlink(missing_ok=True)
+
+
+def no_link(path: str, flags: int) -> int:
+    """Open a file that is changed in place, as `opener` of `open`; raise OSError for a link.
+
+    A folder from elsewhere may have a link in place of the file, to a file of the user's.
+    """
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def cache_folder() -> Path:
@@ -52,22 +63,33 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
 
 
-def load_arrays(file: str | os.PathLike, owner: str, advice: str, names: Sequence[str], need: bool = True) -> dict:
+def load_arrays(
+    file: str | os.PathLike,
+    owner: str,
+    advice: str,
+    names: Sequence[str] | Mapping[str, tuple[str, int]],
+    need: bool = True,
+) -> dict:
     """Return the arrays of an .npz file by name, without unpickling.
 
     Args:
         owner: command or component named at the start of the error about a damaged file.
         advice: end of that error: what the user can do.
-        names: the arrays to read.
+        names: the arrays to read; or array -> letters of its kinds of dtype, and its dimensions: {"row": ("iu", 1)}.
         need: whether a missing array is an error; otherwise it is left out of the result.
     """
     import numpy as np
 
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names if need or name in arrays.files}
+            found = {name: arrays[name] for name in names if need or name in arrays.files}
     except Exception as error:  # numpy, zipfile and zlib raise many types for damaged files
         raise LikewiseError(f"{owner}: {file} is damaged ({first_line(error)}); {advice}") from None
+    for name, (kinds, dimensions) in names.items() if isinstance(names, Mapping) else ():
+        if name in found and (found[name].dtype.kind not in kinds or found[name].ndim != dimensions):
+            got = f"{found[name].dtype} of shape {found[name].shape}"
+            raise LikewiseError(f"{owner}: {file} is damaged (the array {name} is {got}); {advice}")
+    return found
 
 
 def first_line(error: Exception) -> str:

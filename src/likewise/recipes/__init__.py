@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
+from likewise.config.type_check import misfit, words
 from likewise.errors import LikewiseError, nearest_name
 
 VALUE_SOURCES = ("paper", "code", "assumed", "ours")
@@ -182,6 +183,13 @@ def read_run(folder: str) -> Recipe:
     if "data" not in config:
         raise LikewiseError(
             f"run: the settings in '{folder}' name no data; the folder is damaged or was not written by likewise"
+        )
+    hints = get_type_hints(Train, include_extras=True)
+    stored = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
+    if (wrong := misfit(stored, hints)) is not None:
+        raise LikewiseError(
+            f"run: the setting {wrong} in '{folder}' must be {words(hints[wrong])}, got {stored[wrong]!r}; restore a copy of its "
+            "config.json"
         )
     kept = {key: value for key, value in config.items() if key == "metrics" or key not in SETTINGS_OUTSIDE_IDENTITY}
     values: dict[str, object] = {k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()}

@@ -112,10 +112,11 @@ def read_validation(folder: Path) -> Validation | None:
     file = Path(folder) / VALIDATION_FILE
     if not file.exists():
         return None
-    names = ("z", "y", "class_name", "similarity", "group")
-    stored = load_arrays(file, "run", REWRITE_HINT, names, need=False)
+    kinds = {"z": ("f", 2), "y": ("iu", 1), "class_name": ("U", 1), "similarity": ("U", 0), "group": ("iu", 1)}
+    stored = load_arrays(file, "run", REWRITE_HINT, kinds, need=False)
     z, y = stored.get("z", np.zeros(0)), stored.get("y", np.zeros(0))
     whole = {"class_name", "similarity"} <= stored.keys() and z.ndim == 2 and y.shape == z.shape[:1] and len(y) > 0
+    whole &= stored.get("group", y).shape == y.shape and str(stored.get("similarity")) in ("cosine", "euclidean")
     if not whole or not np.isfinite(z).all() or not 0 <= y.min() <= y.max() < len(stored["class_name"]):
         raise LikewiseError(f"run: {file} is damaged (z, y and class_name must be of one calibration); {REWRITE_HINT}")
     return Validation(z, y, tuple(stored["class_name"].tolist()), str(stored["similarity"]), stored.get("group"))
@@ -142,13 +143,15 @@ def read_calibration(folder: Path) -> Calibration | None:
         knots = {name: tuple(map(float, stored.pop(name))) for name in ("knot_sim", "knot_probability")}
         found = Calibration(**parts, **knots, **with_nan(stored, ("prevalence", "same_pairs")))
         check(found)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise LikewiseError(f"run: {file} is damaged ({error}); {REWRITE_HINT}") from None
     return found
 
 
 def with_nan(stored: dict, names: tuple[str, ...]) -> dict:
     """Return the entries of a JSON object with nan for null, under these names."""
+    if not isinstance(stored, dict):
+        raise TypeError(f"a {type(stored).__name__} in place of an object")
     return stored | {name: math.nan for name in names if stored.get(name, math.nan) is None}
 
 
@@ -157,10 +160,31 @@ def check(found: Calibration) -> None:
     if found.similarity not in ("cosine", "euclidean"):
         raise ValueError(f"similarity {found.similarity!r}")
     sim, probability = np.asarray(found.knot_sim), np.asarray(found.knot_probability)
-    if not len(sim) or len(sim) != len(probability) or not (np.diff(sim) > 0).all():
+    if not len(sim) or len(sim) != len(probability) or not np.isfinite(sim).all() or not (np.diff(sim) > 0).all():
         raise ValueError("knot_sim and knot_probability must be of one length, and knot_sim must increase")
     if not ((probability >= 0) & (probability <= 1)).all():
         raise ValueError("knot_probability must be between 0 and 1")
     for one in (found.pair, found.unknown):
-        if type(one.value) not in (int, float, type(None)) or (one.value is None and not one.reason):
-            raise ValueError("a threshold must be a number, or have a reason")
+        if (one.value is None and not one.reason) or (one.value is not None and not is_number(one.value)):
+            raise ValueError("a threshold must be a finite number, or have a reason")
+        shares = (one.rate, one.smallest_rate, one.observed, one.true_accepts)
+        if not all((type(share) is float and math.isnan(share)) or is_number(share) for share in shares):
+            raise ValueError("the rates of a threshold must be numbers")
+        if type(one.classes) is not int or not isinstance(one.reason, str) or one.aim not in ERROR_KINDS:
+            raise ValueError(f"a threshold must have classes, a reason, and an aim ({' or '.join(ERROR_KINDS)})")
+    parts = {"gallery": int, "about": str, "curves": list}
+    for name, kind in parts.items():
+        part = getattr(found, name)
+        if not isinstance(part, dict) or any(type(value) is not kind for value in part.values()):
+            raise ValueError(f"{name} must be an object whose values are of type {kind.__name__}")
+    if not all(is_number(float(found.about.get(name, 0))) for name in ("own_accepts", "own_accepts_bound")):
+        raise ValueError("own_accepts must be a number")
+    if not all(type(value) in (int, float) for curve in found.curves.values() for value in curve):
+        raise ValueError("curves must be lists of numbers")
+    if not all(isinstance(share, int | float) for share in (found.prevalence, found.same_pairs)):
+        raise ValueError("prevalence and same_pairs must be numbers")
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value of a JSON file is a finite number."""
+    return type(value) in (int, float) and math.isfinite(value)  # pyright: ignore[reportArgumentType]

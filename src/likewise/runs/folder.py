@@ -150,7 +150,7 @@ class Run:
     def read_json(self, name: str) -> dict:
         """Return the content of a JSON file of the run."""
         hint = REWRITE_HINT if name in (*RESULT_FILES, "usage.json") else "delete it: no command needs it"
-        return read_json(self.path / name, "run", hint=hint if name != "config.json" else "")
+        return read_json(self.path / name, "run", hint=hint if name != "config.json" else "restore a copy of it")
 
     def write_json(self, name: str, value) -> None:
         """Write a JSON file of the run."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from likewise.config.type_check import fits
+from likewise.errors import LikewiseError
 from likewise.io.files import read_json, write_csv, write_json
 from likewise.runs.scores import REWRITE_HINT
 
@@ -28,4 +30,9 @@ def read_hierarchy(folder: Path) -> dict[str, list[str]] | None:
     """Return the clusters of every class in a run folder; None if `likewise hierarchy` was not run."""
     if not (folder / HIERARCHY_FILE).exists():
         return None
-    return read_json(folder / HIERARCHY_FILE, "run", hint=REWRITE_HINT).get("classes")
+    classes = read_json(folder / HIERARCHY_FILE, "run", hint=REWRITE_HINT).get("classes")
+    if not fits(classes, dict[str, list[str]]) or len({len(above) for above in classes.values()}) != 1:
+        raise LikewiseError(
+            f"run: {folder / HIERARCHY_FILE} is damaged (classes must have the same number of clusters each); {REWRITE_HINT}"
+        )
+    return classes

@@ -87,7 +87,7 @@ def identity_of(config: Train, data: str) -> str:
     """Return the identity of resolved settings with data of this fingerprint."""
     read = {file: content for text in texts_of(config, SPECS) for file, content in contents_of(text).items()}
     counts = learned_settings(config) | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
-    counts |= {"votes": hash_of(config.votes)} if config.votes else {}
+    counts |= {"votes": hash_of(config.votes, "--votes")} if config.votes else {}
     return identity(counts, data)
 
 
@@ -134,7 +134,7 @@ def cleared_after_failure(
         raise
 
 
-def hash_of(file: str | None) -> str | None:
+def hash_of(file: str | None, flag: str = "--weights") -> str | None:
     """Return the SHA-256 of a weight file or folder: other content under the same name gives another identity."""
     if file is None:
         return None
@@ -144,7 +144,7 @@ def hash_of(file: str | None) -> str | None:
         with Path(file).expanduser().open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
-        raise LikewiseError(f"train: weights '{file}' cannot be read ({error.strerror}); check the path") from None
+        raise LikewiseError(f"train: {flag} '{file}' cannot be read ({error.strerror}); check the path") from None
 
 
 def prepare_folder(claim: Claim, config: Train, device: torch.device) -> None:

@@ -5,10 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from likewise.config.type_check import misfit
 from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write
+from likewise.io.files import atomic_write, no_link
 
 LOG_FILE = "log.jsonl"
+
+LINE_TYPES = {
+    "step": int, "loss": float | None, "lr": dict[str, float], "images_per_s": float, "sample_weights": dict[str, float],
+    "relabelling": dict[str, float],
+    "suspicion": {
+        "edges": [float, float], "right": list[int], "wrong": list[int] | None, "weight": list[float | None],
+        "threshold": float | None,
+    },
+}  # fmt: skip
+"""Types of the entries of a line that training and the report read again."""
 
 TEST_PREFIX = "test "
 """Prefix of the metrics that training measures on the test split (`test_every`)."""
@@ -16,7 +27,7 @@ TEST_PREFIX = "test "
 
 def append_log(folder: Path, lines: list[dict]) -> None:
     """Append lines to the log of a run folder."""
-    with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
+    with open(folder / LOG_FILE, "a", encoding="utf-8", opener=no_link) as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
@@ -33,6 +44,11 @@ def read_log(folder: Path) -> list[dict]:
             if number == len(texts):
                 break
             raise LikewiseError(f"run: line {number} of {file} is damaged ({error}); delete that line") from None
+        scores = {name: float for name in line if name.startswith(("val ", TEST_PREFIX))}
+        if (wrong := misfit(line, LINE_TYPES | scores)) is not None:
+            raise LikewiseError(
+                f"run: line {number} of {file} is damaged (the value of {wrong} has another type); delete that line"
+            )
         lines.append(line)
     return lines
 

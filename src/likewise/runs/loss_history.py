@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write, load_arrays
 
 LOSSES_FILE = "losses.npz"
+RESTART_HINT = "use --restart to train the run again"
 
 
 class Losses(NamedTuple):
@@ -34,4 +36,10 @@ def read_losses(folder: Path) -> Losses | None:
     """Return the losses in a run folder; None if training did not record them."""
     if not (folder / LOSSES_FILE).exists():
         return None
-    return Losses(**load_arrays(folder / LOSSES_FILE, "run", "use --restart to train the run again", Losses._fields))
+    file, kinds = folder / LOSSES_FILE, {"row": ("iu", 1), "loss": ("f", 2), "step": ("iu", 1)}
+    losses = Losses(**load_arrays(file, "run", RESTART_HINT, kinds))
+    if losses.loss.shape != (len(losses.step), len(losses.row)):
+        raise LikewiseError(
+            f"run: {file} is damaged (loss must have a line per step and a column per row); {RESTART_HINT}"
+        )
+    return losses

@@ -13,6 +13,8 @@ from likewise.io.files import atomic_write, load_arrays
 
 SAMPLE_WEIGHTS_FILE = "sample_weights.npz"
 RESTART_HINT = "use --restart to train the run again"
+ARRAY_KINDS = {"row": ("iu", 1), "given": ("U", 1), "label": ("U", 1), "suspicion": ("f", 1), "weight": ("f", 1)}
+"""Kinds of dtype and dimensions of the arrays."""
 
 
 class FinalWeights(NamedTuple):
@@ -51,7 +53,7 @@ def read_sample_weights(folder: Path, owner: str) -> FinalWeights | None:
     file = folder / SAMPLE_WEIGHTS_FILE
     if not file.exists():
         return None
-    weights = FinalWeights(**load_arrays(file, owner, RESTART_HINT, FinalWeights._fields))
+    weights = FinalWeights(**load_arrays(file, owner, RESTART_HINT, ARRAY_KINDS))
     if any(column.shape != (len(weights.row),) for column in weights):
         raise LikewiseError(f"{owner}: {file} is damaged (its columns differ in length); {RESTART_HINT}")
     return weights

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from likewise.data.content_keys import content_keys, is_known
+from likewise.data.content_keys import KEY_BYTES, content_keys, is_known
+from likewise.errors import LikewiseError
 from likewise.io.files import atomic_write, load_arrays
 from likewise.types import Items
 
@@ -47,5 +48,8 @@ def read_trained(folder: Path) -> Trained | None:
     file = folder / TRAINED_FILE
     if not file.exists():
         return None
-    stored = load_arrays(file, "run", "delete it: it is then read from the data of the run", ("key", "class_name"))
+    advice = "delete it: it is then read from the data of the run"
+    stored = load_arrays(file, "run", advice, {"key": ("u", 2), "class_name": ("U", 1)})
+    if stored["key"].dtype != np.uint8 or stored["key"].shape[1] != KEY_BYTES:
+        raise LikewiseError(f"run: {file} is damaged (a key must have {KEY_BYTES} bytes); {advice}")
     return Trained(stored["key"], tuple(stored["class_name"].tolist()))

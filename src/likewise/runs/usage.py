@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import torch
 
+from likewise.config.type_check import misfit
 from likewise.distributed.collectives import world
 from likewise.runs.environment import commit, device_name
 from likewise.runs.folder import Run
@@ -16,7 +17,11 @@ from likewise.runs.power import Meter
 from likewise.types import LikewiseError
 
 USAGE_FILE = "usage.json"
-SESSION_FIELD_TYPES = {"peak_gpu_bytes": int | None, "energy_joules": dict | None}
+SESSION_FIELD_TYPES = {
+    "started": str, "device": str | None, "commit": str | None, "steps": ([int, int], None), "train_seconds": float,
+    "evaluate_seconds": float, "peak_gpu_bytes": int | None, "energy_joules": dict[str, float] | None, "shared": bool,
+}  # fmt: skip
+"""Types of the fields of a `Session` that are read again; those that may be None may be missing."""
 
 
 class Session:
@@ -68,17 +73,18 @@ def sessions(run: Run) -> list[dict]:
     found = run.read_json(USAGE_FILE).get("sessions")
     if not isinstance(found, list) or any(not is_session(one) for one in found):
         raise LikewiseError(f"run: {run.path / USAGE_FILE} is damaged; delete it: no command needs it")
-    return found
+    return [dict.fromkeys(SESSION_FIELD_TYPES) | one for one in found]
 
 
 def is_session(one: object) -> bool:
     """Return whether a record has the fields of a `Session` that `cost` reads."""
-    return (
-        isinstance(one, dict)
-        and all(isinstance(one.get(name), str | None) for name in ("started", "device", "commit"))
-        and all(isinstance(one.get(name), int | float) for name in ("train_seconds", "evaluate_seconds", "shared"))
-        and all(name in one and isinstance(one[name], kind) for name, kind in SESSION_FIELD_TYPES.items())
-    )
+    unset = dict.fromkeys(SESSION_FIELD_TYPES)
+    if not isinstance(one, dict) or misfit(unset | one, SESSION_FIELD_TYPES) is not None:
+        return False
+    try:
+        return bool(datetime.fromisoformat(one["started"]))
+    except ValueError:
+        return False
 
 
 def cost(run: Run) -> dict:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from likewise.config import Demo, check
+from likewise.errors import LikewiseError
+from likewise.io.files import make_folder
 
 if TYPE_CHECKING:
     from likewise.config import Train
@@ -35,10 +37,15 @@ def demo(config: Demo, say=print) -> DemoResult:
     from likewise.runs.settings import read_config
     from likewise.training.fit import train
 
+    if config.out:
+        make_folder(config.out, "demo")
     items = load_items(config.data, None, strict=True, quiet=True, say=say)
-    say(
-        f"training on {config.data} with {config.noise_rate:.0%} wrong training labels; tested on classes that are not trained"
-    )
+    if items.path is None:
+        raise LikewiseError(
+            f"demo: --data must have images for the figure, but '{config.data}' has features; use glyphs"
+        )
+    rate = f"{config.noise_rate:.0%}"
+    say(f"training on {config.data} with {rate} wrong training labels; tested on classes that are not trained")
     runs = {}
     for way, settings in settings_of(config, items).items():
         say(PROGRESS_LINES[way])
@@ -65,13 +72,8 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
     noise = f"Uniform(share={config.noise_rate})" if config.noise_rate else None
     how = {
-        "epochs": config.epochs,
-        "seed": config.seed,
-        "restart": config.restart,
-        "noise": noise,
-        "quiet": config.quiet,
-        **few,
-    }
+        **few, "epochs": config.epochs, "seed": config.seed, "restart": config.restart, "noise": noise, "quiet": config.quiet
+    }  # fmt: skip
     return {
         way: apply(recipe, config.data, out=config.out and str(Path(config.out) / way), **how)
         for way, recipe in DEMO_RECIPES.items()

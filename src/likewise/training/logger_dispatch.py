@@ -7,12 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from likewise.config import Train, to_dict
 from likewise.config.spec import build, canonical
+from likewise.config.type_check import fits
 from likewise.contracts import Logger
+from likewise.errors import LikewiseError
 from likewise.runs.folder import Run
 
 LOGGERS_FILE = "loggers.json"
 """File of the run folder: for every logger spec, the key of its record, and the (step, name) pairs that it received after the
 last checkpoint."""
+
+STORED_TYPES = {str: {"key": str, "sent": list}}
+"""Types of the values in that file."""
 
 
 def make_loggers(config: Train) -> dict[str, Logger]:
@@ -39,6 +44,12 @@ class LoggerDispatch:
             return
         lines = self.run.read_log()
         stored = self.run.read_json(LOGGERS_FILE) if (self.run.path / LOGGERS_FILE).exists() else {}
+        sent = [pair for entry in stored.values() for pair in entry["sent"]] if fits(stored, STORED_TYPES) else [None]
+        if not all(fits(pair, [int, str]) for pair in sent):
+            raise LikewiseError(
+                f"train: {self.run.path / LOGGERS_FILE} must have the key and the sent values of each logger, but is damaged; "
+                "delete it: the loggers then start new records"
+            )
         beyond = {(line["step"], name) for line in lines if line.get("step", 0) > step for name in numbers_of(line)}
         self.sent = {text: beyond | {(at, name) for at, name in entry["sent"]} for text, entry in stored.items()}
         new = [text for text in self.loggers if text not in stored]

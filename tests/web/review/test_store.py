@@ -245,3 +245,38 @@ def test_what_is_no_item_is_refused(store, item):
     assert kind_of(store.findings, "1-2") == "pair" and kind_of(store.findings, "1") == "sample"
     with pytest.raises(LikewiseError, match="an item must be a row or a pair of this audit"):
         kind_of(store.findings, item)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON decision BEGIN DELETE FROM decision WHERE id < new.id; END",
+        "CREATE VIEW v AS SELECT * FROM decision",
+        "UPDATE decision SET note = x'00ff'",
+        "UPDATE decision SET undoes = 'all'",
+        "UPDATE decision SET kind = 'picture'",
+        "UPDATE decision SET choice = 'burn'",
+        "UPDATE decision SET item = '99'",
+        "UPDATE decision SET item = 'one'",
+        "DROP TABLE decision",
+        "ALTER TABLE decision DROP COLUMN note",
+    ],
+)
+def test_a_store_with_what_no_review_writes_is_refused(folder, store, statement):
+    store.decide("ann", "1", "keep")
+    store.base.execute(statement)
+    if statement.startswith("DROP"):
+        store.base.execute("CREATE TABLE decision (id INTEGER)")
+    with pytest.raises(LikewiseError, match="review: "):
+        Store(store.file, store.findings)
+
+
+def test_a_link_is_no_store(folder, tmp_path):
+    base = sqlite3.connect(tmp_path / "of another program")
+    base.execute("CREATE TABLE own (a)")
+    base.close()
+    (folder / "decisions.sqlite").symlink_to(tmp_path / "of another program")
+    before = (tmp_path / "of another program").read_bytes()
+    with pytest.raises(LikewiseError, match="decisions.sqlite must not be a link; put the file itself there"):
+        Store(folder / "decisions.sqlite", read_findings(folder))
+    assert (tmp_path / "of another program").read_bytes() == before

@@ -26,6 +26,13 @@ CHOICES_BY_KIND = {
 """Kind of item -> the choices of a reviewer. A label of a sample with several labels is missing or superfluous."""
 IS_CURRENT_SQL = "choice != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
 """SQL condition of decisions that were not undone."""
+FOREIGN_SQL = """
+    SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')
+    UNION ALL SELECT 1 FROM decision WHERE typeof(undoes) NOT IN ('integer', 'null')
+    UNION ALL SELECT 1 FROM decision WHERE 'blob' IN (
+        typeof(time), typeof(reviewer), typeof(kind), typeof(item), typeof(choice), typeof(label), typeof(note))
+"""
+"""SQL query that has a row if a store has what no review writes: a received file may be from another program."""
 
 
 class Choice(NamedTuple):
@@ -69,6 +76,8 @@ class Store:
         self.file, self.findings, self.timeout = Path(file), findings, timeout
         self.fingerprint = fingerprint(findings)
         self.lock = threading.Lock()
+        if self.file.is_symlink():  # tables would be created in the database that it names
+            raise LikewiseError(f"review: {self.file} must not be a link; put the file itself there")
         with self.translating_errors():
             self.base = sqlite3.connect(self.file, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
@@ -94,6 +103,8 @@ class Store:
         self.base.execute("CREATE INDEX IF NOT EXISTS by_item ON decision (reviewer, item)")
         if "bulk" not in [column[1] for column in self.base.execute("PRAGMA table_info(decision)")]:
             self.base.execute("ALTER TABLE decision ADD COLUMN bulk INTEGER")  # stores of earlier versions lack it
+        if self.base.execute(FOREIGN_SQL).fetchone() is not None:
+            raise sqlite3.DatabaseError("it has triggers, views or values that no review writes")
         known = self.base.execute("SELECT fingerprint FROM about").fetchone()
         if known is None:
             self.base.execute("INSERT INTO about VALUES (?)", (self.fingerprint,))
@@ -103,6 +114,12 @@ class Store:
                 f"review: {self.file.name} holds decisions about other samples or labels than audit.csv; "
                 "move it away to start again, or restore its audit.csv"
             )
+        choices = {"undo", *(choice for some in CHOICES_BY_KIND.values() for choice in some)}
+        for kind, item, choice in self.base.execute("SELECT DISTINCT kind, item, choice FROM decision"):
+            if kind not in ("sample", "pair", "label") or choice not in choices:
+                raise sqlite3.DatabaseError(f"it has the choice {choice!r} for the {kind} {item}")
+            if kind == "sample":  # pairs and labels of another audit of these samples may be gone
+                kind_of(self.findings, item)
 
     @contextmanager
     def translating_errors(self) -> Iterator[None]:
