@@ -4,9 +4,9 @@
     python benchmarks/serve.py load TARGET IMAGES [--clients 1 16] [--requests 200 1000]
     python benchmarks/serve.py index [--rows 1000000] [--dim 128] [--kinds exact hnsw ivfpq]
 
-Prints one JSON object per line. `review` writes images and an audit of their features, starts `likewise review`, and sends random
-requests: each client is a reviewer and waits for the answer to one request before the next, without a pause unless `--think` gives
-its mean in seconds. At the end the acknowledged decisions are compared with the store. `load` starts `likewise search TARGET
+Prints one JSON object per line. `review` writes images and an audit of their features, starts `likewise review`, and sends
+random requests: each client is a reviewer and waits for the answer to one request before the next, without a pause unless
+`--think` gives its mean in seconds. At the end the acknowledged decisions are compared with the store. `load` starts `likewise search TARGET
 --serve` and sends random images of a folder; every request is answered or counted as lost. Both measure the same clients at a
 bare uvicorn, which answers `{}`; `ratio` is the median of a kind of request to the median there. Clients and server share the
 cores. `index` fills an index with vectors in clusters of 50 around random centres, as embeddings are.
@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -49,7 +50,9 @@ class Client:
     head: str
     took: list[tuple[str, int, float]]  # kind of request, status, milliseconds
 
-    async def ask(self, kind: str, method: str, path: str, body: bytes = b"", content: str = "application/json") -> bytes:
+    async def ask(
+        self, kind: str, method: str, path: str, body: bytes = b"", content: str = "application/json"
+    ) -> bytes:
         """Send a request, note its latency, and return the body of the response."""
         size = f"Content-Type: {content}\r\nContent-Length: {len(body)}\r\n" if method == "POST" else ""
         begin = time.perf_counter()
@@ -234,6 +237,13 @@ def review(rows: int, image_side: int, clients: list[int], requests: list[int], 
         print(json.dumps({**facts, "acknowledged": len(asked.decisions) + len(asked.undone), "lost": lost}))
 
 
+async def search_all(waiting: list[Path], client: Client, number: int) -> None:
+    """Search waiting images until none is left."""
+    while waiting:
+        body = waiting.pop().read_bytes()
+        await client.ask("search", "POST", "/api/search", body, "application/octet-stream")
+
+
 def load(target: str, pictures: str, clients: list[int], requests: list[int]) -> None:
     """Measure the search server; `requests` are those of each number of clients."""
     files = sorted(file for file in Path(pictures).rglob("*") if file.suffix.lower() in SUFFIXES)
@@ -241,13 +251,7 @@ def load(target: str, pictures: str, clients: list[int], requests: list[int]) ->
     with started("-m", "likewise", "search", target, "--serve", "--port", "0", "--no-browser") as (server, address):
         for count, most in zip(clients, requests, strict=True):
             waiting = random.Random(0).choices(files, k=most)
-
-            async def work(client: Client, number: int) -> None:
-                while waiting:
-                    body = waiting.pop().read_bytes()
-                    await client.ask("search", "POST", "/api/search", body, "application/octet-stream")
-
-            took, seconds = asyncio.run(run_clients(address, count, work))
+            took, seconds = asyncio.run(run_clients(address, count, partial(search_all, waiting)))
             answers.update(str(status) for _, status, _ in took)
             report(count, took, seconds, most)
         peak = memory("VmHWM", server.pid) >> 20
@@ -301,7 +305,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     first = commands.add_parser("review")
     first.add_argument("--rows", type=int, default=3000)
     first.add_argument("--image-side", type=int, default=160)
-    first.add_argument("--think", type=float, default=0.0, help="mean pause of a client between two requests, in seconds")
+    first.add_argument(
+        "--think", type=float, default=0.0, help="mean pause of a client between two requests, in seconds"
+    )
     one = commands.add_parser("load")
     one.add_argument("target")
     one.add_argument("pictures")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from likewise.audit.read import Findings, find_audit, read_findings
 from likewise.errors import LikewiseError
 from likewise.exchange.records import Records
-from likewise.web.review.store import Choice, Store, check, current_decisions, tidy
+from likewise.web.review.store import Choice, Store, append, check, current_decisions, tidy
 
 
 class Received(NamedTuple):
@@ -42,14 +42,12 @@ def store_decisions(records: Records, audit: str, reviewer: str, owner: str) -> 
         )
     file = folder / "decisions.sqlite"
     with closing(Store(file, findings)) as store, store.writing() as base:
-        known = store.known_classes(base)
+        known = store.known_classes()
         for one in made:
             check(findings, Choice(one.item, one.choice, one.label), known, new_class=False)
         current = {(d.reviewer, d.item): (d.choice, d.label, d.note) for d in current_decisions(base)}
         new = [one for one in made if current.get((one.reviewer, one.item)) != (one.choice, one.label, one.note)]
-        base.executemany(
-            "INSERT INTO decision (reviewer, kind, item, choice, label, note) VALUES (?, 'sample', ?, ?, ?, ?)", new
-        )
+        append(base, ((one.reviewer, "sample", one.item, one.choice, one.label, one.note, None) for one in new))
     return file, len(made), len(new)
 
 

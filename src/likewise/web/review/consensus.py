@@ -204,7 +204,7 @@ def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
         return None
     try:
         with atomic_write(file) as aside:
-            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8")
+            aside.write_text(as_csv(corrected(store.findings, made, root)), "utf-8", "surrogateescape")
     except OSError as error:
         raise LikewiseError(
             f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "

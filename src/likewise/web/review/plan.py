@@ -1,15 +1,17 @@
 """Plan of a review: the open flagged questions in groups and in their order, what the next decisions gain, and when to stop.
 
-A plan follows from the audit and one reviewer's own current decisions: reviewers work blind.
+A plan follows from the audit and one reviewer's own current decisions: reviewers work blind. One thread makes the plans, so that
+no other request waits for them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,12 +33,15 @@ from likewise.numerics.review_forecast import METRICS
 from likewise.numerics.review_order import MAX_GROUP_SIZE, expected_decisions, remaining_gain
 from likewise.web.review.items import Questioned, Questions
 from likewise.web.review.label_items import LabelQuestioned
-from likewise.web.review.pace import measure_pace
+from likewise.web.review.pace import Pace, PaceMeter
 from likewise.web.review.reviewer_votes import chosen_label
 from likewise.web.review.store import Decision, Store, tidy
 
 NEXT_DECISIONS_COUNT = 20
 """Number of decisions whose expected gain the stop rule compares with a number of the user."""
+
+MAX_PLANS_COUNT = 256
+"""Maximum number of plans in memory, of different reviewers and orders."""
 
 PlanOrder = Literal["suspicion", "gain", "votes"]
 
@@ -59,6 +64,64 @@ class Group(NamedTuple):
         return sum(one.cost for one in self.actions)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """A plan of a reviewer."""
+
+    stored: int  # id of the reviewer's last stored row that the plan includes; 0: none
+    items: list[str]  # all open flagged questions, each once, in the order of the review
+    gain: float | None  # expected gain of the next decisions, as a share of MAP@R
+    shown: dict  # what the page shows, but for the parts that do not follow from decisions
+
+
+class PlanWorker:
+    """The newest plan of every reviewer and order, made by one thread; requests for the same plan share it.
+
+    Args:
+        make: returns a plan (reviewer, order) that includes at least what the reviewer had stored when it was called.
+        last_id: returns the id of what a reviewer stored last.
+    """
+
+    def __init__(self, make: Callable[[str, str], Plan], last_id: Callable[[str], int]):
+        self.make, self.last_id, self.thread = make, last_id, ThreadPoolExecutor(1, "plan")
+        self.newest: OrderedDict[tuple[str, str], Plan] = OrderedDict()
+        self.pending: dict[tuple[str, str], Future[Plan]] = {}
+
+    async def find(self, reviewer: str, order: str, since: int | None = None) -> Plan:
+        """Return the newest plan that includes the reviewer's stored row `since`; None: all that they have stored by now.
+
+        With `since=0` nothing is waited for but the first plan. A plan that lacks stored rows is made again in any case.
+        """
+        key, last = (reviewer, order), self.last_id(reviewer)
+        wanted = last if since is None else min(since, last)
+        while True:
+            newest = self.newest.get(key)
+            work = None if newest is not None and newest.stored >= last else self.start(key)
+            if newest is not None and newest.stored >= wanted:
+                return newest
+            assert work is not None
+            newest = await asyncio.shield(asyncio.wrap_future(work))
+            if newest.stored >= wanted:
+                return newest
+
+    def start(self, key: tuple[str, str]) -> Future[Plan]:
+        """Return a future of a plan that is waiting or being made; begin one if there is none."""
+        work = self.pending.get(key)
+        if work is None or work.done():
+            work = self.pending[key] = self.thread.submit(self._make, key)
+        return work
+
+    def _make(self, key: tuple[str, str]) -> Plan:
+        try:
+            found = self.newest[key] = self.make(*key)
+            self.newest.move_to_end(key)
+            while len(self.newest) > MAX_PLANS_COUNT:
+                self.newest.popitem(last=False)
+            return found
+        finally:
+            self.pending.pop(key, None)
+
+
 class Planner:
     """The plans of an audit's reviewers.
 
@@ -73,8 +136,9 @@ class Planner:
             LabelSetPlans(questions) if isinstance(questions, LabelQuestioned) else SamplePlans(questions, folder)
         )
         self.unit = gain_unit(self.forecast) if self.base.has_posterior else None
-        self.flagged = {item for one in questions.flagged for item in self.base.stored_items(one)}
-        self.groups = lru_cache(maxsize=32)(self._groups)
+        self.flagged = {item for one in questions.flagged for item in questions.stored_items(one)}
+        self.meters: dict[str, PaceMeter] = {}
+        self.worker = PlanWorker(self._plan, store.last_id)
 
     @property
     def default_order(self) -> str:
@@ -101,35 +165,16 @@ class Planner:
             raise LikewiseError(f"review: --stop-below needs a forecast, but this audit has none; {remedy}")
         return least
 
-    def _groups(self, reviewer: str, last: int, order: str) -> tuple[Group, ...]:
-        """Return the groups of a reviewer's plan; `last`, the id of what they stored last, makes the cache forget older plans."""
-        decided = {d.item: d for d in self.store.current_decisions(reviewer=reviewer)}
-        return tuple(self.base.groups(decided, order))
-
-    def open_groups(self, reviewer: str, order: str = "") -> tuple[Group, ...]:
-        """Return all open flagged questions of a reviewer, each once, in the order of the review."""
-        return self.groups(tidy(reviewer), self.store.last_id(reviewer), self.check_order(order))
-
-    def open_items(self, reviewer: str, order: str = "") -> list[str]:
-        """Return the items of all open flagged questions in the order of the review."""
-        return [item for one in self.open_groups(reviewer, order) for item in one.items]
-
-    def plan(self, reviewer: str, order: str = "", least: float | None = None) -> dict:
-        """Return the plan as the page shows it.
-
-        Args:
-            order: "suspicion", "gain" or "votes"; empty: that of the forecast.
-            least: points of MAP@R; stop if the next decisions are expected to gain less. None: there is no stop rule.
-        """
-        order = self.check_order(order)
-        groups, unit = self.open_groups(reviewer, order), self.unit
+    def _plan(self, reviewer: str, order: str) -> Plan:
+        """Return the plan as of now; called in the thread of plans only."""
+        stored, decided = self.store.last_id(reviewer), self.store.decided(reviewer)
+        groups, unit = self.base.groups(decided, order), self.unit
         coming = remaining_gain([action for one in groups for action in one.actions], NEXT_DECISIONS_COUNT)
-        current = self.store.current_decisions(reviewer=reviewer)
-        pace = measure_pace(self.store.history(reviewer), {d.id for d in current}, self.flagged)
         items = [item for one in groups for item in one.items]
-        labels = sum(len(self.base.stored_items(item)) for item in items)
-        gain = None if unit is None else unit * coming
-        return {
+        labels = sum(len(self.questions.stored_items(item)) for item in items)
+        gain, pace = None if unit is None else unit * coming, self.measure_pace(reviewer, decided)
+        shown = {
+            "decisions": len(decided),
             "order": order,
             "orders": self.base.orders,
             "groups": [self.describe(one) for one in groups],
@@ -138,12 +183,38 @@ class Planner:
                 "items": len(items), "gain": None if unit is None else unit * sum(one.gain for one in groups),
                 "minutes": labels * pace.seconds / 60,
             },
-            "stop": None if gain is None or least is None else gain < least / 100,
             "pace": pace._asdict(),
             "forecast": self.forecast,
-            "here": self.forecast_here({d.item for d in current}),
-            "proof": None if self.folder is None else read_proof(self.folder),
+            "here": self.forecast_here(decided.keys()),
         }  # fmt: skip
+        return Plan(stored, items, gain, shown)
+
+    def measure_pace(self, reviewer: str, decided: Mapping[str, Decision]) -> Pace:
+        """Return the pace of a reviewer, from the rows that are new since the last time."""
+        meter = self.meters.get(reviewer) or PaceMeter(self.flagged)
+        for one in self.store.history(reviewer, meter.rows):
+            self.meters[reviewer] = meter
+            meter.add(one)
+        return meter.pace({d.id for d in decided.values()})
+
+    async def open_items(self, reviewer: str, order: str = "") -> list[str]:
+        """Return the items of all open flagged questions in the order of the review."""
+        return (await self.worker.find(tidy(reviewer), self.check_order(order))).items
+
+    async def plan(self, reviewer: str, order: str = "", least: float | None = None, since: int | None = None) -> dict:
+        """Return the plan as the page shows it; `decisions` is the number of the reviewer's decisions that it includes.
+
+        Args:
+            order: "suspicion", "gain" or "votes"; empty: that of the forecast.
+            least: points of MAP@R; stop if the next decisions are expected to gain less. None: there is no stop rule.
+            since: see `PlanWorker.find`.
+        """
+        found = await self.worker.find(tidy(reviewer), self.check_order(order), since)
+        return {
+            **found.shown,
+            "stop": None if found.gain is None or least is None else found.gain < least / 100,
+            "proof": None if self.folder is None else read_proof(self.folder),
+        }
 
     def describe(self, group: Group) -> dict:
         """Return a group as the page shows it; the forecast has no gain of removing images of no class."""
@@ -153,11 +224,11 @@ class Planner:
             "gain": (self.unit or 0.0) * group.gain if known else None, "decisions": group.decisions,
         }  # fmt: skip
 
-    def forecast_here(self, decided: set[str]) -> dict | None:
+    def forecast_here(self, decided: Collection[str]) -> dict | None:
         """Return the forecast gain after the labels that were reviewed so far; None without a forecast."""
         if self.forecast is None or self.forecast["reason"] or not self.forecast["curve"]:
             return None
-        k = len(self.base.forecast_items & decided)
+        k = len(self.base.forecast_items.intersection(decided))
         return {"k": k, **{name: forecast_at(self.forecast, k, name) for name in METRICS}}
 
 
@@ -187,10 +258,6 @@ class SamplePlans:
         self.queue = replace(queue, suspects=suspects)
         self.rank = {row: at for at, row in enumerate(disputed_rows(folder) if folder is not None else [])}
         self.orders = ["suspicion", "gain", *["votes"] * bool(self.rank)]
-
-    def stored_items(self, item: str) -> list[str]:
-        """Return the items of the store that a question decides."""
-        return [str(row) for row in self.questions.rows(item)]
 
     def updated(self, decided: Mapping[str, Decision]) -> ReviewQueue:
         """Return the queue after a reviewer's decisions; those that are unsure are no evidence."""
@@ -281,10 +348,6 @@ class LabelSetPlans:
 
     def __init__(self, questions: LabelQuestioned):
         self.questions, self.asked = questions, questions.findings.questions or {}
-
-    def stored_items(self, item: str) -> list[str]:
-        """Return the items of the store that a question decides."""
-        return [item]
 
     def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:
         """Return the open questions in groups, the most suspect first."""
