@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import hashlib
 import io
 import json
@@ -212,6 +213,8 @@ def run_app(
         address = f"http://{name}:{listener.getsockname()[1]}/?token={key}"
         say(f"{owner}: {address} (Ctrl-C ends it)")
         sys.stdout.flush()  # for a program that reads the address from a pipe
+        gc.collect()
+        gc.freeze()  # a collection over the objects of the findings would stop all requests
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
         server = uvicorn.Server(uvicorn.Config(app, **how))
         app.state.stop = partial(setattr, server, "should_exit", True)

@@ -176,11 +176,9 @@ def add_item_routes(
         return JSONResponse(about | {"added": store.added_classes()})
 
     @app.get("/api/plan")
-    async def plan(
-        reviewer: Text, order: Text = "", least: float | None = None, since: int | None = None
-    ) -> JSONResponse:
+    async def plan(reviewer: Text, order: Text = "", least: float | None = None, since: int | None = None) -> Response:
         """Return the reviewer's plan; see `Planner.plan`."""
-        return JSONResponse(await planner.plan(reviewer, order, least, since))
+        return Response(await planner.plan(reviewer, order, least, since), media_type="application/json")
 
     @app.get("/api/queue")
     async def queue(
@@ -208,10 +206,10 @@ def add_item_routes(
             found = listed_items(questions, wanted, decided)
         if order and wanted.flagged and wanted.kind != "pair" and wanted.show != "disputed":
             found = list(dict.fromkeys([*await planner.open_items(reviewer, order), *found]))
-        items, place = [], max(begin, 0)
+        items, place, is_limit = [], max(begin, 0), wanted.is_limit
         while place < len(found) and not (most > 0 and len(items) >= most):
             item, place = found[place], place + 1
-            if not questions.matches(item, wanted):
+            if is_limit and not questions.matches(item, wanted):
                 continue
             stored = questions.stored_items(item)
             own = sum(one in decided for one in stored)

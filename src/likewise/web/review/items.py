@@ -44,6 +44,11 @@ class ItemFilter:
     suggested: str = ""
     flagged: bool = True  # False: samples whose label is not flagged, the most suspect first
 
+    @property
+    def is_limit(self) -> bool:
+        """Whether there are items that do not match."""
+        return (self.label, self.among, self.state, self.given, self.suggested, self.suspicion) != ("",) * 5 + (0,)
+
 
 def flagged_questions(findings: Findings) -> Questions:
     """Return the questions about samples to review: images with several labels, flagged labels, images of no class."""
@@ -77,8 +82,9 @@ class Questioned:
         self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
         self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
         self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
+        self.stored = {item: [str(row) for row in rows] for item, rows in self.flagged.items()}
         self.single = {item for item, rows in self.flagged.items() if len(rows) == 1}
-        self.copies = [[str(row) for row in rows] for rows in self.flagged.values() if len(rows) > 1]
+        self.copies = [rows for rows in self.stored.values() if len(rows) > 1]
 
     def rows(self, item: str) -> tuple[int, ...]:
         """Return the rows that are decided together with an item, or those of a pair."""
@@ -88,6 +94,8 @@ class Questioned:
 
     def stored_items(self, item: str) -> list[str]:
         """Return the items of the store that a question decides: the rows of its copies, or the pair itself."""
+        if item in self.stored:
+            return self.stored[item]
         return [item] if item in self.findings.pair else [str(row) for row in self.rows(item)]
 
     def matches(self, item: str, wanted: ItemFilter) -> bool:

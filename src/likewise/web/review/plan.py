@@ -7,11 +7,13 @@ no other request waits for them.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -71,7 +73,7 @@ class Plan:
     stored: int  # id of the reviewer's last stored row that the plan includes; 0: none
     items: list[str]  # all open flagged questions, each once, in the order of the review
     gain: float | None  # expected gain of the next decisions, as a share of MAP@R
-    shown: dict  # what the page shows, but for the parts that do not follow from decisions
+    shown: str  # what the page shows, as JSON, but for the parts that do not follow from decisions
 
 
 class PlanWorker:
@@ -187,7 +189,7 @@ class Planner:
             "forecast": self.forecast,
             "here": self.forecast_here(decided.keys()),
         }  # fmt: skip
-        return Plan(stored, items, gain, shown)
+        return Plan(stored, items, gain, json.dumps(shown))
 
     def measure_pace(self, reviewer: str, decided: Mapping[str, Decision]) -> Pace:
         """Return the pace of a reviewer, from the rows that are new since the last time."""
@@ -201,8 +203,8 @@ class Planner:
         """Return the items of all open flagged questions in the order of the review."""
         return (await self.worker.find(tidy(reviewer), self.check_order(order))).items
 
-    async def plan(self, reviewer: str, order: str = "", least: float | None = None, since: int | None = None) -> dict:
-        """Return the plan as the page shows it; `decisions` is the number of the reviewer's decisions that it includes.
+    async def plan(self, reviewer: str, order: str = "", least: float | None = None, since: int | None = None) -> str:
+        """Return the plan as the page shows it, as JSON; `decisions` is the number of the reviewer's decisions that it includes.
 
         Args:
             order: "suspicion", "gain" or "votes"; empty: that of the forecast.
@@ -210,11 +212,11 @@ class Planner:
             since: see `PlanWorker.find`.
         """
         found = await self.worker.find(tidy(reviewer), self.check_order(order), since)
-        return {
-            **found.shown,
+        rest = {
             "stop": None if found.gain is None or least is None else found.gain < least / 100,
             "proof": None if self.folder is None else read_proof(self.folder),
         }
+        return f"{found.shown[:-1]},{json.dumps(rest)[1:]}"
 
     def describe(self, group: Group) -> dict:
         """Return a group as the page shows it; the forecast has no gain of removing images of no class."""
@@ -251,13 +253,25 @@ class SamplePlans:
         queue = read_queue(folder) if folder is not None and self.has_posterior else queue_of_findings(self.findings)
         self.number = class_numbers(queue, self.findings)
         self.unused = int(queue.candidates.label.max()) + 1
-        self.row = queue.row.tolist()
-        self.place = {row: at for at, row in enumerate(self.row)}
-        suspects = torch.tensor([self.place[one.row] for one in self.findings.suspects], dtype=torch.long)
-        self.forecast_items = {str(self.row[at]) for at in queue.suspects.tolist()}  # those of which a gain is forecast
-        self.queue = replace(queue, suspects=suspects)
+        # those of which a gain is forecast
+        self.forecast_items = {str(row) for row in queue.row[queue.suspects].tolist()}
+        self.whole = queue
+        asked = {row for rows in questions.flagged.values() for row in rows} | {
+            one.row for one in self.findings.suspects
+        }
+        self.narrow(asked)
         self.rank = {row: at for at, row in enumerate(disputed_rows(folder) if folder is not None else [])}
         self.orders = ["suspicion", "gain", *["votes"] * bool(self.rank)]
+
+    def narrow(self, rows: Collection[int]) -> None:
+        """Limit the queue to some rows: rows that are neither asked about nor decided do not change a plan."""
+        at = torch.isin(self.whole.row, torch.tensor(sorted(rows), dtype=self.whole.row.dtype)).nonzero()[:, 0]
+        self.row = self.whole.row[at].tolist()
+        self.place = {row: place for place, row in enumerate(self.row)}
+        whole, suspects = self.whole, self.positions(one.row for one in self.findings.suspects)
+        self.queue = ReviewQueue(
+            whole.row[at], whole.candidates.of(at), whole.effect[at], suspects, whole.cluster[at], whole.decided[at]
+        )
 
     def updated(self, decided: Mapping[str, Decision]) -> ReviewQueue:
         """Return the queue after a reviewer's decisions; those that are unsure are no evidence."""
@@ -276,10 +290,17 @@ class SamplePlans:
 
     def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:
         """Return the open questions in groups, in their order."""
+        others = {int(d.item) for d in decided.values() if d.kind == "sample"} - self.place.keys()
+        if others:  # decisions about labels that are not flagged
+            whole = copy(self)
+            whole.narrow(others | self.place.keys())
+            return whole.groups(decided, order)
         queue, sample = self.updated(decided), self.findings.sample
         wrong, gain = queue.candidates.wrong.tolist(), queue.gain.tolist()
         asked = {
-            item: rows for item, rows in self.questions.flagged.items() if not all(str(row) in decided for row in rows)
+            item: rows
+            for item, rows in self.questions.flagged.items()
+            if not all(one in decided for one in self.questions.stored_items(item))
         }
         copies = {item: rows for item, rows in asked.items() if len(rows) > 1}
         outside = [item for item, rows in asked.items() if len(rows) == 1 and sample[rows[0]].state == "off-topic"]
@@ -334,7 +355,7 @@ class SamplePlans:
 
     def labels(self, group: Group) -> dict:
         """Return the suggested and the given class of a group; empty if they differ."""
-        samples = [self.findings.sample[row] for item in group.items for row in self.questions.rows(item)]
+        samples = [self.findings.sample[row] for item in group.items for row in self.questions.flagged[item]]
         suggested = "" if group.kind in ("copies", "off-topic") else common(one.suggested for one in samples)
         return {"suggested": suggested, "given": common(one.label for one in samples)}
 

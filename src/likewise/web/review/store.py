@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import math
 import os
 import sqlite3
 import sys
 import threading
+import time
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -39,6 +41,8 @@ INSERT_SQL = (
     f"VALUES ({', '.join(['CAST(? AS TEXT)'] * len(TEXT_COLUMNS))}, ?, ?)"
 )
 """SQL that appends a row; texts are passed as bytes."""
+OTHERS_SECONDS = 0.05
+"""Time after which reads look for rows that other processes have added."""
 MAX_BATCH = 256
 """Maximum number of requests that one transaction commits."""
 
@@ -91,8 +95,8 @@ class Ledger:
         """Read the rows of the store that are new. Callers hold the lock."""
         columns = ", ".join(Decision._fields)
         found = base.execute(f"SELECT {columns}, bulk, undoes FROM decision WHERE id > ? ORDER BY id", (self.last,))
-        for id, time, *texts, bulk, undoes in found.fetchall():
-            self._add(Stored(Decision(id, time, *map(sys.intern, texts)), bulk), undoes)
+        for id, when, *texts, bulk, undoes in found.fetchall():
+            self._add(Stored(Decision(id, when, *map(sys.intern, texts)), bulk), undoes)
 
     def _add(self, stored: Stored, undoes: int | None) -> None:
         one = stored.decision
@@ -142,6 +146,7 @@ class Store:
         self.fingerprint = fingerprint(findings)
         self.classes = {label: 0 for _, label in findings.members}
         self.lock, self.ledger = threading.Lock(), Ledger()
+        self.updated = -math.inf  # time of the last look for rows of other processes
         self.waiting: list[Request] = []
         self.writer = ThreadPoolExecutor(1, "commit")
         with self.translating_errors():
@@ -218,12 +223,17 @@ class Store:
                 if self.base.in_transaction:
                     self.base.execute("ROLLBACK")
                 raise
+            with self.ledger.lock:
+                self.ledger.update(self.base)
 
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
-        """Hold the rows in memory, with those that any process has committed."""
+        """Hold the rows in memory: all that this process has committed, and those of others after OTHERS_SECONDS at most."""
         with self.ledger.lock, self.translating_errors():
-            self.ledger.update(self.reader)
+            now = time.monotonic()
+            if now - self.updated >= OTHERS_SECONDS:
+                self.ledger.update(self.reader)
+                self.updated = now
             yield self.ledger
 
     def submit(self, reviewer: str, write: Callable[[sqlite3.Connection], list[Decision]]) -> Future[list[Decision]]:
