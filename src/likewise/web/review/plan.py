@@ -1,7 +1,7 @@
 """Plan of a review: the open flagged questions in groups and in their order, what the next decisions gain, and when to stop.
 
-A plan follows from the audit and one reviewer's own current decisions: reviewers work blind. One thread makes the plans, so that
-no other request waits for them.
+A plan follows from the audit and one reviewer's own current decisions: reviewers work blind. The newest plan of each reviewer
+stays in memory. Plans of large audits are made by a thread, so that no other request waits for them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,6 +44,8 @@ from likewise.web.review.store import Decision, Store, tidy
 NEXT_DECISIONS_COUNT = 20
 """Number of decisions whose expected gain the stop rule compares with a number of the user."""
 
+MAX_INLINE_SECONDS = 0.02
+"""CPU time of a plan that is made in the event loop at most; 3.4 ms with 3,000 rows and 541 suspects."""
 MAX_PLANS_COUNT = 256
 """Maximum number of plans in memory, of different reviewers and orders."""
 
@@ -77,7 +81,10 @@ class Plan:
 
 
 class PlanWorker:
-    """The newest plan of every reviewer and order, made by one thread; requests for the same plan share it.
+    """The newest plan of every reviewer and order; requests for the same plan share it.
+
+    Plans that take longer than MAX_INLINE_SECONDS are made by one thread. Shorter ones are made in the event loop: a thread that
+    competes with it for the interpreter lock would take several times as long, and delay other requests more.
 
     Args:
         make: returns a plan (reviewer, order) that includes at least what the reviewer had stored when it was called.
@@ -88,6 +95,8 @@ class PlanWorker:
         self.make, self.last_id, self.thread = make, last_id, ThreadPoolExecutor(1, "plan")
         self.newest: OrderedDict[tuple[str, str], Plan] = OrderedDict()
         self.pending: dict[tuple[str, str], Future[Plan]] = {}
+        self.seconds = math.inf  # CPU time of the plan that was made last
+        self.lock = threading.Lock()
 
     async def find(self, reviewer: str, order: str, since: int | None = None) -> Plan:
         """Return the newest plan that includes the reviewer's stored row `since`; None: all that they have stored by now.
@@ -96,15 +105,16 @@ class PlanWorker:
         """
         key, last = (reviewer, order), self.last_id(reviewer)
         wanted = last if since is None else min(since, last)
-        while True:
-            newest = self.newest.get(key)
-            work = None if newest is not None and newest.stored >= last else self.start(key)
-            if newest is not None and newest.stored >= wanted:
-                return newest
-            assert work is not None
-            newest = await asyncio.shield(asyncio.wrap_future(work))
-            if newest.stored >= wanted:
-                return newest
+        newest = self.newest.get(key)
+        if newest is None or newest.stored < last:
+            if self.seconds <= MAX_INLINE_SECONDS:
+                await asyncio.sleep(0)  # between two plans, other requests come first
+                return self._make(key)
+            work = self.start(key)
+            while newest is None or newest.stored < wanted:
+                newest = await asyncio.shield(asyncio.wrap_future(work))
+                work = self.start(key) if newest.stored < wanted else work
+        return newest
 
     def start(self, key: tuple[str, str]) -> Future[Plan]:
         """Return a future of a plan that is waiting or being made; begin one if there is none."""
@@ -114,14 +124,15 @@ class PlanWorker:
         return work
 
     def _make(self, key: tuple[str, str]) -> Plan:
-        try:
+        with self.lock:
+            begin = time.thread_time()
             found = self.newest[key] = self.make(*key)
             self.newest.move_to_end(key)
             while len(self.newest) > MAX_PLANS_COUNT:
                 self.newest.popitem(last=False)
-            return found
-        finally:
             self.pending.pop(key, None)
+            self.seconds = time.thread_time() - begin
+        return found
 
 
 class Planner:
