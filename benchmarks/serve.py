@@ -6,10 +6,11 @@
 
 Prints one JSON object per line. `review` writes images and an audit of their features, starts `likewise review`, and sends
 random requests: each client is a reviewer and waits for the answer to one request before the next, without a pause unless
-`--think` gives its mean in seconds. At the end the acknowledged decisions are compared with the store. `load` starts `likewise search TARGET
---serve` and sends random images of a folder; every request is answered or counted as lost. Both measure the same clients at a
-bare uvicorn, which answers `{}`; `ratio` is the median of a kind of request to the median there. Clients and server share the
-cores. `index` fills an index with vectors in clusters of 50 around random centres, as embeddings are.
+`--think` gives its mean in seconds. At the end the acknowledged decisions are compared with the store. `load` starts `likewise
+search TARGET --serve` and sends random images of a folder; every request is answered or counted as lost. Both measure as many
+clients at a bare uvicorn, which answers `{}`: `ratio` is the median of a kind of request to the median there. `server_cpu_ms` is
+the CPU time of the server per request, which other load on the machine changes less. Clients and server share the cores. `index`
+fills an index with vectors in clusters of 50 around random centres, as embeddings are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -129,7 +131,13 @@ def latencies(took: list[float]) -> dict[str, float]:
     return {f"p{share}_ms": round(float(np.percentile(took, share)), 2) for share in (50, 95, 99)}
 
 
-def report(clients: int, took: list[tuple[str, int, float]], seconds: float, requests: int) -> None:
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(clients: int, took: list[tuple[str, int, float]], seconds: float, requests: int, cpu: float) -> None:
     """Print the latencies of every kind of request of some clients, and of a bare uvicorn with as many clients."""
     bare = measure_bare(clients, max(clients, min(requests, 2000)))
     facts = {"clients": clients}
@@ -140,7 +148,8 @@ def report(clients: int, took: list[tuple[str, int, float]], seconds: float, req
         found = latencies(own) if own else {}
         ratio = {"ratio": round(found["p50_ms"] / float(np.median(bare)), 1)} if own else {}
         print(json.dumps({**facts, "kind": kind, "count": len(own), **found, **ratio, "refused": dict(wrong)}))
-    print(json.dumps({**facts, "per_second": round(len(took) / seconds, 1)}), flush=True)
+    whole = {"per_second": round(len(took) / seconds, 1), "server_cpu_ms": round(1000 * cpu / len(took), 2)}
+    print(json.dumps({**facts, **whole}), flush=True)
 
 
 def write_audit(folder: Path, rows: int, image_side: int) -> Path:
@@ -174,12 +183,13 @@ class Reviewers:
         findings = read_findings(folder)
         self.items, self.rows = [str(one.row) for one in findings.suspects], list(findings.sample)
         self.think, self.left = think, 0
+        self.random: dict[int, random.Random] = {}  # of each client, for all its requests
         self.decisions: set[tuple] = set()
         self.undone: set[int] = set()
 
     async def work(self, client: Client, number: int) -> None:
         """Send random requests until none is left."""
-        rng, who = random.Random(number), f"reviewer{number}"
+        rng, who = self.random.setdefault(number, random.Random(number)), f"reviewer{number}"
         while self.left > 0:
             self.left -= 1
             [kind] = rng.choices(list(self.KINDS), list(self.KINDS.values()))
@@ -224,14 +234,14 @@ def review(rows: int, image_side: int, clients: list[int], requests: list[int], 
             for count, most in zip(clients, requests, strict=True):
                 asked.left = count  # warms it up
                 asyncio.run(run_clients(address, count, asked.work))
-                took, seconds = [], 0.0
+                took, seconds, cpu = [], 0.0, cpu_seconds(server.pid)
                 for some in (most // 2, most - most // 2):
                     asked.left = some
                     more, wall = asyncio.run(run_clients(address, count, asked.work))
                     took, seconds, sent = took + more, seconds + wall, sent + some
                     rss[sent] = memory("VmRSS", server.pid) >> 20
                 answers.update(str(status) for _, status, _ in took)
-                report(count, took, seconds, most)
+                report(count, took, seconds, most, cpu_seconds(server.pid) - cpu)
         facts = {"rows": rows, "suspects": len(asked.items), "rss_mb": rss, "answers": dict(answers)}
         lost = asked.lost(folder / "decisions.sqlite")
         print(json.dumps({**facts, "acknowledged": len(asked.decisions) + len(asked.undone), "lost": lost}))
@@ -251,9 +261,10 @@ def load(target: str, pictures: str, clients: list[int], requests: list[int]) ->
     with started("-m", "likewise", "search", target, "--serve", "--port", "0", "--no-browser") as (server, address):
         for count, most in zip(clients, requests, strict=True):
             waiting = random.Random(0).choices(files, k=most)
+            cpu = cpu_seconds(server.pid)
             took, seconds = asyncio.run(run_clients(address, count, partial(search_all, waiting)))
             answers.update(str(status) for _, status, _ in took)
-            report(count, took, seconds, most)
+            report(count, took, seconds, most, cpu_seconds(server.pid) - cpu)
         peak = memory("VmHWM", server.pid) >> 20
     lost = sum(requests) - answers.total()
     print(json.dumps({"answers": dict(answers), "lost": lost, "peak_memory_mb": peak, "ended": server.returncode}))
@@ -318,7 +329,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     other.add_argument("--rows", type=int, default=10**6)
     other.add_argument("--dim", type=int, default=128)
     other.add_argument("--kinds", nargs="+", default=["exact", "hnsw", "ivfpq"])
-    toy = {"clients": [1, 2], "requests": [40, 60], "rows": 1000, "dim": 16}
+    toy = {"clients": [1, 2], "requests": [10, 20], "rows": 1000, "dim": 16}
     return parse_with_quick(parser, words, (first, one, other), **toy)
 
 
