@@ -47,7 +47,7 @@ def store_decisions(records: Records, audit: str, reviewer: str, owner: str) -> 
             check(findings, Choice(one.item, one.choice, one.label), known, new_class=False)
         current = {(d.reviewer, d.item): (d.choice, d.label, d.note) for d in current_decisions(base)}
         new = [one for one in made if current.get((one.reviewer, one.item)) != (one.choice, one.label, one.note)]
-        append(base, ((one.reviewer, "sample", one.item, one.choice, one.label, one.note, None) for one in new))
+        append(base, [(one.reviewer, "sample", one.item, one.choice, one.label, one.note, None) for one in new])
     return file, len(made), len(new)
 
 

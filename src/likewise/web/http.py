@@ -24,6 +24,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +38,6 @@ from likewise.io.image_files import as_jpeg
 try:
     import uvicorn
     from fastapi import FastAPI, Request, Response
-    from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, PlainTextResponse
     from fastapi.responses import JSONResponse as PlainJSONResponse
@@ -376,6 +376,7 @@ class ImageCache:
 
     def __init__(self, most: int = MAX_CACHED_IMAGE_BYTES):
         self.most, self.held = most, 0
+        self.threads = ThreadPoolExecutor(2, "image")  # no more: many would compete with the event loop
         self.bodies: OrderedDict[object, bytes] = OrderedDict()  # used in the event loop only
 
     async def send(self, key: object, make: Callable[[], Image.Image], large: bool) -> Response:
@@ -384,13 +385,11 @@ class ImageCache:
         Args:
             key: what the image is of; the same key is always the same image.
         """
-        if large:
-            return await run_in_threadpool(send_image, make, large)
-        if key in self.bodies:
+        if not large and key in self.bodies:
             self.bodies.move_to_end(key)
             return image_response(self.bodies[key])
-        found = await run_in_threadpool(send_image, make, large)
-        if found.status_code == 200 and key not in self.bodies:
+        found = await asyncio.get_running_loop().run_in_executor(self.threads, send_image, make, large)
+        if not large and found.status_code == 200 and key not in self.bodies:
             self.bodies[key] = bytes(found.body)
             self.held += len(found.body)
             while self.held > self.most:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import itertools
 import math
 import os
 import sqlite3
@@ -20,7 +21,7 @@ import sys
 import threading
 import time
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,8 +38,8 @@ CHOICES_BY_KIND = {
 """Kind of item -> the choices of a reviewer. A label of a sample with several labels is missing or superfluous."""
 TEXT_COLUMNS = ("reviewer", "kind", "item", "choice", "label", "note")
 INSERT_SQL = (
-    f"INSERT INTO decision ({', '.join(TEXT_COLUMNS)}, bulk, undoes) "
-    f"VALUES ({', '.join(['CAST(? AS TEXT)'] * len(TEXT_COLUMNS))}, ?, ?)"
+    f"INSERT INTO decision (id, {', '.join(TEXT_COLUMNS)}, bulk, undoes) "
+    f"VALUES (?, {', '.join(['CAST(? AS TEXT)'] * len(TEXT_COLUMNS))}, ?, ?)"
 )
 """SQL that appends a row; texts are passed as bytes."""
 OTHERS_SECONDS = 0.05
@@ -98,6 +99,11 @@ class Ledger:
         for id, when, *texts, bulk, undoes in found.fetchall():
             self._add(Stored(Decision(id, when, *map(sys.intern, texts)), bulk), undoes)
 
+    def rows(self, reviewer: str, ids: range) -> list[Decision]:
+        """Return the rows of a reviewer with these ids, which are among their last. Callers hold the lock."""
+        late = itertools.takewhile(lambda one: one.decision.id >= ids.start, reversed(self.history.get(reviewer, [])))
+        return [one.decision for one in late if one.decision.id in ids]
+
     def _add(self, stored: Stored, undoes: int | None) -> None:
         one = stored.decision
         self.last = one.id
@@ -123,12 +129,16 @@ class Ledger:
                 own.pop(key, None)
 
 
+Answer = Callable[[list[Decision]], list[Decision]]
+"""Appended rows of a request -> the answer to it."""
+
+
 @dataclass(eq=False)
 class Request:
-    """A change of the store that waits for its transaction: `write` appends its rows and returns the answer."""
+    """A change of the store that waits for its transaction: `prepare` returns the rows to append and the answer, or raises."""
 
     reviewer: str
-    write: Callable[[sqlite3.Connection], list[Decision]]
+    prepare: Callable[[], tuple[list[tuple], Answer]]
     done: Future[list[Decision]] = field(default_factory=Future)
 
 
@@ -236,35 +246,43 @@ class Store:
                 self.updated = now
             yield self.ledger
 
-    def submit(self, reviewer: str, write: Callable[[sqlite3.Connection], list[Decision]]) -> Future[list[Decision]]:
+    def submit(self, reviewer: str, prepare: Callable[[], tuple[list[tuple], Answer]]) -> Future[list[Decision]]:
         """Return a future of the answer to a change, which is set when the change is on disk."""
-        request = Request(reviewer, write)
+        request = Request(reviewer, prepare)
         self.waiting.append(request)
         self.writer.submit(self._commit_waiting)
         return request.done
 
     def _commit_waiting(self) -> None:
-        """Commit the waiting requests in one transaction, one of each reviewer: `write` reads committed decisions only."""
-        taken = list({one.reviewer: one for one in reversed(self.waiting[:MAX_BATCH])}.values())[::-1]
+        """Commit the waiting requests in one transaction, one of each reviewer: `prepare` sees committed rows only."""
+        first_of = {one.reviewer: one for one in reversed(self.waiting[:MAX_BATCH])}
+        taken = [one for one in self.waiting[:MAX_BATCH] if one is first_of.get(one.reviewer)]
         for one in taken:
             self.waiting.remove(one)
         taken = [one for one in taken if one.done.set_running_or_notify_cancel()]
-        answers = []
         try:
             with self.writing() as base:
                 with self.ledger.lock:
                     self.ledger.update(base)
+                last, lines, answers = self.ledger.last, [], []
                 for one in taken:
                     try:
-                        answers.append((one, one.write(base)))
-                    except LikewiseError as error:  # it has written nothing
+                        rows, answer = one.prepare()
+                    except LikewiseError as error:
                         one.done.set_exception(error)
+                        continue
+                    lines += numbered(rows, last)
+                    answers.append((one, answer, range(last + 1, last + len(rows) + 1)))
+                    last += len(rows)
+                base.executemany(INSERT_SQL, lines)
+            with self.ledger.lock:
+                found = [answer(self.ledger.rows(one.reviewer, ids)) for one, answer, ids in answers]
         except BaseException as error:
             for one in taken:
                 if not one.done.done():
                     one.done.set_exception(error)
         else:
-            for one, decisions in answers:
+            for (one, *_), decisions in zip(answers, found, strict=True):
                 one.done.set_result(decisions)
 
     def decide(
@@ -295,16 +313,21 @@ class Store:
         if len({one.item for one in choices}) != len(choices):
             raise LikewiseError("review: the items of one request must be different; send each item once")
 
-        def write(base: sqlite3.Connection) -> list[Decision]:
+        def prepare() -> tuple[list[tuple], Answer]:
             known = self.known_classes()
             checked = [check(self.findings, one, known, new_class) for one in choices]
             current = self.ledger.by_reviewer.get(reviewer, {})
-            added = [(reviewer, kind, *one, note) for kind, one in checked]
-            added = [one for one in added if one[2] not in current or current[one[2]][2:] != one]
-            made = {d.item: d for d in append(base, ((*one, None) for one in added), at_once=len(added) > 1)}
-            return [made.get(one.item) or current[one.item] for one in choices]
+            before = {one.item: current[one.item] for one in choices if one.item in current}
+            added = [(reviewer, kind, *one, note, None) for kind, one in checked]
+            added = [one for one in added if one[2] not in before or before[one[2]][2:] != one[:-1]]
 
-        return self.submit(reviewer, write)
+            def answer(appended: list[Decision]) -> list[Decision]:
+                now = before | {d.item: d for d in appended}
+                return [now[one.item] for one in choices]
+
+            return added, answer
+
+        return self.submit(reviewer, prepare)
 
     def known_classes(self) -> Collection[str]:
         """Return the classes of the audit, and those that reviewers added."""
@@ -326,17 +349,16 @@ class Store:
         """Return a future of `undo`."""
         reviewer = tidy(reviewer)
 
-        def write(base: sqlite3.Connection) -> list[Decision]:
+        def prepare() -> tuple[list[tuple], Answer]:
             current = self.ledger.by_reviewer.get(reviewer, {}).values()
             last = max(current, default=None)
             if last is None:
-                return []
+                return [], lambda appended: []
             bulk = self.ledger.bulk.get(last.id)
             taken = [last] if bulk is None else sorted(d for d in current if self.ledger.bulk.get(d.id) == bulk)
-            append(base, ((reviewer, d.kind, d.item, "undo", "", "", d.id) for d in taken))
-            return taken
+            return [(reviewer, d.kind, d.item, "undo", "", "", d.id) for d in taken], lambda appended: taken
 
-        return self.submit(reviewer, write)
+        return self.submit(reviewer, prepare)
 
     def current_decisions(self, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
         """Return the current decisions, of one reviewer or about one item if given, in order of time."""
@@ -373,20 +395,24 @@ class Store:
         self.base.close()
 
 
-def append(base: sqlite3.Connection, rows: Iterable[tuple], at_once: bool = False) -> list[Decision]:
-    """Append rows and return them, without undos.
+def append(base: sqlite3.Connection, rows: Sequence[tuple]) -> None:
+    """Append rows to a store, each as a decision of its own; see `numbered`."""
+    last = base.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
+    base.executemany(INSERT_SQL, [line for at, row in enumerate(rows) for line in numbered([row], last + at)])
+
+
+def numbered(rows: Sequence[tuple], last: int) -> list[tuple]:
+    """Return the rows of one request as values of INSERT_SQL: several decisions share a number in the column `bulk`.
 
     Args:
-        rows: (reviewer, kind, item, choice, label, note, id of the decision that it undoes).
-        at_once: whether the rows share a number in the column `bulk`.
+        rows: (reviewer, kind, item, choice, label, note, id of the decision that it undoes or None).
+        last: id of the last row of the store.
     """
-    last = base.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
-    bulk = last + 1 if at_once else None
-    lines = [(*(text.encode("utf-8", "surrogateescape") for text in texts), bulk, undoes) for *texts, undoes in rows]
-    base.executemany(INSERT_SQL, lines)
-    columns = ", ".join(Decision._fields)
-    found = base.execute(f"SELECT {columns} FROM decision WHERE id > ? AND undoes IS NULL ORDER BY id", (last,))
-    return [Decision(*line) for line in found.fetchall()]
+    bulk = last + 1 if len(rows) > 1 and rows[0][-1] is None else None
+    return [
+        (id, *(text.encode("utf-8", "surrogateescape") for text in texts), bulk, undoes)
+        for id, (*texts, undoes) in enumerate(rows, last + 1)
+    ]
 
 
 def fingerprint(findings: Findings) -> str:
