@@ -101,13 +101,15 @@ class PlanWorker:
     async def find(self, reviewer: str, order: str, since: int | None = None) -> Plan:
         """Return the newest plan that includes the reviewer's stored row `since`; None: all that they have stored by now.
 
-        With `since=0` nothing is waited for but the first plan. A plan that lacks stored rows is made again in any case.
+        With `since=0` nothing is waited for but the first plan; if it lacks stored rows, the thread begins the next one.
         """
         key, last = (reviewer, order), self.last_id(reviewer)
         wanted = last if since is None else min(since, last)
         newest = self.newest.get(key)
         if newest is None or newest.stored < last:
             if self.seconds <= MAX_INLINE_SECONDS:
+                if newest is not None and newest.stored >= wanted:
+                    return newest
                 await asyncio.sleep(0)  # between two plans, other requests come first
                 return self._make(key)
             work = self.start(key)
@@ -266,7 +268,8 @@ class SamplePlans:
         self.unused = int(queue.candidates.label.max()) + 1
         # those of which a gain is forecast
         self.forecast_items = {str(row) for row in queue.row[queue.suspects].tolist()}
-        self.whole = queue
+        self.whole, single = queue, questions.single
+        self.off_topic = [str(one.row) for one in self.findings.off_topic if str(one.row) in single]
         asked = {row for rows in questions.flagged.values() for row in rows} | {
             one.row for one in self.findings.suspects
         }
@@ -306,15 +309,14 @@ class SamplePlans:
             whole = copy(self)
             whole.narrow(others | self.place.keys())
             return whole.groups(decided, order)
-        queue, sample = self.updated(decided), self.findings.sample
+        queue = self.updated(decided)
         wrong, gain = queue.candidates.wrong.tolist(), queue.gain.tolist()
-        asked = {
+        copies = {
             item: rows
             for item, rows in self.questions.flagged.items()
-            if not all(one in decided for one in self.questions.stored_items(item))
+            if len(rows) > 1 and not all(str(row) in decided for row in rows)
         }
-        copies = {item: rows for item, rows in asked.items() if len(rows) > 1}
-        outside = [item for item, rows in asked.items() if len(rows) == 1 and sample[rows[0]].state == "off-topic"]
+        outside = [item for item in self.off_topic if item not in decided]
         together, lone = self.divide(queue, copies, order)
         key = (lambda at: (-gain[at], at)) if order == "gain" else (lambda at: (-wrong[at], at))
         first = [at for at in lone if order == "votes" and self.row[at] in self.rank]
