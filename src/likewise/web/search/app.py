@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -144,13 +145,8 @@ class ImageUploads:
         The image itself is freed before the input waits for the network.
         """
         loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self.small, self.context.open, body, tuple(IMAGE_SUFFIXES))
-        if image is None:
-            raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
-        threads = self.large if image.width * image.height > LARGE_IMAGE_PIXELS else self.small
-        kind = "JPEG" if image.format == "MPO" else str(image.format)
-        del image  # freed while it waits: WebP allocates the pixels on opening
-        return kind, *await loop.run_in_executor(threads, self.look, body, preview)
+        found = await loop.run_in_executor(self.small, self.look, body, preview, LARGE_IMAGE_PIXELS)
+        return found or await loop.run_in_executor(self.large, self.look, body, preview, math.inf)
 
     async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
         """Return the embedding of a network input."""
@@ -163,13 +159,17 @@ class ImageUploads:
             raise Refusal(400, "search: the request must have an image as its body, or ?row=, got neither; send one")
         return body
 
-    def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
-        """Decode an image; return a preview if wanted, and the input of the network."""
+    def look(self, body: bytes, preview: bool, most: float) -> tuple[str, str | None, Tensor] | None:
+        """Decode an image; return its format, a preview if wanted, and the input of the network; None: it has more pixels."""
         opened = self.context.open(body, tuple(IMAGE_SUFFIXES))
-        assert opened is not None and self.context.see is not None  # `see` has opened it
+        if opened is None:
+            raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
+        if opened.width * opened.height > most:
+            return None
+        kind = "JPEG" if opened.format == "MPO" else str(opened.format)
         image = self.context.decode(opened)
-        x = self.context.see(image)
-        return inline(image) if preview else None, x
+        assert self.context.see is not None
+        return kind, inline(image) if preview else None, self.context.see(image)
 
 
 def add_index_routes(app: FastAPI, context: SearchContext) -> None:
