@@ -145,19 +145,23 @@ Text = Annotated[str, PlainValidator(check_text)]
 """Type of a text in a request."""
 
 
+def read_address(self: APIRoute) -> Callable:
+    """Return the handler of a route, which gets the bytes of an address that are not UTF-8 (%FF) as lone surrogates."""
+    answer = APIRoute.get_route_handler(self)
+
+    async def answer_request(request: Request) -> Response:
+        address = request.scope["query_string"].decode("latin-1")
+        pairs = parse_qsl(address, keep_blank_values=True, errors="surrogateescape")
+        request._query_params = QueryParams(pairs)
+        return await answer(request)
+
+    return answer_request
+
+
 class TextRoute(APIRoute):
-    """A route that reads the bytes of an address that are not UTF-8 (%FF) as lone surrogates."""
+    """A route whose parameters may have lone surrogates."""
 
-    def get_route_handler(self) -> Callable:
-        answer = super().get_route_handler()
-
-        async def answer_request(request: Request) -> Response:
-            address = request.scope["query_string"].decode("latin-1")
-            pairs = parse_qsl(address, keep_blank_values=True, errors="surrogateescape")
-            request._query_params = QueryParams(pairs)
-            return await answer(request)
-
-        return answer_request
+    get_route_handler = read_address
 
 
 def new_app(owner: str, token: str, largest: int) -> FastAPI:

@@ -161,15 +161,10 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
 def add_item_routes(
     app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, votes: WorkerVotes
 ) -> None:
-    """Add the routes that return the items to review, and the plan of the review."""
+    """Add the routes that return the audit as a whole, the plan of the review, and its items."""
     about = describe(questions, served)
     planner = Planner(store, questions, served.folder)
     about |= {"order": planner.check_order(served.order), "stop_below": planner.check_stop(served.stop_below)}
-
-    @lru_cache(maxsize=MAX_TILES_COUNT)
-    def undecided_tile(item: str) -> str:
-        """Return the tile of a question without decisions as JSON."""
-        return json.dumps(questions.tile(item, {}))
 
     @app.get("/api/about")
     async def about_audit() -> JSONResponse:
@@ -179,6 +174,21 @@ def add_item_routes(
     async def plan(reviewer: Text, order: Text = "", least: float | None = None, since: int | None = None) -> Response:
         """Return the reviewer's plan; see `Planner.plan`."""
         return Response(await planner.plan(reviewer, order, least, since), media_type="application/json")
+
+    @app.get("/api/item/{item:path}")
+    async def item(item: Text, reviewer: Text) -> JSONResponse:
+        return JSONResponse(show_item(store, questions, served.root, votes, item, reviewer))
+
+    add_queue_route(app, store, questions, planner)
+
+
+def add_queue_route(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, planner: Planner) -> None:
+    """Add the route that returns the items to review."""
+
+    @lru_cache(maxsize=MAX_TILES_COUNT)
+    def undecided_tile(item: str) -> str:
+        """Return the tile of a question without decisions as JSON."""
+        return json.dumps(questions.tile(item, {}))
 
     @app.get("/api/queue")
     async def queue(
@@ -218,10 +228,6 @@ def add_item_routes(
         facts = {"next": place if place < len(found) else None, **questions.progress(wanted.kind, decided)}
         body = f'{{"items":[{",".join(items)}],{json.dumps(facts)[1:]}'  # tiles are JSON already
         return Response(body, media_type="application/json")
-
-    @app.get("/api/item/{item:path}")
-    async def item(item: Text, reviewer: Text) -> JSONResponse:
-        return JSONResponse(show_item(store, questions, served.root, votes, item, reviewer))
 
 
 def show_item(

@@ -268,24 +268,33 @@ class SamplePlans:
         self.unused = int(queue.candidates.label.max()) + 1
         # those of which a gain is forecast
         self.forecast_items = {str(row) for row in queue.row[queue.suspects].tolist()}
-        self.whole, single = queue, questions.single
+        single = questions.single
         self.off_topic = [str(one.row) for one in self.findings.off_topic if str(one.row) in single]
         asked = {row for rows in questions.flagged.values() for row in rows} | {
             one.row for one in self.findings.suspects
         }
-        self.narrow(asked)
+        self.whole, self.queue = queue, self.narrowed(queue, asked)
+        self.row = self.queue.row.tolist()
+        self.place = {row: at for at, row in enumerate(self.row)}
         self.rank = {row: at for at, row in enumerate(disputed_rows(folder) if folder is not None else [])}
         self.orders = ["suspicion", "gain", *["votes"] * bool(self.rank)]
 
-    def narrow(self, rows: Collection[int]) -> None:
-        """Limit the queue to some rows: rows that are neither asked about nor decided do not change a plan."""
-        at = torch.isin(self.whole.row, torch.tensor(sorted(rows), dtype=self.whole.row.dtype)).nonzero()[:, 0]
-        self.row = self.whole.row[at].tolist()
-        self.place = {row: place for place, row in enumerate(self.row)}
-        whole, suspects = self.whole, self.positions(one.row for one in self.findings.suspects)
-        self.queue = ReviewQueue(
-            whole.row[at], whole.candidates.of(at), whole.effect[at], suspects, whole.cluster[at], whole.decided[at]
+    def narrowed(self, queue: ReviewQueue, rows: Collection[int]) -> ReviewQueue:
+        """Return a queue with some rows only; rows that are neither flagged nor decided do not change a plan."""
+        at = torch.isin(queue.row, torch.tensor(sorted(rows), dtype=queue.row.dtype)).nonzero()[:, 0]
+        place = {row: n for n, row in enumerate(queue.row[at].tolist())}
+        suspects = torch.tensor([place[one.row] for one in self.findings.suspects], dtype=torch.long)
+        return ReviewQueue(
+            queue.row[at], queue.candidates.of(at), queue.effect[at], suspects, queue.cluster[at], queue.decided[at]
         )
+
+    def widened(self, rows: set[int]) -> SamplePlans:
+        """Return these plans with other rows in their queue too."""
+        found = copy(self)
+        found.queue = self.narrowed(self.whole, rows | self.place.keys())
+        found.row = found.queue.row.tolist()
+        found.place = {row: at for at, row in enumerate(found.row)}
+        return found
 
     def updated(self, decided: Mapping[str, Decision]) -> ReviewQueue:
         """Return the queue after a reviewer's decisions; those that are unsure are no evidence."""
@@ -306,9 +315,7 @@ class SamplePlans:
         """Return the open questions in groups, in their order."""
         others = {int(d.item) for d in decided.values() if d.kind == "sample"} - self.place.keys()
         if others:  # decisions about labels that are not flagged
-            whole = copy(self)
-            whole.narrow(others | self.place.keys())
-            return whole.groups(decided, order)
+            return self.widened(others).groups(decided, order)
         queue = self.updated(decided)
         wrong, gain = queue.candidates.wrong.tolist(), queue.gain.tolist()
         copies = {

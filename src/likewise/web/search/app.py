@@ -146,7 +146,9 @@ class ImageUploads:
         """
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self.small, self.look, body, preview, LARGE_IMAGE_PIXELS)
-        return found or await loop.run_in_executor(self.large, self.look, body, preview, math.inf)
+        found = found or await loop.run_in_executor(self.large, self.look, body, preview, math.inf)
+        assert found is not None  # there is no limit
+        return found
 
     async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
         """Return the embedding of a network input."""
