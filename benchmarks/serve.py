@@ -1,10 +1,16 @@
-"""Load test of `likewise search`: many clients at a real server, and indices of many rows.
+"""Load test of `likewise review` and `likewise search`: many clients at a real server, and indices of many rows.
 
-    python benchmarks/serve.py load TARGET IMAGES [--requests 1000] [--at-once 16]
+    python benchmarks/serve.py review [--rows 3000] [--clients 1 64] [--requests 1000 9000] [--think 0]
+    python benchmarks/serve.py load TARGET IMAGES [--clients 1 16] [--requests 200 1000]
     python benchmarks/serve.py index [--rows 1000000] [--dim 128] [--kinds exact hnsw ivfpq]
 
-Prints one JSON object per line. `load` starts `likewise search TARGET --serve` and sends random images of a folder; every request
-is answered or counted as lost. `index` fills an index with vectors in clusters of 50 around random centres, as embeddings are.
+Prints one JSON object per line. `review` writes images and an audit of their features, starts `likewise review`, and sends
+random requests: each client is a reviewer and waits for the answer to one request before the next, without a pause unless
+`--think` gives its mean in seconds. At the end the acknowledged decisions are compared with the store. `load` starts `likewise
+search TARGET --serve` and sends random images of a folder; every request is answered or counted as lost. Both measure as many
+clients at a bare uvicorn, which answers `{}`: `ratio` is the median of a kind of request to the median there. `server_cpu_ms` is
+the CPU time of the server per request, which other load on the machine changes less. Clients and server share the cores. `index`
+fills an index with vectors in clusters of 50 around random centres, as embeddings are.
 """
 
 from __future__ import annotations
@@ -12,65 +18,256 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import numpy as np
-from measure import memory, parse_with_quick
+from measure import draw, memory, parse_with_quick
+
+from likewise.audit.read import read_findings
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 
 
-def load(target: str, pictures: str, requests: int, at_once: int) -> dict:
-    files = sorted(file for file in Path(pictures).rglob("*") if file.suffix.lower() in SUFFIXES)
-    chosen = random.Random(0).choices(files, k=requests)
-    command = [sys.executable, "-P", "-m", "likewise", "search", target, "--serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+@dataclass
+class Client:
+    """One connection to a server that is kept open, and the latencies of its requests."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: str
+    took: list[tuple[str, int, float]]  # kind of request, status, milliseconds
+
+    async def ask(
+        self, kind: str, method: str, path: str, body: bytes = b"", content: str = "application/json"
+    ) -> bytes:
+        """Send a request, note its latency, and return the body of the response."""
+        size = f"Content-Type: {content}\r\nContent-Length: {len(body)}\r\n" if method == "POST" else ""
+        begin = time.perf_counter()
+        self.writer.write(f"{method} {path} HTTP/1.1\r\n{self.head}{size}\r\n".encode() + body)
+        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        at = head.index(b"content-length:") + 15
+        found = await self.reader.readexactly(int(head[at : head.index(b"\r", at)]))
+        self.took.append((kind, int(head[9:12]), 1000 * (time.perf_counter() - begin)))
+        return found
+
+
+Work = Callable[[Client, int], Awaitable[None]]
+"""What a client does until its requests are used up: (client, its number)."""
+
+
+async def run_clients(address: SplitResult, clients: int, work: Work) -> tuple[list[tuple[str, int, float]], float]:
+    """Return the latencies of all clients that work at the same time, and the seconds that they took."""
+    token = dict(parse_qsl(address.query)).get("token", "")
+    head = f"Host: {address.netloc}\r\nAuthorization: Bearer {token}\r\n"
+    took: list[tuple[str, int, float]] = []
+    opened = [
+        Client(*await asyncio.open_connection(address.hostname, address.port, limit=2**24), head, took)
+        for _ in range(clients)
+    ]
+    begin = time.perf_counter()
+    try:
+        await asyncio.gather(*(work(client, number) for number, client in enumerate(opened)))
+    finally:
+        [client.writer.close() for client in opened]
+    return took, time.perf_counter() - begin
+
+
+@contextmanager
+def started(*command: str) -> Iterator[tuple[subprocess.Popen, SplitResult]]:
+    """Start a server, and yield its process and the address that it prints; interrupt it at the end."""
+    with subprocess.Popen([sys.executable, "-P", *command], stdout=subprocess.PIPE, text=True) as server:
         try:
+            assert server.stdout is not None
             printed = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
-            address = urlsplit(printed)
-            asyncio.run(ask_all(address, chosen[:at_once], at_once))  # the first requests warm it up
-            begin = time.perf_counter()
-            told = asyncio.run(ask_all(address, chosen, at_once))
-            wall = time.perf_counter() - begin
-            peak = memory("VmHWM", server.pid) >> 20
+            yield server, urlsplit(printed)
         finally:
             server.send_signal(signal.SIGINT)
-    took = np.asarray([seconds for status, seconds in told if status == 200]) * 1000
-    return {
-        "requests": requests, "at_once": at_once, "answers": dict(Counter(str(status) for status, _ in told)),
-        "lost": requests - len(told), "per_second": round(requests / wall, 1),
-        **{f"p{share}_ms": round(float(np.percentile(took, share)), 1) for share in (50, 95, 99)},
-        "peak_memory_mb": peak, "ended": server.returncode,
-    }  # fmt: skip
 
 
-async def ask_all(address: SplitResult, files: list[Path], at_once: int) -> list[tuple[int | str, float]]:
-    import httpx
+BARE = """
+import contextlib, socket, uvicorn
 
-    told, waiting = [], list(reversed(files))
-    headers = {"Authorization": f"Bearer {dict(parse_qsl(address.query))['token']}"}
-    async with httpx.AsyncClient(base_url=f"http://{address.netloc}", headers=headers, timeout=120) as client:
+async def app(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"{}"})
 
-        async def one_client() -> None:
-            while waiting:
-                body, begin = waiting.pop().read_bytes(), time.perf_counter()
-                try:
-                    status = (await client.post("/api/search", content=body)).status_code
-                except httpx.HTTPError as error:
-                    status = type(error).__name__
-                told.append((status, time.perf_counter() - begin))
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+listener.bind(("127.0.0.1", 0))
+listener.listen(128)
+print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
+with contextlib.suppress(KeyboardInterrupt):
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none")).run(sockets=[listener])
+"""
 
-        await asyncio.gather(*(one_client() for _ in range(at_once)))
-    return told
+
+def measure_bare(clients: int, requests: int) -> list[float]:
+    """Return the milliseconds of requests to a bare uvicorn."""
+
+    async def work(client: Client, number: int) -> None:
+        for _ in range(requests // clients):
+            await client.ask("bare", "GET", "/")
+
+    with started("-c", BARE) as (_, address):
+        asyncio.run(run_clients(address, clients, work))  # warms it up
+        return [ms for _, _, ms in asyncio.run(run_clients(address, clients, work))[0]]
+
+
+def latencies(took: list[float]) -> dict[str, float]:
+    return {f"p{share}_ms": round(float(np.percentile(took, share)), 2) for share in (50, 95, 99)}
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(clients: int, took: list[tuple[str, int, float]], seconds: float, requests: int, cpu: float) -> None:
+    """Print the latencies of every kind of request of some clients, and of a bare uvicorn with as many clients."""
+    bare = measure_bare(clients, max(clients, min(requests, 2000)))
+    facts = {"clients": clients}
+    print(json.dumps({**facts, "kind": "bare uvicorn", "count": len(bare), **latencies(bare)}))
+    for kind in dict.fromkeys(name for name, _, _ in sorted(took)):
+        own = [ms for name, status, ms in took if name == kind and status == 200]
+        wrong = Counter(str(status) for name, status, _ in took if name == kind and status != 200)
+        found = latencies(own) if own else {}
+        ratio = {"ratio": round(found["p50_ms"] / float(np.median(bare)), 1)} if own else {}
+        print(json.dumps({**facts, "kind": kind, "count": len(own), **found, **ratio, "refused": dict(wrong)}))
+    whole = {"per_second": round(len(took) / seconds, 1), "server_cpu_ms": round(1000 * cpu / len(took), 2)}
+    print(json.dumps({**facts, **whole}), flush=True)
+
+
+def write_audit(folder: Path, rows: int, image_side: int) -> Path:
+    """Write images, their features with one wrong label in five, and an audit with a forecast; return the audit's folder."""
+    from likewise.audit.audit import audit
+    from likewise.config import Audit
+
+    rng, classes = np.random.default_rng(0), max(3, rows // 50)
+    files = [folder / f"{row}.jpg" for row in range(rows)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda row: draw(files[row], (image_side, image_side), row), range(rows)))
+    true = np.arange(rows) % classes
+    x = 2 * rng.standard_normal((classes, 16))[true] + rng.standard_normal((rows, 16))
+    wrong, label = rng.permutation(rows)[: rows // 5], true.copy()
+    label[wrong] = (true[wrong] + rng.integers(1, classes, len(wrong))) % classes
+    split = np.where(true % 2, "test", "train")
+    np.savez(folder / "features.npz", x=x.astype(np.float32), label=label, split=split, path=list(map(str, files)))
+    settings = Audit(
+        (str(folder / "features.npz"),), device="cpu", workers=0, quiet=True, out=str(folder / "audit"), forecast=True
+    )
+    return audit(settings, say=lambda line: None).folder
+
+
+class Reviewers:
+    """Requests of reviewers, drawn at random, and what the server acknowledged."""
+
+    KINDS = {"picture": 6, "item": 3, "decide": 4, "undo": 1, "plan": 1, "newest plan": 1, "queue": 1}
+    """Kind of request -> its weight."""
+
+    def __init__(self, folder: Path, think: float):
+        findings = read_findings(folder)
+        self.items, self.rows = [str(one.row) for one in findings.suspects], list(findings.sample)
+        self.think, self.left = think, 0
+        self.random: dict[int, random.Random] = {}  # of each client, for all its requests
+        self.decisions: set[tuple] = set()
+        self.undone: set[int] = set()
+
+    async def work(self, client: Client, number: int) -> None:
+        """Send random requests until none is left."""
+        rng, who = self.random.setdefault(number, random.Random(number)), f"reviewer{number}"
+        while self.left > 0:
+            self.left -= 1
+            [kind] = rng.choices(list(self.KINDS), list(self.KINDS.values()))
+            await self.ask(client, kind, who, rng)
+            if self.think:
+                await asyncio.sleep(rng.expovariate(1 / self.think))
+
+    async def ask(self, client: Client, kind: str, who: str, rng: random.Random) -> None:
+        item = rng.choice(self.items)
+        if kind == "decide":
+            choice = rng.choice(("keep", "remove", "unsure"))
+            sent = {"reviewer": who, "choices": [{"item": item, "choice": choice}]}
+            found = json.loads(await client.ask(kind, "POST", "/api/decide", json.dumps(sent).encode()))
+            self.decisions |= {(d["id"], d["reviewer"], d["item"], d["choice"]) for d in found["decisions"]}
+        elif kind == "undo":
+            found = json.loads(await client.ask(kind, "POST", f"/api/undo?reviewer={who}"))
+            self.undone |= {d["id"] for d in found["undone"]}
+        else:
+            path = {
+                "picture": f"/picture/{rng.choice(self.rows)}", "item": f"/api/item/{item}?reviewer={who}",
+                "plan": f"/api/plan?reviewer={who}", "newest plan": f"/api/plan?reviewer={who}&since=0",
+                "queue": f"/api/queue?reviewer={who}&kind=sample",
+            }[kind]  # fmt: skip
+            await client.ask(kind, "GET", path)
+
+    def lost(self, store: Path) -> int:
+        """Return the number of acknowledged decisions and undos that are not in the store."""
+        with closing(sqlite3.connect(store)) as base:
+            assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            stored = set(base.execute("SELECT id, reviewer, item, choice FROM decision"))
+            undone = {id for (id,) in base.execute("SELECT undoes FROM decision WHERE undoes IS NOT NULL")}
+        return len(self.decisions - stored) + len(self.undone - undone)
+
+
+def review(rows: int, image_side: int, clients: list[int], requests: list[int], think: float) -> None:
+    """Measure the review server; `requests` are those of each number of clients."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = write_audit(Path(name), rows, image_side)
+        command = ("-m", "likewise", "review", str(folder), "--port", "0", "--no-browser")
+        asked, sent, answers, rss = Reviewers(folder, think), 0, Counter(), {}
+        with started(*command) as (server, address):
+            for count, most in zip(clients, requests, strict=True):
+                asked.left = count  # warms it up
+                asyncio.run(run_clients(address, count, asked.work))
+                took, seconds, cpu = [], 0.0, cpu_seconds(server.pid)
+                for some in (most // 2, most - most // 2):
+                    asked.left = some
+                    more, wall = asyncio.run(run_clients(address, count, asked.work))
+                    took, seconds, sent = took + more, seconds + wall, sent + some
+                    rss[sent] = memory("VmRSS", server.pid) >> 20
+                answers.update(str(status) for _, status, _ in took)
+                report(count, took, seconds, most, cpu_seconds(server.pid) - cpu)
+        facts = {"rows": rows, "suspects": len(asked.items), "rss_mb": rss, "answers": dict(answers)}
+        lost = asked.lost(folder / "decisions.sqlite")
+        print(json.dumps({**facts, "acknowledged": len(asked.decisions) + len(asked.undone), "lost": lost}))
+
+
+async def search_all(waiting: list[Path], client: Client, number: int) -> None:
+    """Search waiting images until none is left."""
+    while waiting:
+        body = waiting.pop().read_bytes()
+        await client.ask("search", "POST", "/api/search", body, "application/octet-stream")
+
+
+def load(target: str, pictures: str, clients: list[int], requests: list[int]) -> None:
+    """Measure the search server; `requests` are those of each number of clients."""
+    files = sorted(file for file in Path(pictures).rglob("*") if file.suffix.lower() in SUFFIXES)
+    answers = Counter()
+    with started("-m", "likewise", "search", target, "--serve", "--port", "0", "--no-browser") as (server, address):
+        for count, most in zip(clients, requests, strict=True):
+            waiting = random.Random(0).choices(files, k=most)
+            cpu = cpu_seconds(server.pid)
+            took, seconds = asyncio.run(run_clients(address, count, partial(search_all, waiting)))
+            answers.update(str(status) for _, status, _ in took)
+            report(count, took, seconds, most, cpu_seconds(server.pid) - cpu)
+        peak = memory("VmHWM", server.pid) >> 20
+    lost = sum(requests) - answers.total()
+    print(json.dumps({"answers": dict(answers), "lost": lost, "peak_memory_mb": peak, "ended": server.returncode}))
 
 
 def index(rows: int, dim: int, kinds: list[str]) -> None:
@@ -116,22 +313,32 @@ def index(rows: int, dim: int, kinds: list[str]) -> None:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
+    first = commands.add_parser("review")
+    first.add_argument("--rows", type=int, default=3000)
+    first.add_argument("--image-side", type=int, default=160)
+    first.add_argument(
+        "--think", type=float, default=0.0, help="mean pause of a client between two requests, in seconds"
+    )
     one = commands.add_parser("load")
     one.add_argument("target")
     one.add_argument("pictures")
-    one.add_argument("--requests", type=int, default=1000)
-    one.add_argument("--at-once", type=int, default=16)
+    for command, clients, requests in ((first, [1, 64], [1000, 9000]), (one, [1, 16], [200, 1000])):
+        command.add_argument("--clients", type=int, nargs="+", default=clients)
+        command.add_argument("--requests", type=int, nargs="+", default=requests, help="for each number of clients")
     other = commands.add_parser("index")
     other.add_argument("--rows", type=int, default=10**6)
     other.add_argument("--dim", type=int, default=128)
     other.add_argument("--kinds", nargs="+", default=["exact", "hnsw", "ivfpq"])
-    return parse_with_quick(parser, words, (one, other), requests=4, at_once=2, rows=1000, dim=16)
+    toy = {"clients": [1, 2], "requests": [10, 20], "rows": 1000, "dim": 16}
+    return parse_with_quick(parser, words, (first, one, other), **toy)
 
 
 def main(words: Sequence[str] | None = None) -> None:
     given = parse(words)
-    if given.command == "load":
-        print(json.dumps(load(given.target, given.pictures, given.requests, given.at_once)))
+    if given.command == "review":
+        review(given.rows, given.image_side, given.clients, given.requests, given.think)
+    elif given.command == "load":
+        load(given.target, given.pictures, given.clients, given.requests)
     else:
         index(given.rows, given.dim, given.kinds)
 

@@ -681,9 +681,31 @@ def test_serve_load(run, pictures, capsys):
     pytest.importorskip("fastapi")
     pytest.importorskip("httpx")
     importlib.import_module("serve").main(["load", str(run.path), str(pictures), "--quick"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["answers"] == {"200": 4} and found["lost"] == 0 and found["ended"] == 0
-    must_be_positive(*(found[key] for key in ("per_second", "p50_ms", "p99_ms", "peak_memory_mb")))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["answers"] == {"200": 30} and lines[-1]["lost"] == 0 and lines[-1]["ended"] == 0
+    check_latencies(lines[:-1], {"bare uvicorn", "search"})
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_serve_review(capsys):
+    pytest.importorskip("fastapi")
+    importlib.import_module("serve").main(["review", "--quick"])
+    *lines, whole = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert whole["lost"] == 0 < whole["acknowledged"] and whole["answers"] == {"200": 30}
+    assert list(whole["rss_mb"]) == ["5", "10", "20", "30"] and whole["suspects"] > 0
+    check_latencies(lines, {"bare uvicorn"})
+
+
+def check_latencies(lines, kinds):
+    """Check the lines of one client and of several; `kinds` are among the kinds of requests of both."""
+    for clients in (1, 2):
+        own = [line for line in lines if line["clients"] == clients]
+        by_kind = {line["kind"]: line for line in own if "kind" in line}
+        assert kinds <= set(by_kind)
+        for line in by_kind.values():
+            must_be_positive(*(line[key] for key in ("count", "p50_ms", "p95_ms", "p99_ms")))
+        must_be_positive(*(line["per_second"] for line in own if "per_second" in line))
 
 
 @starts("benchmarks/review_actions.py")

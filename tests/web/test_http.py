@@ -299,3 +299,45 @@ def test_pictures_are_made_small_or_missed_politely():
 
     missed = send_image(gone, large=False)
     assert missed.status_code == 404 and missed.body == b"7.png: there is no such file"
+
+
+def test_responses_do_not_wait_for_an_acknowledgement():
+    """Without TCP_NODELAY the second packet of a response waits some 40 ms for the client's acknowledgement of the first."""
+
+    async def accept(listener):
+        found = asyncio.get_running_loop().create_future()
+
+        def look(reader, writer):
+            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(look, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.close()
+            return await found
+
+    with take_port("shop", "127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+        assert asyncio.run(accept(listener)) != 0
+
+
+def test_images_stay_in_memory_up_to_a_number_of_bytes():
+    drawn = []
+
+    def draw(row):
+        drawn.append(row)
+        if row == 9:
+            raise LikewiseError("9.png: there is no such file")
+        return Image.new("L", (10, 20))
+
+    async def send(cache, *rows, large=False):
+        return [await cache.send(row, lambda row=row: draw(row), large) for row in rows]
+
+    size = len(send_image(lambda: Image.new("L", (10, 20)), False).body)
+    cache = server.ImageCache(2 * size)
+    first = asyncio.run(send(cache, 1, 2, 1, 3, 1, 2))
+    assert drawn == [1, 2, 3, 2] and {told.body for told in first} == {first[0].body} and cache.held == 2 * size
+    assert {told.headers["cache-control"] for told in first} == {"private, max-age=3600"}
+    assert [told.status_code for told in asyncio.run(send(cache, 9, 9))] == [404, 404] and drawn[-2:] == [9, 9]
+    asyncio.run(send(cache, 2, 2, large=True))
+    assert drawn[-2:] == [2, 2] and cache.held == 2 * size

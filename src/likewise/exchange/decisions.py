@@ -14,16 +14,10 @@ from typing import NamedTuple
 from likewise.audit.read import Findings, find_audit, read_findings
 from likewise.errors import LikewiseError
 from likewise.exchange.records import CHOICE_NAMES, Records
-from likewise.web.review.store import Choice, Store, check, tidy
+from likewise.web.review.store import Choice, Store, append, check, tidy
 
 SENT_AUDIT_ADVICE = "receive into the audit that was sent"
 """What to do about rows that do not fit the audit."""
-
-
-INSERT_SQL = (
-    "INSERT INTO decision (reviewer, kind, item, choice, label, note) VALUES (?, 'sample', ?, ?, CAST(? AS TEXT), ?)"
-)
-"""SQL that appends a decision. The label is passed as bytes: a class name may be no UTF-8."""
 
 
 class Received(NamedTuple):
@@ -75,9 +69,9 @@ def store_decisions(records: Records, audit: str, reviewer: str, owner: str) -> 
     with closing(Store(file, findings)) as store:
         current = {(d.reviewer, d.item): (d.choice, d.label, d.note) for d in store.current_decisions()}
         with store.writing() as base:
-            made = checked(made, findings, store.known_classes(base), owner)
+            made = checked(made, findings, store.known_classes(), owner)
             new = [one for one in made if current.get((one.reviewer, one.item)) != (one.choice, one.label, one.note)]
-            base.executemany(INSERT_SQL, [one._replace(label=os.fsencode(one.label)) for one in new])
+            append(base, [(one.reviewer, "sample", one.item, one.choice, one.label, one.note, None) for one in new])
     return StoredDecisions(file, len(made), len(new), sum((one.reviewer, one.item) in current for one in new))
 
 

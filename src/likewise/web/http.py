@@ -1,15 +1,20 @@
-"""Shared server code of the web pages: port, admission by token, limits, headers, images, end by Ctrl-C.
+"""Shared server code of the web pages: port, admission by token, limits, headers, texts, images, end by Ctrl-C.
 
 Every request must carry a token, also on the loopback interface, which all accounts of a machine can reach. A browser
 gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN`.
+
+A file name or a class name may have bytes that are not UTF-8. Python holds such a byte as a lone surrogate ("\\udcff"): JSON
+carries it as the escape \\udcff in both directions, and an address as %FF.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import hashlib
 import io
+import json
 import os
 import reprlib
 import secrets
@@ -17,10 +22,13 @@ import socket
 import stat
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from PIL import Image
 
@@ -31,8 +39,11 @@ try:
     import uvicorn
     from fastapi import FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-    from starlette.datastructures import MutableHeaders
+    from fastapi.responses import HTMLResponse, PlainTextResponse
+    from fastapi.responses import JSONResponse as PlainJSONResponse
+    from fastapi.routing import APIRoute
+    from pydantic import PlainValidator
+    from starlette.datastructures import MutableHeaders, QueryParams
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise LikewiseError(
@@ -55,6 +66,8 @@ IMAGE_SLOTS = threading.Semaphore(2)
 """Limits how many images of rows are decoded at a time."""
 IMAGE_SIDES = {False: 224, True: 1024}
 """Whether an image is large -> its longest side in pixels."""
+MAX_CACHED_IMAGE_BYTES = 64 * 2**20
+"""Limit of the memory for small images that were decoded: about 6,000 at 224 pixels."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -109,6 +122,48 @@ def read_token(owner: str, file: Path) -> str:
     return token
 
 
+class JSONResponse(PlainJSONResponse):
+    """A response in ASCII: other characters are escaped, also lone surrogates, which UTF-8 cannot hold."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def plain_text(text: str, status: int) -> PlainTextResponse:
+    """Return a response with a text; lone surrogates are escaped."""
+    return PlainTextResponse(text.encode("utf-8", "backslashreplace"), status)
+
+
+def check_text(value: object) -> str:
+    """Return a text as it is, also with lone surrogates, which pydantic refuses."""
+    if not isinstance(value, str):
+        raise ValueError("it must be a text")
+    return value
+
+
+Text = Annotated[str, PlainValidator(check_text)]
+"""Type of a text in a request."""
+
+
+def read_address(self: APIRoute) -> Callable:
+    """Return the handler of a route, which gets the bytes of an address that are not UTF-8 (%FF) as lone surrogates."""
+    answer = APIRoute.get_route_handler(self)
+
+    async def answer_request(request: Request) -> Response:
+        address = request.scope["query_string"].decode("latin-1")
+        pairs = parse_qsl(address, keep_blank_values=True, errors="surrogateescape")
+        request._query_params = QueryParams(pairs)
+        return await answer(request)
+
+    return answer_request
+
+
+class TextRoute(APIRoute):
+    """A route whose parameters may have lone surrogates."""
+
+    get_route_handler = read_address
+
+
 def new_app(owner: str, token: str, largest: int) -> FastAPI:
     """Return an app without routes: guarded by the token, without documentation pages, with errors as one sentence of JSON.
 
@@ -116,7 +171,8 @@ def new_app(owner: str, token: str, largest: int) -> FastAPI:
         token: the token that requests must carry.
         largest: maximum size of a request body, in bytes.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, default_response_class=JSONResponse)
+    app.router.route_class = TextRoute
     app.add_middleware(Guard, owner=owner, token=token, largest=largest)
 
     @app.exception_handler(LikewiseError)
@@ -161,6 +217,8 @@ def run_app(
         address = f"http://{name}:{listener.getsockname()[1]}/?token={key}"
         say(f"{owner}: {address} (Ctrl-C ends it)")
         sys.stdout.flush()  # for a program that reads the address from a pipe
+        gc.collect()
+        gc.freeze()  # a collection over the objects of the findings would stop all requests
         how = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 2}
         server = uvicorn.Server(uvicorn.Config(app, **how))
         app.state.stop = partial(setattr, server, "should_exit", True)
@@ -172,7 +230,9 @@ def run_app(
 def take_port(owner: str, host: str, port: int) -> socket.socket:
     """Return a bound socket, so that no other program can take the port before the server starts."""
     for attempt in range(port, min(port + 50, 65536)):
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # asyncio sets TCP_NODELAY only if the protocol is given; without it every response waits 40 ms
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, attempt))
@@ -205,6 +265,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
+        if raw := scope.get("raw_path"):
+            scope["path"] = unquote_to_bytes(raw).decode("utf-8", "surrogateescape")
         request, send = Request(scope), with_headers(send)
         port = own_port(request)
         if port is not None and scope["path"] == "/" and self.is_token(request.query_params.get("token", "")):
@@ -305,5 +367,35 @@ def send_image(make: Callable[[], Image.Image], large: bool) -> Response:
         with IMAGE_SLOTS:
             body = as_jpeg(make(), IMAGE_SIDES[large])
     except LikewiseError as error:
-        return PlainTextResponse(str(error), 404)
+        return plain_text(str(error), 404)
+    return image_response(body)
+
+
+def image_response(body: bytes) -> Response:
     return Response(body, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+
+
+class ImageCache:
+    """Responses with images of rows. The small images that were requested last stay in memory, up to a number of bytes."""
+
+    def __init__(self, most: int = MAX_CACHED_IMAGE_BYTES):
+        self.most, self.held = most, 0
+        self.threads = ThreadPoolExecutor(2, "image")  # no more: many would compete with the event loop
+        self.bodies: OrderedDict[object, bytes] = OrderedDict()  # used in the event loop only
+
+    async def send(self, key: object, make: Callable[[], Image.Image], large: bool) -> Response:
+        """Return a response with an image.
+
+        Args:
+            key: what the image is of; the same key is always the same image.
+        """
+        if not large and key in self.bodies:
+            self.bodies.move_to_end(key)
+            return image_response(self.bodies[key])
+        found = await asyncio.get_running_loop().run_in_executor(self.threads, send_image, make, large)
+        if not large and found.status_code == 200 and key not in self.bodies:
+            self.bodies[key] = bytes(found.body)
+            self.held += len(found.body)
+            while self.held > self.most:
+                self.held -= len(self.bodies.popitem(last=False)[1])
+        return found

@@ -311,3 +311,10 @@ def test_a_link_on_another_site_opens_the_page_and_pages_of_two_ports_stay_open(
         thread.join()
         chat.server_close()
         other.stop()
+
+
+def test_an_address_keeps_bytes_that_are_not_utf_8(enter):
+    page = enter("ann")
+    encode = "text => import('/static/server.js').then(m => m.encoded(text))"
+    assert page.evaluate(encode, "tit, blue/ü😀&") == "tit%2C%20blue%2F%C3%BC%F0%9F%98%80%26"
+    assert page.evaluate("() => import('/static/server.js').then(m => m.encoded('a\\udcffb\\udc80'))") == "a%ffb%80"

@@ -1,7 +1,9 @@
 """Plan of a review over the page's server: groups, orders, the update after decisions, undo, blindness and the stop rule."""
 
+import asyncio
 import csv
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from planned_audit import GAIN, NAMES, bounds, write_planned
 from likewise.audit.read import read_findings
 from likewise.audit.read_votes import ConsensusLine
 from likewise.errors import LikewiseError
+from likewise.web.review import plan as module
 from likewise.web.review.app import Served, make_app
 from likewise.web.review.store import Store
 
@@ -301,3 +304,59 @@ def test_several_labels_per_sample(tmp_path, visit):
     assert found["groups"][0]["decisions"] == pytest.approx(1.15) and found["groups"][0]["gain"] is None
     decide(browser, ["0:dress", "1:dress"], "remove")
     assert [len(one["items"]) for one in plan(browser)["groups"]] == [1, 24, 6]
+
+
+def test_a_request_gets_the_newest_plan_while_another_is_made(monkeypatch):
+    monkeypatch.setattr(module, "MAX_INLINE_SECONDS", -1)  # all plans are made by the thread
+    last, made, go = [1], [], threading.Event()
+
+    def make(reviewer, order):
+        made.append(last[0])
+        stored = last[0]
+        assert go.wait(600)
+        return module.Plan(stored, [], None, "{}")
+
+    async def work():
+        worker = module.PlanWorker(make, lambda reviewer: last[0])
+        go.set()
+        assert (await worker.find("ann", "gain")).stored == 1
+        go.clear()
+        last[0] = 2
+        assert (await worker.find("ann", "gain", since=0)).stored == 1  # at once; the next one is begun
+        while made != [1, 2]:
+            await asyncio.sleep(0)
+        last[0] = 3
+        late = [asyncio.create_task(worker.find("ann", "gain", since)) for since in (2, 3, None, 10**9)]
+        await asyncio.sleep(0)
+        assert not any(one.done() for one in late) and made == [1, 2]
+        go.set()
+        found = [(await one).stored for one in late]
+        assert found[0] >= 2 and found[1:] == [3, 3, 3] and made == [1, 2, 3]  # one plan for all who wait
+
+    asyncio.run(work())
+
+
+def test_short_plans_are_made_at_once_and_the_oldest_are_forgotten(monkeypatch):
+    monkeypatch.setattr(module, "MAX_PLANS_COUNT", 2)
+    threads = []
+
+    def make(reviewer, order):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return module.Plan(1, [], None, "{}")
+
+    async def work():
+        worker = module.PlanWorker(make, lambda reviewer: 1)
+        for reviewer in ("ann", "ann", "bob", "cleo", "ann"):
+            await worker.find(reviewer, "gain")
+        assert len(worker.newest) == 2
+
+    asyncio.run(work())
+    assert threads == [False, True, True, True]  # ann once more after she was forgotten; the first cost is unknown
+
+
+def test_the_number_of_decisions_of_a_plan(tmp_path, visit):
+    write_planned(tmp_path, KINDS)
+    browser = visit()
+    assert plan(browser)["decisions"] == 0
+    decide(browser, ["100", "101"], "keep")
+    assert plan(browser, since=0)["decisions"] == 0 and plan(browser)["decisions"] == 2  # the first is made already

@@ -1,8 +1,14 @@
 """What a review leaves: the store, the corrected table, and how many decisions of how many people there are."""
 
 import csv
+import os
+import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -138,3 +144,43 @@ def test_order_and_stop_rule_reach_the_page(tmp_path, monkeypatch):
         (tmp_path, "gain", 0.2),
         (tmp_path, "", None),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_every_acknowledged_decision_survives_a_kill_of_the_server(tmp_path, monkeypatch):
+    """Reviewers decide at the same time, and the server is killed again and again in the middle of their requests."""
+    write_audit(tmp_path)
+    monkeypatch.setenv("LIKEWISE_TOKEN", "a-token-of-24-characters")
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "likewise", "review", str(tmp_path), "--port", "0", "--no-browser"]
+    acknowledged = set()
+    for kill in range(3):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here) as server:
+            address = server.stdout.readline().split()[1].partition("?")[0]
+            enough = threading.Event()
+
+            def work(name, address=address, enough=enough):
+                with httpx.Client(
+                    base_url=address, headers={"authorization": "Bearer a-token-of-24-characters"}
+                ) as asked:
+                    for number in range(10**6):
+                        choices = [{"item": str(row), "choice": ("keep", "remove")[number % 2]} for row in (1, 2, 8)]
+                        try:
+                            told = asked.post("/api/decide", json={"reviewer": name, "choices": choices}, timeout=600)
+                        except httpx.TransportError:
+                            return  # it was killed
+                        acknowledged.update((d["id"], name, d["item"], d["choice"]) for d in told.json()["decisions"])
+                        if number >= 5:
+                            enough.set()
+
+            crowd = [threading.Thread(target=work, args=(f"reviewer {kill} {n}",)) for n in range(12)]
+            [one.start() for one in crowd]
+            assert enough.wait(600)
+            server.send_signal(signal.SIGKILL)
+            [one.join(600) for one in crowd]
+    with closing(sqlite3.connect(tmp_path / "decisions.sqlite")) as base:
+        assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        stored = set(base.execute("SELECT id, reviewer, item, choice FROM decision"))
+        sizes = base.execute("SELECT count(*) FROM decision GROUP BY bulk").fetchall()
+    assert len(acknowledged) >= 3 * 6 * 3 and acknowledged <= stored and {*sizes} == {(3,)}  # each request whole

@@ -280,3 +280,51 @@ def test_a_link_is_no_store(folder, tmp_path):
     with pytest.raises(LikewiseError, match="decisions.sqlite must not be a link; put the file itself there"):
         Store(folder / "decisions.sqlite", read_findings(folder))
     assert (tmp_path / "of another program").read_bytes() == before
+
+
+def test_waiting_requests_share_a_transaction(store):
+    """While one commit waits, the others gather; none is answered before its transaction."""
+    said_sql = []
+    store.base.set_trace_callback(said_sql.append)
+    with store.lock:  # the first commit waits here
+        made = [store.submit_decisions(f"r{n}", [Choice("1", "keep")]) for n in range(40)]
+        bad = store.submit_decisions("eve", [Choice("1", "relabel", "robn")])
+        made += [store.submit_decisions("ann", [Choice("1", "keep"), Choice("3", "remove")])]
+        undone = store.submit_undo("ann")  # of the same reviewer: in a later transaction
+        assert not any(one.done() for one in (*made, bad, undone))
+    assert [one.result(600)[0].reviewer for one in made] == [*(f"r{n}" for n in range(40)), "ann"]
+    assert [d.item for d in undone.result(600)] == ["1", "3"]
+    with pytest.raises(LikewiseError, match="must be a class of this audit, got 'robn'"):
+        bad.result(600)
+    assert said_sql.count("COMMIT") <= 4 and len(said(store)) == 40
+    ids = [one.result()[0].id for one in made]
+    assert store.base.execute(
+        "SELECT count(*) FROM decision WHERE id BETWEEN ? AND ?", (min(ids), max(ids) + 1)
+    ).fetchone() == (42,)
+
+
+def test_a_transaction_that_fails_acknowledges_nothing(folder):
+    store = Store(folder / "decisions.sqlite", read_findings(folder), timeout=0.05)
+    other = sqlite3.connect(store.file, isolation_level=None)
+    with store.lock:
+        made = [store.submit_decisions(f"r{n}", [Choice("1", "keep")]) for n in range(5)]
+        other.execute("BEGIN IMMEDIATE")
+    for one in made:
+        with pytest.raises(LikewiseError, match="another program locks it"):
+            one.result(600)
+    other.execute("ROLLBACK")
+    other.close()
+    assert said(store) == [] and store.decide("r0", "1", "keep").id == 1
+    store.close()
+
+
+def test_decisions_of_another_process_are_read(folder, store, monkeypatch):
+    monkeypatch.setattr("likewise.web.review.store.OTHERS_SECONDS", 0)
+    other = Store(store.file, read_findings(folder))
+    store.decide("ann", "1", "keep")
+    assert said(other) == [("ann", "1", "keep", "")]
+    other.decide("ann", "1", "relabel", "gull", new_class=True)
+    assert said(store) == [("ann", "1", "relabel", "gull")] and store.added_classes() == ["gull"]
+    assert [d.choice for d in store.undo("ann")] == ["relabel"]
+    assert said(other) == [("ann", "1", "keep", "")] and other.added_classes() == []
+    other.close()

@@ -6,20 +6,24 @@ work blind: the page shows each of them only their own decisions, until they hav
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 import secrets
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from PIL import Image
 
 from likewise.audit.read import UNSPLIT_NAME
-from likewise.web.http import new_app, send_image
+from likewise.errors import LikewiseError
+from likewise.web.http import ImageCache, JSONResponse, Text, new_app, plain_text
 from likewise.web.review.agreement import agreement, find_consensus
 from likewise.web.review.consensus import (
     as_csv,
@@ -32,16 +36,11 @@ from likewise.web.review.items import (
     ItemFilter,
     Questioned,
     is_outdated,
-    matches_filter,
-    pair_tile,
     shown,
-    tile,
 )
 from likewise.web.review.label_items import (
     LabelQuestioned,
     label_shown,
-    label_tile,
-    matches_label_filter,
 )
 from likewise.web.review.plan import Planner
 from likewise.web.review.reviewer_votes import settle_decisions
@@ -49,13 +48,16 @@ from likewise.web.review.store import Choice, Decision, Store, kind_of, tidy
 from likewise.web.review.worker_votes import WorkerVotes
 
 from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
+from fastapi.concurrency import run_in_threadpool  # isort: skip
+from fastapi.responses import FileResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
 ImageLoader = Callable[[int], Image.Image]
 STATIC_FOLDER = Path(__file__).parent / "static"
 MAX_REQUEST_BYTES = 2**20
 """Maximum size of a request, in bytes: decisions about some 10,000 samples at once."""
+MAX_TILES_COUNT = 20_000
+"""Maximum number of questions whose tiles stay in memory, 0.4 kB each."""
 SPLIT_NAMES = ("train", "val", "test", UNSPLIT_NAME)
 """Splits in the order of the page."""
 
@@ -88,18 +90,18 @@ class Served:
 class ChoiceRequest:
     """A choice as the page sends it."""
 
-    item: str
-    choice: str
-    label: str = ""
+    item: Text
+    choice: Text
+    label: Text = ""
 
 
 @dataclass(frozen=True)
 class DecisionRequest:
     """Decisions as the page sends them: all of them are stored, or none."""
 
-    reviewer: str
+    reviewer: Text
     choices: list[ChoiceRequest]
-    note: str = ""
+    note: Text = ""
     new_class: bool = False
 
 
@@ -159,55 +161,73 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
 def add_item_routes(
     app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, votes: WorkerVotes
 ) -> None:
-    """Add the routes that return the items to review, and the plan of the review."""
-    findings, about = store.findings, describe(questions, served)
+    """Add the routes that return the audit as a whole, the plan of the review, and its items."""
+    about = describe(questions, served)
     planner = Planner(store, questions, served.folder)
     about |= {"order": planner.check_order(served.order), "stop_below": planner.check_stop(served.stop_below)}
 
     @app.get("/api/about")
-    def about_audit() -> dict:
-        return about | {"added": store.added_classes()}
+    async def about_audit() -> JSONResponse:
+        return JSONResponse(about | {"added": store.added_classes()})
 
     @app.get("/api/plan")
-    def plan(reviewer: str, order: str = "", least: float | None = None) -> JSONResponse:
+    async def plan(reviewer: Text, order: Text = "", least: float | None = None, since: int | None = None) -> Response:
         """Return the reviewer's plan; see `Planner.plan`."""
-        return JSONResponse(planner.plan(reviewer, order, least))
+        return Response(await planner.plan(reviewer, order, least, since), media_type="application/json")
+
+    @app.get("/api/item/{item:path}")
+    async def item(item: Text, reviewer: Text) -> JSONResponse:
+        return JSONResponse(show_item(store, questions, served.root, votes, item, reviewer))
+
+    add_queue_route(app, store, questions, planner)
+
+
+def add_queue_route(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, planner: Planner) -> None:
+    """Add the route that returns the items to review."""
+
+    @lru_cache(maxsize=MAX_TILES_COUNT)
+    def undecided_tile(item: str) -> str:
+        """Return the tile of a question without decisions as JSON."""
+        return json.dumps(questions.tile(item, {}))
 
     @app.get("/api/queue")
-    def queue(
-        reviewer: str, wanted: Annotated[ItemFilter, Depends()], begin: int = 0, most: int = 0, order: str = ""
-    ) -> JSONResponse:
+    async def queue(
+        reviewer: Text,
+        wanted: Annotated[ItemFilter, Depends(item_filter)],
+        begin: int = 0,
+        most: int = 0,
+        order: Text = "",
+    ) -> Response:
         """Return the items to review, and how many questions of this kind the reviewer has decided.
 
         `begin` is a place in the ranking, and at most `most` items from there on are returned (0: all); `next` is where the
         next request must begin (None: at the end). With an `order`, flagged items come in the order of the plan, and those that
         are decided after them; without, the worst come first.
         """
-        decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
-        found = select_items(store, questions, wanted, decided)
+        if wanted.kind not in questions.kinds:
+            names = ", ".join(questions.kinds)
+            raise LikewiseError(
+                f"review: the kind of an item of this audit must be one of {names}, got {wanted.kind!r}; reload the page"
+            )
+        decided = store.decided(reviewer)
+        if wanted.show == "disputed":
+            found = await run_in_threadpool(disputed_items, store, questions, wanted.kind)
+        else:
+            found = listed_items(questions, wanted, decided)
         if order and wanted.flagged and wanted.kind != "pair" and wanted.show != "disputed":
-            found = list(dict.fromkeys([*planner.open_items(reviewer, order), *found]))
-        items, place = [], max(begin, 0)
-        while place < len(found) and not (most and len(items) >= most):
+            found = list(dict.fromkeys([*await planner.open_items(reviewer, order), *found]))
+        items, place, is_limit = [], max(begin, 0), wanted.is_limit
+        while place < len(found) and not (most > 0 and len(items) >= most):
             item, place = found[place], place + 1
-            matches = matches_label_filter if wanted.kind == "label" else matches_filter
-            if not matches(findings, item, wanted):
+            if is_limit and not questions.matches(item, wanted):
                 continue
-            if wanted.show == "open" and all(str(row) in decided for row in asked_items(questions, item)):
-                continue
-            if wanted.kind == "label":
-                items.append(label_tile(findings, item, decided))
-            elif wanted.kind == "pair":
-                items.append(pair_tile(findings, item, decided))
-            else:
-                items.append(tile(findings, item, questions.rows(item), decided))
-        after = {"next": place if place < len(found) else None}
-        progress = questions.progress(wanted.kind, decided)
-        return JSONResponse({"items": items, **after, **progress})  # without validation: there may be very many items
-
-    @app.get("/api/item/{item:path}")
-    def item(item: str, reviewer: str) -> dict:
-        return show_item(store, questions, served.root, votes, item, reviewer)
+            stored = questions.stored_items(item)
+            own = sum(one in decided for one in stored)
+            if wanted.show != "open" or own < len(stored):
+                items.append(json.dumps(questions.tile(item, decided)) if own else undecided_tile(item))
+        facts = {"next": place if place < len(found) else None, **questions.progress(wanted.kind, decided)}
+        body = f'{{"items":[{",".join(items)}],{json.dumps(facts)[1:]}'  # tiles are JSON already
+        return Response(body, media_type="application/json")
 
 
 def show_item(
@@ -216,41 +236,42 @@ def show_item(
     """Return an item with its votes; if the reviewer has decided about it and others disagree, also their decisions."""
     findings = store.findings
     kind, rows = kind_of(findings, item), questions.rows(item)
-    decided = {d.item: d for d in store.current_decisions(reviewer=reviewer)}
-    about_it = [d for one in asked_items(questions, item) for d in store.current_decisions(item=one)]
-    own = [d for d in about_it if d.reviewer == tidy(reviewer)]
+    about_it = [d for one in questions.stored_items(item) for d in store.current_decisions(item=one)]
+    own = {d.item: d for d in about_it if d.reviewer == tidy(reviewer)}
     disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
-    others = [d._asdict() for d in about_it if disputed and d not in own]
+    others = [d._asdict() for d in about_it if disputed and d.reviewer != tidy(reviewer)]
     if kind == "label":
-        found = {**label_tile(findings, item, decided), **label_shown(findings, item, root)}
-    elif kind == "pair":
-        found = {**pair_tile(findings, item, decided), **shown(findings, item, rows, root)}
+        found = label_shown(findings, item, root)
     else:
-        first = str(rows[0])
-        found = {**tile(findings, first, rows, decided), **shown(findings, first, rows, root)}
+        item = item if kind == "pair" else str(rows[0])
+        found = shown(findings, item, rows, root)
     panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
-    return {**found, "panels": panels, "others": others}
+    return {**questions.tile(item, own), **found, "panels": panels, "others": others}
 
 
-def asked_items(questions: Questioned | LabelQuestioned, item: str) -> list[str]:
-    """Return the items of the store that a question decides: the rows of its copies, or the pair or label itself."""
-    whole = item in questions.findings.pair or item in (questions.findings.questions or ())
-    return [item] if whole else [str(row) for row in questions.rows(item)]
+def disputed_items(store: Store, questions: Questioned | LabelQuestioned, kind: str) -> list[str]:
+    """Return the questions of a kind about which reviewers disagree."""
+    settled = settle_decisions(store.findings, store.current_decisions()).items()
+    items = [item for item, one in settled if one.choice == "disputed" and kind_of(store.findings, item) == kind]
+    return list(dict.fromkeys(questions.first.get(int(item), item) if kind == "sample" else item for item in items))
 
 
-def select_items(
-    store: Store, questions: Questioned | LabelQuestioned, wanted: ItemFilter, decided: dict[str, Decision]
+def listed_items(
+    questions: Questioned | LabelQuestioned, wanted: ItemFilter, decided: dict[str, Decision]
 ) -> list[str]:
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
-    findings = store.findings
-    if wanted.show == "disputed":
-        settled = settle_decisions(findings, store.current_decisions()).items()
-        items = (item for item, one in settled if one.choice == "disputed" and kind_of(findings, item) == wanted.kind)
-        first = questions.first if wanted.kind == "sample" else {}
-        return list(dict.fromkeys(first.get(int(item), item) if first and item.isdecimal() else item for item in items))
     if wanted.kind != "pair":
         return list(questions.flagged if wanted.flagged else questions.others)
-    return [item for item in questions.pairs if not is_outdated(findings, item, decided)]
+    return [item for item in questions.pairs if not is_outdated(questions.findings, item, decided)]
+
+
+def item_filter(
+    kind: Literal["sample", "pair", "label"], label: Text = "", among: Text = "", suspicion: float = 0.0,
+    show: Literal["open", "all", "disputed"] = "open", state: Text = "", given: Text = "", suggested: Text = "",
+    flagged: bool = True,
+) -> ItemFilter:  # fmt: skip
+    """Return the filter of a request."""
+    return ItemFilter(kind, label, among, suspicion, show, state, given, suggested, flagged)
 
 
 def add_decision_routes(
@@ -263,37 +284,39 @@ def add_decision_routes(
         kind = next((d.kind for d in made), "sample")
         return {"kind": kind, **questions.progress(kind, store.decided_items(reviewer, kind))}
 
+    async def is_stored(change: Future[list[Decision]]) -> list[Decision]:
+        """Return the answer to a change of the store when it is on disk, even if the request is cancelled meanwhile."""
+        return await asyncio.shield(asyncio.wrap_future(change))
+
     @app.post("/api/decide")
-    def decide(sent: DecisionRequest) -> dict:
+    async def decide(sent: DecisionRequest) -> JSONResponse:
         choices = [Choice(one.item, one.choice, one.label) for one in sent.choices]
-        made = store.decide_all(sent.reviewer, choices, sent.note, sent.new_class)
-        return {"decisions": [d._asdict() for d in made], **progress(sent.reviewer, made)}
+        made = await is_stored(store.submit_decisions(sent.reviewer, choices, sent.note, sent.new_class))
+        return JSONResponse({"decisions": [d._asdict() for d in made], **progress(sent.reviewer, made)})
 
     @app.post("/api/undo")
-    def undo(reviewer: str) -> dict:
-        taken = store.undo(reviewer)
-        return {"undone": [d._asdict() for d in taken], **progress(reviewer, taken)}
+    async def undo(reviewer: Text) -> JSONResponse:
+        taken = await is_stored(store.submit_undo(reviewer))
+        return JSONResponse({"undone": [d._asdict() for d in taken], **progress(reviewer, taken)})
 
     @app.get("/api/reviewers")
-    def reviewers() -> dict:
+    def reviewers() -> JSONResponse:
         names = ("kind", "one", "other", "both", "kappa")
         made = store.current_decisions()
         agreed = [(*a[:4], None if math.isnan(a[4]) else a[4]) for a in agreement(made)]
         disputed = sum(one.choice == "disputed" for one in settle_decisions(store.findings, made).values())
-        return {
-            "decided": Counter(d.reviewer for d in made),
-            "agreement": [dict(zip(names, a, strict=True)) for a in agreed],
-            "disputed": disputed,
-            "workers": votes.workers,
-        }
+        agreements = [dict(zip(names, a, strict=True)) for a in agreed]
+        decided = Counter(d.reviewer for d in made)
+        return JSONResponse(
+            {"decided": decided, "agreement": agreements, "disputed": disputed, "workers": votes.workers}
+        )
 
 
 def add_result_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served) -> None:
     """Add the routes of the end: what the decisions come to, and the end of the server."""
     several = store.findings.questions is not None
 
-    @app.get("/api/outcome")
-    def result(reviewer: str = "") -> dict:
+    def describe_outcome(reviewer: str = "") -> dict:
         """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
         table = shlex.quote(str(served.table))
         commands = (
@@ -307,23 +330,27 @@ def add_result_routes(app: FastAPI, store: Store, questions: Questioned | LabelQ
         open_count = progress["whole"] - progress["done"]
         return {**found, "open": open_count, "table": str(served.table), "commands": commands}
 
+    @app.get("/api/outcome")
+    def result(reviewer: Text = "") -> JSONResponse:
+        return JSONResponse(describe_outcome(reviewer))
+
     @app.post("/api/finish")
-    def finish(after: BackgroundTasks) -> dict:
+    def finish(after: BackgroundTasks) -> JSONResponse:
         """Write the corrected table, and end the server when the response is sent."""
         written = served.finish()
         after.add_task(app.state.stop)
-        return {**result(), "written": written is not None}
+        return JSONResponse({**describe_outcome(), "written": written is not None})
 
 
 def add_file_routes(app: FastAPI, store: Store, served: Served) -> None:
     """Add the routes of images and exported tables."""
-    findings, load_image = store.findings, served.load_image
+    findings, load_image, images = store.findings, served.load_image, ImageCache()
 
     @app.get("/picture/{row}")
-    def image(row: int, large: bool = False) -> Response:
+    async def image(row: int, large: bool = False) -> Response:
         if load_image is None or row not in findings.sample:
-            return PlainTextResponse(f"review: row {row} has no image", 404)
-        return send_image(partial(load_image, row), large)
+            return plain_text(f"review: row {row} has no image", 404)
+        return await images.send(row, partial(load_image, row), large)
 
     @app.get("/export/{name}.csv")
     def export(name: Literal["corrected", "changes", "decisions"]) -> Response:
@@ -333,5 +360,7 @@ def add_file_routes(app: FastAPI, store: Store, served: Served) -> None:
         else:
             text = as_csv(escape_formulas(changes(findings, made) if name == "changes" else [Decision._fields, *made]))
         return Response(
-            text, media_type="text/csv", headers={"Content-Disposition": f'attachment; filename="{name}.csv"'}
+            text.encode("utf-8", "surrogateescape"),
+            media_type="text/csv",
+            headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
         )

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from PIL import Image
 
@@ -44,6 +44,11 @@ class ItemFilter:
     suggested: str = ""
     flagged: bool = True  # False: samples whose label is not flagged, the most suspect first
 
+    @property
+    def is_limit(self) -> bool:
+        """Whether there are items that do not match."""
+        return (self.label, self.among, self.state, self.given, self.suggested, self.suspicion) != ("",) * 5 + (0,)
+
 
 def flagged_questions(findings: Findings) -> Questions:
     """Return the questions about samples to review: images with several labels, flagged labels, images of no class."""
@@ -71,11 +76,15 @@ class Questioned:
     findings: Findings
     flagged: Questions = field(init=False)
     others: Questions = field(init=False)
+    kinds: ClassVar = ("sample", "pair")
 
     def __post_init__(self) -> None:
         self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
         self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
         self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
+        self.stored = {item: [str(row) for row in rows] for item, rows in self.flagged.items()}
+        self.single = {item for item, rows in self.flagged.items() if len(rows) == 1}
+        self.copies = [rows for rows in self.stored.values() if len(rows) > 1]
 
     def rows(self, item: str) -> tuple[int, ...]:
         """Return the rows that are decided together with an item, or those of a pair."""
@@ -83,11 +92,27 @@ class Questioned:
             return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
         return self.flagged.get(self.first.get(int(item), item), (int(item),))
 
+    def stored_items(self, item: str) -> list[str]:
+        """Return the items of the store that a question decides: the rows of its copies, or the pair itself."""
+        if item in self.stored:
+            return self.stored[item]
+        return [item] if item in self.findings.pair else [str(row) for row in self.rows(item)]
+
+    def matches(self, item: str, wanted: ItemFilter) -> bool:
+        """Return whether an item matches the filter."""
+        return matches_filter(self.findings, item, wanted)
+
+    def tile(self, item: str, decided: Mapping[str, Decision]) -> dict:
+        """Return what the page shows of a question or a pair before its details are loaded."""
+        if item in self.findings.pair:
+            return pair_tile(self.findings, item, decided)
+        return tile(self.findings, item, self.rows(item), decided)
+
     def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
         """Return how many questions of a kind are decided, and how many there are."""
         if kind == "pair":
             return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
-        done = sum(all(str(row) in decided for row in rows) for rows in self.flagged.values())
+        done = len(self.single.intersection(decided)) + sum(all(row in decided for row in rows) for rows in self.copies)
         return {"done": done, "whole": len(self.flagged)}
 
 

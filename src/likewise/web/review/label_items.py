@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from likewise.audit.label_question import LabelQuestion
 from likewise.audit.read import Findings
@@ -22,6 +23,7 @@ class LabelQuestioned:
     others: Questions = field(init=False)
     pairs: list[str] = field(init=False, default_factory=list)
     first: dict[int, str] = field(init=False, default_factory=dict)
+    kinds: ClassVar = ("label", "pair")
 
     def __post_init__(self) -> None:
         asked = (self.findings.questions or {}).values()
@@ -32,9 +34,21 @@ class LabelQuestioned:
         """Return the row that a question is about."""
         return ((self.findings.questions or {})[item].row,)
 
+    def stored_items(self, item: str) -> list[str]:
+        """Return the item of the store that a question decides."""
+        return [item]
+
+    def matches(self, item: str, wanted: ItemFilter) -> bool:
+        """Return whether a question matches the filter."""
+        return matches_label_filter(self.findings, item, wanted)
+
+    def tile(self, item: str, decided: Mapping[str, Decision]) -> dict:
+        """Return what the page shows of a question before its details are loaded."""
+        return label_tile(self.findings, item, decided)
+
     def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
         """Return how many questions about flagged labels are decided, and how many there are."""
-        return {"done": sum(item in decided for item in self.flagged), "whole": len(self.flagged)}
+        return {"done": len(self.flagged.keys() & decided), "whole": len(self.flagged)}
 
 
 def question_of(findings: Findings, item: str) -> LabelQuestion:

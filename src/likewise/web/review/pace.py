@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -24,8 +24,8 @@ class Pace(NamedTuple):
     measured: int
 
 
-def measure_pace(history: Sequence[Stored], current: Collection[int], flagged: Collection[str]) -> Pace:
-    """Return the pace of one reviewer.
+class PaceMeter:
+    """Measures the pace of one reviewer from what they store, row by row, so that no row is read twice.
 
     Decisions that were made at once are one act. The time of an act is the gap to the act before it, of any kind; the first act
     and acts after a break have no known time and do not count. The time of undone decisions and of undos counts, their labels do
@@ -33,18 +33,47 @@ def measure_pace(history: Sequence[Stored], current: Collection[int], flagged: C
     Formula: (sum of the gaps before acts about flagged labels) / (number of flagged labels that these acts decide)
 
     Args:
-        history: everything that the reviewer stored, in order of time.
-        current: ids of the current decisions.
         flagged: items of flagged labels.
     """
-    seconds, labels, before = 0.0, 0, None
-    for _, act in itertools.groupby(history, key=lambda one: one.bulk or -one.decision.id):
-        made = [one.decision for one in act]
-        begin, end = (datetime.fromisoformat(made[at].time).timestamp() for at in (0, -1))
-        gap, before = (None if before is None else begin - before), end
-        if gap is not None and 0 <= gap <= MAX_GAP_SECONDS and any(d.item in flagged for d in made):
-            seconds += gap
-            labels += sum(d.item in flagged and d.id in current for d in made)
-    if labels < MIN_MEASURED_LABELS:
-        return Pace(SECONDS_PER_DECISION, 0)
-    return Pace(seconds / labels, labels)
+
+    def __init__(self, flagged: Collection[str]):
+        self.flagged, self.seconds, self.rows = flagged, 0.0, 0
+        self.timed: set[int] = set()  # ids of decisions about flagged labels, in acts with a known time
+        self.act = self.counted = 0  # the last act, and the last act whose gap is in `seconds`; a bulk, or minus an id
+        self.gap, self.end = 0.0, -math.inf
+
+    def add(self, stored: Stored) -> None:
+        """Add what the reviewer stored next."""
+        one, act = stored.decision, stored.bulk or -stored.decision.id
+        time = datetime.fromisoformat(one.time).timestamp()
+        if act != self.act:
+            self.act, self.gap = act, time - self.end
+        self.end = time
+        self.rows += 1
+        if one.item not in self.flagged or not 0 <= self.gap <= MAX_GAP_SECONDS:
+            return
+        if act != self.counted:
+            self.counted = act
+            self.seconds += self.gap
+        self.timed.add(one.id)
+
+    def pace(self, current: Collection[int]) -> Pace:
+        """Return the pace.
+
+        Args:
+            current: ids of the current decisions.
+        """
+        labels = len(self.timed.intersection(current))
+        return Pace(SECONDS_PER_DECISION, 0) if labels < MIN_MEASURED_LABELS else Pace(self.seconds / labels, labels)
+
+
+def measure_pace(history: Iterable[Stored], current: Collection[int], flagged: Collection[str]) -> Pace:
+    """Return the pace of one reviewer; see `PaceMeter`.
+
+    Args:
+        history: everything that the reviewer stored, in order of time.
+    """
+    meter = PaceMeter(flagged)
+    for one in history:
+        meter.add(one)
+    return meter.pace(current)

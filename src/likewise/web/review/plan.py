@@ -1,15 +1,21 @@
 """Plan of a review: the open flagged questions in groups and in their order, what the next decisions gain, and when to stop.
 
-A plan follows from the audit and one reviewer's own current decisions: reviewers work blind.
+A plan follows from the audit and one reviewer's own current decisions: reviewers work blind. The newest plan of each reviewer
+stays in memory. Plans of large audits are made by a thread, so that no other request waits for them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,12 +37,17 @@ from likewise.numerics.review_forecast import METRICS
 from likewise.numerics.review_order import MAX_GROUP_SIZE, expected_decisions, remaining_gain
 from likewise.web.review.items import Questioned, Questions
 from likewise.web.review.label_items import LabelQuestioned
-from likewise.web.review.pace import measure_pace
+from likewise.web.review.pace import Pace, PaceMeter
 from likewise.web.review.reviewer_votes import chosen_label
 from likewise.web.review.store import Decision, Store, tidy
 
 NEXT_DECISIONS_COUNT = 20
 """Number of decisions whose expected gain the stop rule compares with a number of the user."""
+
+MAX_INLINE_SECONDS = 0.02
+"""CPU time of a plan that is made in the event loop at most; 3.4 ms with 3,000 rows and 541 suspects."""
+MAX_PLANS_COUNT = 256
+"""Maximum number of plans in memory, of different reviewers and orders."""
 
 PlanOrder = Literal["suspicion", "gain", "votes"]
 
@@ -59,6 +70,73 @@ class Group(NamedTuple):
         return sum(one.cost for one in self.actions)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """A plan of a reviewer."""
+
+    stored: int  # id of the reviewer's last stored row that the plan includes; 0: none
+    items: list[str]  # all open flagged questions, each once, in the order of the review
+    gain: float | None  # expected gain of the next decisions, as a share of MAP@R
+    shown: str  # what the page shows, as JSON, but for the parts that do not follow from decisions
+
+
+class PlanWorker:
+    """The newest plan of every reviewer and order; requests for the same plan share it.
+
+    Plans that take longer than MAX_INLINE_SECONDS are made by one thread. Shorter ones are made in the event loop: a thread that
+    competes with it for the interpreter lock would take several times as long, and delay other requests more.
+
+    Args:
+        make: returns a plan (reviewer, order) that includes at least what the reviewer had stored when it was called.
+        last_id: returns the id of what a reviewer stored last.
+    """
+
+    def __init__(self, make: Callable[[str, str], Plan], last_id: Callable[[str], int]):
+        self.make, self.last_id, self.thread = make, last_id, ThreadPoolExecutor(1, "plan")
+        self.newest: OrderedDict[tuple[str, str], Plan] = OrderedDict()
+        self.pending: dict[tuple[str, str], Future[Plan]] = {}
+        self.seconds = math.inf  # CPU time of the plan that was made last
+        self.lock = threading.Lock()
+
+    async def find(self, reviewer: str, order: str, since: int | None = None) -> Plan:
+        """Return the newest plan that includes the reviewer's stored row `since`; None: all that they have stored by now.
+
+        With `since=0` nothing is waited for but the first plan; if it lacks stored rows, the thread begins the next one.
+        """
+        key, last = (reviewer, order), self.last_id(reviewer)
+        wanted = last if since is None else min(since, last)
+        newest = self.newest.get(key)
+        if newest is None or newest.stored < last:
+            if self.seconds <= MAX_INLINE_SECONDS:
+                if newest is not None and newest.stored >= wanted:
+                    return newest
+                await asyncio.sleep(0)  # between two plans, other requests come first
+                return self._make(key)
+            work = self.start(key)
+            while newest is None or newest.stored < wanted:
+                newest = await asyncio.shield(asyncio.wrap_future(work))
+                work = self.start(key) if newest.stored < wanted else work
+        return newest
+
+    def start(self, key: tuple[str, str]) -> Future[Plan]:
+        """Return a future of a plan that is waiting or being made; begin one if there is none."""
+        work = self.pending.get(key)
+        if work is None or work.done():
+            work = self.pending[key] = self.thread.submit(self._make, key)
+        return work
+
+    def _make(self, key: tuple[str, str]) -> Plan:
+        with self.lock:
+            begin = time.thread_time()
+            found = self.newest[key] = self.make(*key)
+            self.newest.move_to_end(key)
+            while len(self.newest) > MAX_PLANS_COUNT:
+                self.newest.popitem(last=False)
+            self.pending.pop(key, None)
+            self.seconds = time.thread_time() - begin
+        return found
+
+
 class Planner:
     """The plans of an audit's reviewers.
 
@@ -73,8 +151,9 @@ class Planner:
             LabelSetPlans(questions) if isinstance(questions, LabelQuestioned) else SamplePlans(questions, folder)
         )
         self.unit = gain_unit(self.forecast) if self.base.has_posterior else None
-        self.flagged = {item for one in questions.flagged for item in self.base.stored_items(one)}
-        self.groups = lru_cache(maxsize=32)(self._groups)
+        self.flagged = {item for one in questions.flagged for item in questions.stored_items(one)}
+        self.meters: dict[str, PaceMeter] = {}
+        self.worker = PlanWorker(self._plan, store.last_id)
 
     @property
     def default_order(self) -> str:
@@ -101,35 +180,16 @@ class Planner:
             raise LikewiseError(f"review: --stop-below needs a forecast, but this audit has none; {remedy}")
         return least
 
-    def _groups(self, reviewer: str, last: int, order: str) -> tuple[Group, ...]:
-        """Return the groups of a reviewer's plan; `last`, the id of what they stored last, makes the cache forget older plans."""
-        decided = {d.item: d for d in self.store.current_decisions(reviewer=reviewer)}
-        return tuple(self.base.groups(decided, order))
-
-    def open_groups(self, reviewer: str, order: str = "") -> tuple[Group, ...]:
-        """Return all open flagged questions of a reviewer, each once, in the order of the review."""
-        return self.groups(tidy(reviewer), self.store.last_id(reviewer), self.check_order(order))
-
-    def open_items(self, reviewer: str, order: str = "") -> list[str]:
-        """Return the items of all open flagged questions in the order of the review."""
-        return [item for one in self.open_groups(reviewer, order) for item in one.items]
-
-    def plan(self, reviewer: str, order: str = "", least: float | None = None) -> dict:
-        """Return the plan as the page shows it.
-
-        Args:
-            order: "suspicion", "gain" or "votes"; empty: that of the forecast.
-            least: points of MAP@R; stop if the next decisions are expected to gain less. None: there is no stop rule.
-        """
-        order = self.check_order(order)
-        groups, unit = self.open_groups(reviewer, order), self.unit
+    def _plan(self, reviewer: str, order: str) -> Plan:
+        """Return the plan as of now; called in the thread of plans only."""
+        stored, decided = self.store.last_id(reviewer), self.store.decided(reviewer)
+        groups, unit = self.base.groups(decided, order), self.unit
         coming = remaining_gain([action for one in groups for action in one.actions], NEXT_DECISIONS_COUNT)
-        current = self.store.current_decisions(reviewer=reviewer)
-        pace = measure_pace(self.store.history(reviewer), {d.id for d in current}, self.flagged)
         items = [item for one in groups for item in one.items]
-        labels = sum(len(self.base.stored_items(item)) for item in items)
-        gain = None if unit is None else unit * coming
-        return {
+        labels = sum(len(self.questions.stored_items(item)) for item in items)
+        gain, pace = None if unit is None else unit * coming, self.measure_pace(reviewer, decided)
+        shown = {
+            "decisions": len(decided),
             "order": order,
             "orders": self.base.orders,
             "groups": [self.describe(one) for one in groups],
@@ -138,12 +198,38 @@ class Planner:
                 "items": len(items), "gain": None if unit is None else unit * sum(one.gain for one in groups),
                 "minutes": labels * pace.seconds / 60,
             },
-            "stop": None if gain is None or least is None else gain < least / 100,
             "pace": pace._asdict(),
             "forecast": self.forecast,
-            "here": self.forecast_here({d.item for d in current}),
-            "proof": None if self.folder is None else read_proof(self.folder),
+            "here": self.forecast_here(decided.keys()),
         }  # fmt: skip
+        return Plan(stored, items, gain, json.dumps(shown))
+
+    def measure_pace(self, reviewer: str, decided: Mapping[str, Decision]) -> Pace:
+        """Return the pace of a reviewer, from the rows that are new since the last time."""
+        meter = self.meters.get(reviewer) or PaceMeter(self.flagged)
+        for one in self.store.history(reviewer, meter.rows):
+            self.meters[reviewer] = meter
+            meter.add(one)
+        return meter.pace({d.id for d in decided.values()})
+
+    async def open_items(self, reviewer: str, order: str = "") -> list[str]:
+        """Return the items of all open flagged questions in the order of the review."""
+        return (await self.worker.find(tidy(reviewer), self.check_order(order))).items
+
+    async def plan(self, reviewer: str, order: str = "", least: float | None = None, since: int | None = None) -> str:
+        """Return the plan as the page shows it, as JSON; `decisions` is the number of the reviewer's decisions that it includes.
+
+        Args:
+            order: "suspicion", "gain" or "votes"; empty: that of the forecast.
+            least: points of MAP@R; stop if the next decisions are expected to gain less. None: there is no stop rule.
+            since: see `PlanWorker.find`.
+        """
+        found = await self.worker.find(tidy(reviewer), self.check_order(order), since)
+        rest = {
+            "stop": None if found.gain is None or least is None else found.gain < least / 100,
+            "proof": None if self.folder is None else read_proof(self.folder),
+        }
+        return f"{found.shown[:-1]},{json.dumps(rest)[1:]}"
 
     def describe(self, group: Group) -> dict:
         """Return a group as the page shows it; the forecast has no gain of removing images of no class."""
@@ -153,11 +239,11 @@ class Planner:
             "gain": (self.unit or 0.0) * group.gain if known else None, "decisions": group.decisions,
         }  # fmt: skip
 
-    def forecast_here(self, decided: set[str]) -> dict | None:
+    def forecast_here(self, decided: Collection[str]) -> dict | None:
         """Return the forecast gain after the labels that were reviewed so far; None without a forecast."""
         if self.forecast is None or self.forecast["reason"] or not self.forecast["curve"]:
             return None
-        k = len(self.base.forecast_items & decided)
+        k = len(self.base.forecast_items.intersection(decided))
         return {"k": k, **{name: forecast_at(self.forecast, k, name) for name in METRICS}}
 
 
@@ -180,17 +266,35 @@ class SamplePlans:
         queue = read_queue(folder) if folder is not None and self.has_posterior else queue_of_findings(self.findings)
         self.number = class_numbers(queue, self.findings)
         self.unused = int(queue.candidates.label.max()) + 1
-        self.row = queue.row.tolist()
+        # those of which a gain is forecast
+        self.forecast_items = {str(row) for row in queue.row[queue.suspects].tolist()}
+        single = questions.single
+        self.off_topic = [str(one.row) for one in self.findings.off_topic if str(one.row) in single]
+        asked = {row for rows in questions.flagged.values() for row in rows} | {
+            one.row for one in self.findings.suspects
+        }
+        self.whole, self.queue = queue, self.narrowed(queue, asked)
+        self.row = self.queue.row.tolist()
         self.place = {row: at for at, row in enumerate(self.row)}
-        suspects = torch.tensor([self.place[one.row] for one in self.findings.suspects], dtype=torch.long)
-        self.forecast_items = {str(self.row[at]) for at in queue.suspects.tolist()}  # those of which a gain is forecast
-        self.queue = replace(queue, suspects=suspects)
         self.rank = {row: at for at, row in enumerate(disputed_rows(folder) if folder is not None else [])}
         self.orders = ["suspicion", "gain", *["votes"] * bool(self.rank)]
 
-    def stored_items(self, item: str) -> list[str]:
-        """Return the items of the store that a question decides."""
-        return [str(row) for row in self.questions.rows(item)]
+    def narrowed(self, queue: ReviewQueue, rows: Collection[int]) -> ReviewQueue:
+        """Return a queue with some rows only; rows that are neither flagged nor decided do not change a plan."""
+        at = torch.isin(queue.row, torch.tensor(sorted(rows), dtype=queue.row.dtype)).nonzero()[:, 0]
+        place = {row: n for n, row in enumerate(queue.row[at].tolist())}
+        suspects = torch.tensor([place[one.row] for one in self.findings.suspects], dtype=torch.long)
+        return ReviewQueue(
+            queue.row[at], queue.candidates.of(at), queue.effect[at], suspects, queue.cluster[at], queue.decided[at]
+        )
+
+    def widened(self, rows: set[int]) -> SamplePlans:
+        """Return these plans with other rows in their queue too."""
+        found = copy(self)
+        found.queue = self.narrowed(self.whole, rows | self.place.keys())
+        found.row = found.queue.row.tolist()
+        found.place = {row: at for at, row in enumerate(found.row)}
+        return found
 
     def updated(self, decided: Mapping[str, Decision]) -> ReviewQueue:
         """Return the queue after a reviewer's decisions; those that are unsure are no evidence."""
@@ -209,13 +313,17 @@ class SamplePlans:
 
     def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:
         """Return the open questions in groups, in their order."""
-        queue, sample = self.updated(decided), self.findings.sample
+        others = {int(d.item) for d in decided.values() if d.kind == "sample"} - self.place.keys()
+        if others:  # decisions about labels that are not flagged
+            return self.widened(others).groups(decided, order)
+        queue = self.updated(decided)
         wrong, gain = queue.candidates.wrong.tolist(), queue.gain.tolist()
-        asked = {
-            item: rows for item, rows in self.questions.flagged.items() if not all(str(row) in decided for row in rows)
+        copies = {
+            item: rows
+            for item, rows in self.questions.flagged.items()
+            if len(rows) > 1 and not all(str(row) in decided for row in rows)
         }
-        copies = {item: rows for item, rows in asked.items() if len(rows) > 1}
-        outside = [item for item, rows in asked.items() if len(rows) == 1 and sample[rows[0]].state == "off-topic"]
+        outside = [item for item in self.off_topic if item not in decided]
         together, lone = self.divide(queue, copies, order)
         key = (lambda at: (-gain[at], at)) if order == "gain" else (lambda at: (-wrong[at], at))
         first = [at for at in lone if order == "votes" and self.row[at] in self.rank]
@@ -267,7 +375,7 @@ class SamplePlans:
 
     def labels(self, group: Group) -> dict:
         """Return the suggested and the given class of a group; empty if they differ."""
-        samples = [self.findings.sample[row] for item in group.items for row in self.questions.rows(item)]
+        samples = [self.findings.sample[row] for item in group.items for row in self.questions.flagged[item]]
         suggested = "" if group.kind in ("copies", "off-topic") else common(one.suggested for one in samples)
         return {"suggested": suggested, "given": common(one.label for one in samples)}
 
@@ -281,10 +389,6 @@ class LabelSetPlans:
 
     def __init__(self, questions: LabelQuestioned):
         self.questions, self.asked = questions, questions.findings.questions or {}
-
-    def stored_items(self, item: str) -> list[str]:
-        """Return the items of the store that a question decides."""
-        return [item]
 
     def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:
         """Return the open questions in groups, the most suspect first."""

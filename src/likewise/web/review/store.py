@@ -2,17 +2,29 @@
 
 Decisions are appended and never changed: an undo is a row too. The current decisions are the last one of each reviewer
 about each item, without those that were undone. Decisions that were made at once share a number in the column `bulk`.
+
+One thread writes. Requests that arrive while it commits are committed together in the next transaction, and each is answered
+after its own transaction is on disk. Reads take a copy of the rows in memory, which is updated with the rows that it lacks.
+
+A class name may have bytes that are not UTF-8 (lone surrogates in Python): the file has these bytes.
 """
 
 from __future__ import annotations
 
 import getpass
 import hashlib
+import itertools
+import math
 import os
 import sqlite3
+import sys
 import threading
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +36,16 @@ CHOICES_BY_KIND = {
     "missing": ("keep", "add", "unsure"), "superfluous": ("keep", "remove", "unsure"),
 }  # fmt: skip
 """Kind of item -> the choices of a reviewer. A label of a sample with several labels is missing or superfluous."""
-IS_CURRENT_SQL = "choice != 'undo' AND id NOT IN (SELECT undoes FROM decision WHERE undoes IS NOT NULL)"
-"""SQL condition of decisions that were not undone."""
+TEXT_COLUMNS = ("reviewer", "kind", "item", "choice", "label", "note")
+INSERT_SQL = (
+    f"INSERT INTO decision (id, {', '.join(TEXT_COLUMNS)}, bulk, undoes) "
+    f"VALUES (?, {', '.join(['CAST(? AS TEXT)'] * len(TEXT_COLUMNS))}, ?, ?)"
+)
+"""SQL that appends a row; texts are passed as bytes."""
+OTHERS_SECONDS = 0.05
+"""Time after which reads look for rows that other processes have added."""
+MAX_BATCH = 256
+"""Maximum number of requests that one transaction commits."""
 FOREIGN_SQL = """
     SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')
     UNION ALL SELECT 1 FROM decision WHERE typeof(undoes) NOT IN ('integer', 'null')
@@ -63,6 +83,72 @@ class Stored(NamedTuple):
     bulk: int | None
 
 
+class Ledger:
+    """The rows of a store in memory: current decisions by reviewer and by item, and the history of every reviewer.
+
+    Rows are appended and never changed, so an update reads only the rows after the last one that was read.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last = 0
+        self.history: dict[str, list[Stored]] = defaultdict(list)
+        self.by_reviewer: dict[str, dict[str, Decision]] = defaultdict(dict)
+        self.by_item: dict[str, dict[str, Decision]] = defaultdict(dict)
+        self.added: Counter[str] = Counter()  # label -> number of decisions to relabel as it that were not undone
+        self.bulk: dict[int, int] = {}  # id -> number of the decisions that were made at once with it
+        self._standing: dict[tuple[str, str], list[Decision]] = defaultdict(list)  # not undone, the oldest first
+
+    def update(self, base: sqlite3.Connection) -> None:
+        """Read the rows of the store that are new. Callers hold the lock."""
+        columns = ", ".join(Decision._fields)
+        found = base.execute(f"SELECT {columns}, bulk, undoes FROM decision WHERE id > ? ORDER BY id", (self.last,))
+        for id, when, *texts, bulk, undoes in found.fetchall():
+            self._add(Stored(Decision(id, when, *map(sys.intern, texts)), bulk), undoes)
+
+    def rows(self, reviewer: str, ids: range) -> list[Decision]:
+        """Return the rows of a reviewer with these ids, which are among their last. Callers hold the lock."""
+        late = itertools.takewhile(lambda one: one.decision.id >= ids.start, reversed(self.history.get(reviewer, [])))
+        return [one.decision for one in late if one.decision.id in ids]
+
+    def _add(self, stored: Stored, undoes: int | None) -> None:
+        one = stored.decision
+        self.last = one.id
+        self.history[one.reviewer].append(stored)
+        standing = self._standing[one.reviewer, one.item]
+        if undoes is None:
+            standing.append(one)
+            changed = [one]
+            if stored.bulk is not None:
+                self.bulk[one.id] = stored.bulk
+        else:
+            changed = [d for d in standing if d.id == undoes]
+            standing[:] = [d for d in standing if d.id != undoes]
+        for d in changed:
+            if d.choice == "relabel":
+                self.added[d.label] += 1 if undoes is None else -1
+                if not self.added[d.label]:
+                    del self.added[d.label]
+        for own, key in ((self.by_reviewer[one.reviewer], one.item), (self.by_item[one.item], one.reviewer)):
+            if standing:
+                own[key] = standing[-1]
+            else:
+                own.pop(key, None)
+
+
+Answer = Callable[[list[Decision]], list[Decision]]
+"""Appended rows of a request -> the answer to it."""
+
+
+@dataclass(eq=False)
+class Request:
+    """A change of the store that waits for its transaction: `prepare` returns the rows to append and the answer, or raises."""
+
+    reviewer: str
+    prepare: Callable[[], tuple[list[tuple], Answer]]
+    done: Future[list[Decision]] = field(default_factory=Future)
+
+
 class Store:
     """Decisions in one SQLite file: appended, each on disk before the response, by any number of threads and processes.
 
@@ -75,17 +161,29 @@ class Store:
     def __init__(self, file: str | os.PathLike, findings: Findings, timeout: float = 10.0):
         self.file, self.findings, self.timeout = Path(file), findings, timeout
         self.fingerprint = fingerprint(findings)
-        self.lock = threading.Lock()
+        self.classes = {label: 0 for _, label in findings.members}
+        self.lock, self.ledger = threading.Lock(), Ledger()
+        self.updated = -math.inf  # time of the last look for rows of other processes
+        self.waiting: list[Request] = []
+        self.writer = ThreadPoolExecutor(1, "commit")
         if self.file.is_symlink():  # tables would be created in the database that it names
             raise LikewiseError(f"review: {self.file} must not be a link; put the file itself there")
         with self.translating_errors():
-            self.base = sqlite3.connect(self.file, timeout=timeout, isolation_level=None, check_same_thread=False)
+            self.base = self.connect()
         try:
             with self.translating_errors():
                 self.open()
+                self.reader = self.connect()  # of its own: a commit does not delay it
+                self.ledger.update(self.reader)
         except LikewiseError:
             self.base.close()
             raise
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a new connection to the file."""
+        base = sqlite3.connect(self.file, timeout=self.timeout, isolation_level=None, check_same_thread=False)
+        base.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+        return base
 
     def open(self) -> None:
         """Check the file, create its tables, and compare its fingerprint with the audit."""
@@ -123,13 +221,10 @@ class Store:
 
     @contextmanager
     def translating_errors(self) -> Iterator[None]:
-        """Turn errors of SQLite into sentences with a remedy, and roll back an open transaction."""
+        """Turn errors of SQLite into sentences with a remedy."""
         try:
             yield
         except sqlite3.Error as error:
-            base = getattr(self, "base", None)
-            if base is not None and base.in_transaction:
-                base.execute("ROLLBACK")
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its extension
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 problem = (
@@ -150,11 +245,62 @@ class Store:
             self.base.execute("BEGIN IMMEDIATE")
             try:
                 yield self.base
+                self.base.execute("COMMIT")
             except BaseException:
                 if self.base.in_transaction:
                     self.base.execute("ROLLBACK")
                 raise
-            self.base.execute("COMMIT")
+            with self.ledger.lock:
+                self.ledger.update(self.base)
+
+    @contextmanager
+    def reading(self) -> Iterator[Ledger]:
+        """Hold the rows in memory: all that this process has committed, and those of others after OTHERS_SECONDS at most."""
+        with self.ledger.lock, self.translating_errors():
+            now = time.monotonic()
+            if now - self.updated >= OTHERS_SECONDS:
+                self.ledger.update(self.reader)
+                self.updated = now
+            yield self.ledger
+
+    def submit(self, reviewer: str, prepare: Callable[[], tuple[list[tuple], Answer]]) -> Future[list[Decision]]:
+        """Return a future of the answer to a change, which is set when the change is on disk."""
+        request = Request(reviewer, prepare)
+        self.waiting.append(request)
+        self.writer.submit(self._commit_waiting)
+        return request.done
+
+    def _commit_waiting(self) -> None:
+        """Commit the waiting requests in one transaction, one of each reviewer: `prepare` sees committed rows only."""
+        first_of = {one.reviewer: one for one in reversed(self.waiting[:MAX_BATCH])}
+        taken = [one for one in self.waiting[:MAX_BATCH] if one is first_of.get(one.reviewer)]
+        for one in taken:
+            self.waiting.remove(one)
+        taken = [one for one in taken if one.done.set_running_or_notify_cancel()]
+        try:
+            with self.writing() as base:
+                with self.ledger.lock:
+                    self.ledger.update(base)
+                last, lines, answers = self.ledger.last, [], []
+                for one in taken:
+                    try:
+                        rows, answer = one.prepare()
+                    except LikewiseError as error:
+                        one.done.set_exception(error)
+                        continue
+                    lines += numbered(rows, last)
+                    answers.append((one, answer, range(last + 1, last + len(rows) + 1)))
+                    last += len(rows)
+                base.executemany(INSERT_SQL, lines)
+            with self.ledger.lock:
+                found = [answer(self.ledger.rows(one.reviewer, ids)) for one, answer, ids in answers]
+        except BaseException as error:
+            for one in taken:
+                if not one.done.done():
+                    one.done.set_exception(error)
+        else:
+            for (one, *_), decisions in zip(answers, found, strict=True):
+                one.done.set_result(decisions)
 
     def decide(
         self, reviewer: str, item: str, choice: str, label: str = "", note: str = "", new_class: bool = False
@@ -172,99 +318,124 @@ class Store:
         Args:
             new_class: whether a label may be a class that the data does not have yet.
         """
+        return self.submit_decisions(reviewer, choices, note, new_class).result()
+
+    def submit_decisions(
+        self, reviewer: str, choices: Sequence[Choice], note: str = "", new_class: bool = False
+    ) -> Future[list[Decision]]:
+        """Return a future of `decide_all`."""
         reviewer, note = tidy(reviewer), tidy(note)
         if not reviewer:
             raise LikewiseError("review: a decision must have a reviewer, got an empty name; enter your name")
         if len({one.item for one in choices}) != len(choices):
             raise LikewiseError("review: the items of one request must be different; send each item once")
-        names, items = "reviewer, kind, item, choice, label, note, bulk", [one.item for one in choices]
-        with self.writing() as base:
-            known = self.known_classes(base)
+
+        def prepare() -> tuple[list[tuple], Answer]:
+            known = self.known_classes()
             checked = [check(self.findings, one, known, new_class) for one in choices]
-            current = {d.item: d for d in self.own_decisions(base, reviewer, items)}
-            added = [(reviewer, kind, *one, note) for kind, one in checked]
-            added = [one for one in added if one[2] not in current or current[one[2]][2:] != one]
-            bulk = (
-                base.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0] if len(added) > 1 else None
-            )
-            base.executemany(
-                f"INSERT INTO decision ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", [(*one, bulk) for one in added]
-            )
-            current = {d.item: d for d in self.own_decisions(base, reviewer, items)}
-        return [current[item] for item in items]
+            current = self.ledger.by_reviewer.get(reviewer, {})
+            before = {one.item: current[one.item] for one in choices if one.item in current}
+            added = [(reviewer, kind, *one, note, None) for kind, one in checked]
+            added = [one for one in added if one[2] not in before or before[one[2]][2:] != one[:-1]]
 
-    def own_decisions(self, base: sqlite3.Connection, reviewer: str, items: Sequence[str]) -> list[Decision]:
-        """Return a reviewer's current decisions, about these items at least."""
-        return current_decisions(base, reviewer, items[0] if len(items) == 1 else None)
+            def answer(appended: list[Decision]) -> list[Decision]:
+                now = before | {d.item: d for d in appended}
+                return [now[one.item] for one in choices]
 
-    def known_classes(self, base: sqlite3.Connection) -> set[str]:
+            return added, answer
+
+        return self.submit(reviewer, prepare)
+
+    def known_classes(self) -> Collection[str]:
         """Return the classes of the audit, and those that reviewers added."""
-        added = base.execute(f"SELECT DISTINCT label FROM decision WHERE {IS_CURRENT_SQL} AND choice = 'relabel'")
-        return {label for _, label in self.findings.members} | {label for (label,) in added}
+        return ChainMap(self.classes, self.ledger.added)
 
     def added_classes(self) -> list[str]:
         """Return the classes that reviewers added, in alphabetical order."""
-        with self.lock, self.translating_errors():
-            return sorted(self.known_classes(self.base) - {label for _, label in self.findings.members})
+        with self.reading() as ledger:
+            return sorted(ledger.added.keys() - self.classes.keys())
 
     def undo(self, reviewer: str) -> list[Decision]:
         """Undo this reviewer's last current decision, with all decisions that were made at once with it; return them.
 
         The decisions before them become current again. The list is empty if there is nothing to undo.
         """
+        return self.submit_undo(reviewer).result()
+
+    def submit_undo(self, reviewer: str) -> Future[list[Decision]]:
+        """Return a future of `undo`."""
         reviewer = tidy(reviewer)
-        with self.writing() as base:
-            last = max(current_decisions(base, reviewer), default=None)
+
+        def prepare() -> tuple[list[tuple], Answer]:
+            current = self.ledger.by_reviewer.get(reviewer, {}).values()
+            last = max(current, default=None)
             if last is None:
-                return []
-            bulk = base.execute("SELECT bulk FROM decision WHERE id = ?", (last.id,)).fetchone()[0]
-            together = {last.id}
-            if bulk is not None:
-                together |= {id for (id,) in base.execute("SELECT id FROM decision WHERE bulk = ?", (bulk,))}
-            taken = [d for d in current_decisions(base, reviewer) if d.id in together]
-            base.executemany(
-                "INSERT INTO decision (reviewer, kind, item, choice, label, note, undoes) VALUES (?, ?, ?, 'undo', '', '', ?)",
-                [(reviewer, d.kind, d.item, d.id) for d in taken],
-            )
-        return taken
+                return [], lambda appended: []
+            bulk = self.ledger.bulk.get(last.id)
+            taken = [last] if bulk is None else sorted(d for d in current if self.ledger.bulk.get(d.id) == bulk)
+            return [(reviewer, d.kind, d.item, "undo", "", "", d.id) for d in taken], lambda appended: taken
+
+        return self.submit(reviewer, prepare)
 
     def current_decisions(self, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
-        """Return the current decisions, of one reviewer or about one item if given."""
-        with self.lock, self.translating_errors():
-            return current_decisions(self.base, None if reviewer is None else tidy(reviewer), item)
+        """Return the current decisions, of one reviewer or about one item if given, in order of time."""
+        with self.reading() as ledger:
+            return find_current(ledger, None if reviewer is None else tidy(reviewer), item)
 
-    def history(self, reviewer: str) -> list[Stored]:
-        """Return everything that a reviewer stored, in order of time: decisions that were changed or undone, and undos."""
-        names = ", ".join(Decision._fields)
-        with self.lock, self.translating_errors():
-            found = self.base.execute(
-                f"SELECT {names}, bulk FROM decision WHERE reviewer = ? ORDER BY id", (tidy(reviewer),)
-            )
-            return [Stored(Decision(*line), bulk) for *line, bulk in found]
+    def decided(self, reviewer: str) -> dict[str, Decision]:
+        """Return a reviewer's current decisions by item."""
+        with self.reading() as ledger:
+            return dict(ledger.by_reviewer.get(tidy(reviewer), {}))
+
+    def history(self, reviewer: str, begin: int = 0) -> list[Stored]:
+        """Return everything that a reviewer stored, in order of time: decisions that were changed or undone, and undos.
+
+        Args:
+            begin: number of rows to leave out, the oldest ones.
+        """
+        with self.reading() as ledger:
+            return ledger.history.get(tidy(reviewer), [])[begin:]
 
     def last_id(self, reviewer: str) -> int:
         """Return the id of what a reviewer stored last; 0: nothing. It grows with every decision and every undo."""
-        with self.lock, self.translating_errors():
-            found = self.base.execute("SELECT max(id) FROM decision WHERE reviewer = ?", (tidy(reviewer),))
-            return found.fetchone()[0] or 0
+        with self.reading() as ledger:
+            made = ledger.history.get(tidy(reviewer))
+            return made[-1].decision.id if made else 0
 
     def decided_items(self, reviewer: str, kind: str) -> set[str]:
         """Return the items about which this reviewer has a current decision."""
-        with self.lock, self.translating_errors():
-            found = self.base.execute(
-                f"SELECT DISTINCT item FROM decision WHERE {IS_CURRENT_SQL} AND reviewer = ? AND kind = ?",
-                (tidy(reviewer), kind),
-            )
-            return {item for (item,) in found}
+        return {item for item, d in self.decided(reviewer).items() if d.kind == kind}
 
     def close(self) -> None:
+        self.writer.shutdown()
+        self.reader.close()
         self.base.close()
+
+
+def append(base: sqlite3.Connection, rows: Sequence[tuple]) -> None:
+    """Append rows to a store, each as a decision of its own; see `numbered`."""
+    last = base.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
+    base.executemany(INSERT_SQL, [line for at, row in enumerate(rows) for line in numbered([row], last + at)])
+
+
+def numbered(rows: Sequence[tuple], last: int) -> list[tuple]:
+    """Return the rows of one request as values of INSERT_SQL: several decisions share a number in the column `bulk`.
+
+    Args:
+        rows: (reviewer, kind, item, choice, label, note, id of the decision that it undoes or None).
+        last: id of the last row of the store.
+    """
+    bulk = last + 1 if len(rows) > 1 and rows[0][-1] is None else None
+    return [
+        (id, *(text.encode("utf-8", "surrogateescape") for text in texts), bulk, undoes)
+        for id, (*texts, undoes) in enumerate(rows, last + 1)
+    ]
 
 
 def fingerprint(findings: Findings) -> str:
     """Return a hash of the samples and their labels: decisions are valid only for these."""
     named = "\0".join(f"{s.row}\0{s.path}\0{s.label}" for s in findings.sample.values())
-    return hashlib.sha256(named.encode()).hexdigest()
+    return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def kind_of(findings: Findings, item: str) -> str:
@@ -315,15 +486,18 @@ def tidy(text: str) -> str:
 
 def current_decisions(base: sqlite3.Connection, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
     """Return the last decision of each reviewer about each item that was not undone, in order of time."""
-    where = (
-        IS_CURRENT_SQL + " AND reviewer = :reviewer" * (reviewer is not None) + " AND item = :item" * (item is not None)
-    )
-    last = f"SELECT max(id) FROM decision WHERE {where} GROUP BY reviewer, item"
-    found = base.execute(
-        f"SELECT id, time, reviewer, kind, item, choice, label, note FROM decision WHERE id IN ({last}) ORDER BY id",
-        {"reviewer": reviewer, "item": item},
-    )
-    return [Decision(*line) for line in found]
+    ledger = Ledger()
+    ledger.update(base)
+    return find_current(ledger, reviewer, item)
+
+
+def find_current(ledger: Ledger, reviewer: str | None, item: str | None) -> list[Decision]:
+    """Return the current decisions, of one reviewer or about one item if given, in order of time."""
+    if item is not None:
+        by = ledger.by_item.get(item, {})
+        return sorted(d for name, d in by.items() if reviewer in (None, name))
+    own = ledger.by_reviewer.values() if reviewer is None else [ledger.by_reviewer.get(reviewer, {})]
+    return sorted(d for one in own for d in one.values())
 
 
 def system_user() -> str:

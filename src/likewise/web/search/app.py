@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -39,11 +40,11 @@ from likewise.index.reading import levels_of
 from likewise.index.snapshot import Rows, describe_labels
 from likewise.io.files import atomic_write
 from likewise.io.image_files import as_jpeg
-from likewise.web.http import new_app, send_image
+from likewise.web.http import ImageCache, JSONResponse, Text, new_app, plain_text
 from likewise.web.search.micro_batcher import Embed, MicroBatcher
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `web.http` raises if FastAPI is missing
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse  # isort: skip
+from fastapi.responses import FileResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -144,13 +145,10 @@ class ImageUploads:
         The image itself is freed before the input waits for the network.
         """
         loop = asyncio.get_running_loop()
-        image = await loop.run_in_executor(self.small, self.context.open, body, tuple(IMAGE_SUFFIXES))
-        if image is None:
-            raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
-        threads = self.large if image.width * image.height > LARGE_IMAGE_PIXELS else self.small
-        kind = "JPEG" if image.format == "MPO" else str(image.format)
-        del image  # freed while it waits: WebP allocates the pixels on opening
-        return kind, *await loop.run_in_executor(threads, self.look, body, preview)
+        found = await loop.run_in_executor(self.small, self.look, body, preview, LARGE_IMAGE_PIXELS)
+        found = found or await loop.run_in_executor(self.large, self.look, body, preview, math.inf)
+        assert found is not None  # there is no limit
+        return found
 
     async def embed(self, x: Tensor) -> Float[np.ndarray, "D"]:
         """Return the embedding of a network input."""
@@ -163,42 +161,47 @@ class ImageUploads:
             raise Refusal(400, "search: the request must have an image as its body, or ?row=, got neither; send one")
         return body
 
-    def look(self, body: bytes, preview: bool) -> tuple[str | None, Tensor]:
-        """Decode an image; return a preview if wanted, and the input of the network."""
+    def look(self, body: bytes, preview: bool, most: float) -> tuple[str, str | None, Tensor] | None:
+        """Decode an image; return its format, a preview if wanted, and the input of the network; None: it has more pixels."""
         opened = self.context.open(body, tuple(IMAGE_SUFFIXES))
-        assert opened is not None and self.context.see is not None  # `see` has opened it
+        if opened is None:
+            raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
+        if opened.width * opened.height > most:
+            return None
+        kind = "JPEG" if opened.format == "MPO" else str(opened.format)
         image = self.context.decode(opened)
-        x = self.context.see(image)
-        return inline(image) if preview else None, x
+        assert self.context.see is not None
+        return kind, inline(image) if preview else None, self.context.see(image)
 
 
 def add_index_routes(app: FastAPI, context: SearchContext) -> None:
     """Add the routes that describe the index and return its images."""
+    images = ImageCache()
     start = secrets.token_hex(4)  # part of image addresses: browsers cache images by address
 
     @app.get("/api/about")
-    def about() -> dict:
+    def about() -> JSONResponse:
         rows, index = context.index.rows, context.index
         used = np.unique(rows.table["label"][rows.here])
         known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
         some = np.random.default_rng().permutation(here)[:START_ROWS]
-        return {
+        return JSONResponse({
             "title": context.title, "scope": context.scope, "rows": len(rows), "kind": index.kind, "recall": known.get("recall"),
             "classes": sorted(rows.class_name[label] for label in used), "similarity": rows.similarity, "upload": context.upload,
             "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
             "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": describe_levels(context),
             "labels": used_labels(rows, used), "several": rows.labels is not None, **describe_calibration(context.calibrated),
-        }  # fmt: skip
+        })  # fmt: skip
 
     @app.get("/picture/{row}")
-    def image(row: int, large: bool = False) -> Response:
+    async def image(row: int, large: bool = False) -> Response:
         try:
             place = int(context.index.rows.places([row])[0])
         except LikewiseError as error:
-            return PlainTextResponse(str(error), 404)
+            return plain_text(str(error), 404)
         if not context.index.rows.path(place):
-            return PlainTextResponse(f"search: row {row} has no image", 404)
-        return send_image(lambda: context.picture(place), large)
+            return plain_text(f"search: row {row} has no image", 404)
+        return await images.send(row, lambda: context.picture(place), large)
 
 
 def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
@@ -209,10 +212,10 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
         request: Request,
         row: int | None = None,
         k: int = Query(12, ge=1, le=MAX_NEIGHBOURS),
-        label: str | None = Query(None, alias="class"),
-        filter: str = Query("", max_length=MAX_FILTER_LETTERS),
+        label: Text | None = Query(None, alias="class"),
+        filter: Text = Query("", max_length=MAX_FILTER_LETTERS),
         preview: bool = False,
-    ) -> dict:
+    ) -> JSONResponse:
         """Return the nearest rows of an image (the body) or of a row, and the decision: known or unknown.
 
         The decision compares with all rows, also where `class` or `filter` (such as `red & !striped`) limits the rows that are
@@ -231,15 +234,18 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
             async with uploads.room():
                 _, small, x = await uploads.see(body, preview)
                 z, own, query = await uploads.embed(x), None, {"preview": small} if preview else {}
-        hits = await asyncio.to_thread(context.index.find, z[None], k, but=[own], label=label or None, wanted=wanted)
-        found = [describe(context, hit, own) for hit in hits[0]]
-        votes = [
-            {"class": name, "count": count} for name, count in Counter(one["class"] for one in found).most_common()
-        ]
-        if label or wanted is not None:
-            hits = await asyncio.to_thread(context.index.find, z[None], 1, but=[own])
-        decision = context.calibrated and await asyncio.to_thread(context.calibrated.decide, hits[0])
-        return {"query": query, **(decision or NO_DECISION), "found": found, "votes": votes}
+
+        def rank() -> dict:
+            hits = context.index.find(z[None], k, but=[own], label=label or None, wanted=wanted)
+            found = [describe(context, hit, own) for hit in hits[0]]
+            count = Counter(one["class"] for one in found)
+            votes = [{"class": name, "count": number} for name, number in count.most_common()]
+            if label or wanted is not None:
+                hits = context.index.find(z[None], 1, but=[own])
+            decision = context.calibrated and context.calibrated.decide(hits[0])
+            return {"query": query, **(decision or NO_DECISION), "found": found, "votes": votes}
+
+        return JSONResponse(await asyncio.to_thread(rank))
 
 
 def add_change_routes(app: FastAPI, context: SearchContext, uploads: ImageUploads | None) -> None:
@@ -254,7 +260,7 @@ def add_change_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
             )
 
     @app.post("/api/rows")
-    async def add(request: Request, label: str = Query(alias="class", min_length=1, max_length=200)) -> dict:
+    async def add(request: Request, label: Text = Query(alias="class", min_length=1, max_length=200)) -> JSONResponse:
         """Add an image (the body) to the index with a class."""
         must_change()
         if uploads is None:
@@ -264,17 +270,17 @@ def add_change_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
             kind, _, x = await uploads.see(body)
             z = await uploads.embed(x)
             row = await asyncio.to_thread(keep, context.index, body, IMAGE_SUFFIXES[kind], z, " ".join(label.split()))
-        return {"row": row, "rows": len(context.index.rows)}
+        return JSONResponse({"row": row, "rows": len(context.index.rows)})
 
     @app.delete("/api/rows/{row}")
-    def remove(row: int) -> dict:
+    def remove(row: int) -> JSONResponse:
         must_change()
         try:
             context.index.rows.places([row])
         except LikewiseError as error:
             raise Refusal(404, str(error)) from None
         context.index.remove([row])
-        return {"row": row, "rows": len(context.index.rows)}
+        return JSONResponse({"row": row, "rows": len(context.index.rows)})
 
 
 def keep(index: Index, body: bytes, suffix: str, z: Float[np.ndarray, "D"], label: str) -> int:

@@ -1,5 +1,5 @@
 // Elements that all views use: images, names, small images in a row, the large image, text to copy.
-import { ask, byId, say } from "/static/server.js";
+import { ask, byId, encoded, say } from "/static/server.js";
 
 export const state = {
   about: null, view: "one", kind: "sample", tiles: [], at: 0, aside: null, details: new Map(), history: [], busy: 0,
@@ -92,7 +92,7 @@ export const reviewer = () => localStorage.getItem("reviewer") || state.about.us
 
 export async function details(item) {
   if (!state.details.has(item)) {
-    const found = ask(`/api/item/${encodeURIComponent(item)}`, { reviewer: reviewer() });
+    const found = ask(`/api/item/${encoded(item)}`, { reviewer: reviewer() });
     state.details.set(item, found);
     found.catch(() => state.details.delete(item));
   }

@@ -9,8 +9,12 @@ export function say(text, wrong) {
 
 class Unreachable extends Error {}
 
+// A text as part of an address. Names may have bytes that are not UTF-8: the server sends byte FF as the lone surrogate \udcff.
+export const encoded = (text) => String(text).split(/([\udc80-\udcff])/u)
+  .map((part, i) => i % 2 ? "%" + (part.charCodeAt(0) - 0xdc00).toString(16) : encodeURIComponent(part)).join("");
+
 export async function ask(address, query, post) {
-  const url = address + (query ? "?" + new URLSearchParams(query) : "");
+  const url = address + (query ? "?" + Object.entries(query).map(([name, text]) => `${name}=${encoded(text)}`).join("&") : "");
   const asked = post === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(post) };
   let answer;
   try {

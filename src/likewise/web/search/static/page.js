@@ -21,10 +21,15 @@ function say(text, wrong) {
   if (text) byId("said").scrollIntoView({ block: "nearest" });
 }
 
+// A text as part of an address. Names may have bytes that are not UTF-8: the server sends byte FF as the lone surrogate \udcff.
+const encoded = (text) => String(text).split(/([\udc80-\udcff])/u)
+  .map((part, i) => i % 2 ? "%" + (part.charCodeAt(0) - 0xdc00).toString(16) : encodeURIComponent(part)).join("");
+
 async function ask(address, query, asked = {}) {
   let answer;
   try {
-    answer = await fetch(address + (query ? "?" + new URLSearchParams(query) : ""), asked);
+    const words = Object.entries(query || {}).map(([name, text]) => `${name}=${encoded(text)}`).join("&");
+    answer = await fetch(address + (words && `?${words}`), asked);
   } catch {
     throw new Error("The server does not respond. Start it again with `likewise search`, then try again.");
   }
