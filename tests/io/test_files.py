@@ -178,7 +178,7 @@ def test_arrays_of_another_type_are_named(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "a.png").mkdir()
-    with pytest.raises(LikewiseError, match="--out must be a file, but '.*a.png' is a folder; choose another name"):
+    with pytest.raises(LikewiseError, match="--out must be the name of a file, got '.*a.png'"):
         check_output_path(str(tmp_path / "a.png"), ".png", "compare")
     monkeypatch.setattr("os.access", lambda place, how: place != tmp_path)  # root may write everywhere
     with pytest.raises(LikewiseError, match="the folder of --out '.*b.png' is read-only; choose another one"):
