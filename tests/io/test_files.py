@@ -180,8 +180,12 @@ def test_a_place_that_cannot_be_written_is_known_before_the_work(tmp_path, monke
     (tmp_path / "a.png").mkdir()
     with pytest.raises(LikewiseError, match="--out must be the name of a file, got '.*a.png'"):
         check_output_path(str(tmp_path / "a.png"), ".png", "compare")
-    monkeypatch.setattr("os.access", lambda place, how: place != tmp_path)  # root may write everywhere
-    with pytest.raises(LikewiseError, match="the folder of --out '.*b.png' is read-only; choose another one"):
+
+    def refuse(dir):  # root may write everywhere
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(LikewiseError, match="the folder of --out must be writable"):
         check_output_path(str(tmp_path / "b.png"), ".png", "compare")
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from likewise._notebook import table, view
 from likewise.audit.apply_steps import (
     Move,
+    check_images,
     move_images,
     record_of,
     removed_folder,
@@ -91,6 +92,7 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
     root = Path(config.to).expanduser().absolute() if config.to else data_root(file, config.root)
     moves = tuple(plan_copy(file, items, root) if config.to else plan_moves(file, items, root))
     root = root if config.to else Path(os.path.realpath(root))
+    check_images([move for move in moves if move.target])
     if config.dry_run or not (config.to or config.in_place):
         return Applied("planned", root, moves)
     with files_at_fault(f"reverse the call with `{undo_command(file)}`"):

@@ -178,7 +178,6 @@ def has_original(copy: Path, source: str, folder: Path) -> bool:
 def write_folder(folder: Path, moves: Sequence[Move], table: Path, copy: bool, say: Callable[[str], None]) -> None:
     """Write the new folder: hard links where the disk allows them, otherwise copies. It replaces that of the last step."""
     kept = [move for move in moves if move.target]
-    check_images(kept)
     with locked(table.parent):
         clear_interrupted(table)
         old, step = check_new_folder(str(folder), table), new_step("to", table, folder)
@@ -280,7 +279,6 @@ def locate(root: Path, place: str) -> Path:
 
 def move_images(root: Path, moves: Sequence[Move], table: Path, say: Callable[[str], None]) -> None:
     """Move the images of a data folder, after recording the moves for `undo_step`."""
-    check_images(moves)
     with locked(table.parent, root):
         mine = [step for step in read_steps(record_of(table)) if step["how"] == "in-place"]
         if mine and has_step(root, mine[-1]):
