@@ -508,3 +508,20 @@ def test_an_interrupted_folder_is_written_again(table, tmp_path, monkeypatch):
         assert len(files(tmp_path / "clean")) == 4 and not list(tmp_path.glob(".likewise*"))
     apply(Apply(str(table), undo=True))
     assert not (tmp_path / "clean").exists()
+
+
+def test_names_in_any_bytes(tmp_path):
+    """Latin-1 names of classes and images, and a line break, from the table to the folders, the records and back."""
+    root, latin = tmp_path / "photos", os.fsdecode(b"caf\xe9")
+    given = {f"{latin}/1\n.jpg": latin, "b/\udcff.jpg": "b", "b/2.jpg": "b"}
+    write_files(root, given)
+    before = files(root)
+    table = write_audit(tmp_path / "audit", root, given, {f"{latin}/1\n.jpg": "b", "b/\udcff.jpg": latin})
+    apply(Apply(str(table), to=str(tmp_path / "clean")))
+    assert sorted(files(tmp_path / "clean")) == ["b/1\n.jpg", f"{latin}/\udcff.jpg"]
+    apply(Apply(str(table), undo=True))
+    applied = apply(Apply(str(table), in_place=True))
+    assert sorted(files(root)) == ["b/1\n.jpg", f"{latin}/\udcff.jpg"]
+    assert all(line.isprintable() for line in applied.lines()) and any("1\\n.jpg" in line for line in applied.lines())
+    apply(Apply(str(table), undo=True))
+    assert files(root) == before

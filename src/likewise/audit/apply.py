@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,8 @@ from likewise.audit.read import read_about, read_samples
 from likewise.config import Apply, check
 from likewise.data.folder import split_folders
 from likewise.data.table import read_table
-from likewise.errors import shown_names
+from likewise.data.tabular import read_sheet
+from likewise.errors import printable, shown_names
 from likewise.types import Items, LikewiseError
 
 MAX_SHOWN_MOVES = 10
@@ -77,8 +77,9 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
         return undo(file, say)
     if config.to and config.in_place:
         raise LikewiseError("apply: --to and --in-place exclude each other, got both; choose one")
-    if has_several_labels(file):
-        return apply_label_sets(config, file)
+    column = read_sheet(str(file)).column
+    if "labels" in column:
+        return apply_label_sets(config, file, column)
     items = read_table(str(file))
     if items.box is not None:
         raise LikewiseError(
@@ -132,15 +133,7 @@ def check_age(file: Path) -> None:
         )
 
 
-def has_several_labels(file: Path) -> bool:
-    """Return whether a table has the column `labels`, with several labels per sample."""
-    if file.suffix.lower() != ".csv":
-        return False
-    with open(file, encoding="utf-8-sig", newline="") as text:
-        return "labels" in next(csv.reader(text), [])
-
-
-def apply_label_sets(config: Apply, file: Path) -> Applied:
+def apply_label_sets(config: Apply, file: Path, column: dict[str, list]) -> Applied:
     """Show the changes of a table with several labels per sample; folders cannot hold them, so the table itself is the result."""
     if config.to or config.in_place:
         raise LikewiseError(
@@ -148,11 +141,11 @@ def apply_label_sets(config: Apply, file: Path) -> Applied:
             f"express; train on the table: likewise train {file}"
         )
     given, moves = given_labels(file), []
-    with open(file, encoding="utf-8-sig", newline="") as text:
-        for line in csv.DictReader(text):
-            source = os.path.normpath(line.get("path") or f"row {line.get('row', '')}")
-            before = given.pop(source, line["labels"])
-            moves.append(Move(source, line["labels"], "same" if before == line["labels"] else "relabel"))
+    places = column.get("path") or [f"row {row}" for row in column.get("row", range(len(column["labels"])))]
+    for place, labels in zip(places, map(str, column["labels"]), strict=True):
+        source = os.path.normpath(place)
+        before = given.pop(source, labels)
+        moves.append(Move(source, labels, "same" if before == labels else "relabel"))
     moves += [Move(source, "", "remove") for source in given]
     return Applied("planned", file, tuple(moves))
 
@@ -328,4 +321,4 @@ def _files(items: Items) -> list[str]:
 
 
 def _below(path: str, base: Path) -> str:
-    return os.path.relpath(path, base) if PurePath(path).is_relative_to(base) else path
+    return printable(os.path.relpath(path, base) if PurePath(path).is_relative_to(base) else path)
