@@ -109,7 +109,9 @@ def check_bytes(rows: list[list[str]], lines: list[int], name: str, owner: str) 
 
     The file system allows any bytes in a name, and likewise writes them into its tables as they are.
     """
-    odd = [(line, cell) for row, line in zip(rows, lines, strict=True) for cell in row if UNDECODABLE_BYTES.search(cell)]
+    odd = [
+        (line, cell) for row, line in zip(rows, lines, strict=True) for cell in row if UNDECODABLE_BYTES.search(cell)
+    ]
     if not odd:
         return
     from likewise.io.image_files import IMAGE_SUFFIXES  # imports Pillow
