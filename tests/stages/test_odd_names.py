@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,7 +18,7 @@ from likewise.data.folder import read_folder
 from likewise.data.table import read_table
 from likewise.errors import CONTROL_CHARACTERS
 from likewise.runs.per_query import read_per_query
-from likewise.web.review.consensus import write_corrected_table
+from likewise.web.review.consensus import as_csv, corrected
 from likewise.web.review.store import Decision
 
 CPU = ["--device", "cpu", "--workers", "0"]
@@ -124,8 +123,8 @@ def test_an_audit_and_its_correction_keep_the_bytes(here, paths, capsys):
         Decision(1, "", "ann", "sample", str(samples[0].row), "relabel", "\udcff\udcfe\udc80", ""),
         Decision(2, "", "ann", "sample", str(samples[9].row), "remove", "", ""),
     ]
-    store = SimpleNamespace(findings=found, file="", current_decisions=lambda: decisions)
-    table = write_corrected_table(store, here / "audit/corrected.csv", str(here / "p"))
+    table = here / "audit/corrected.csv"
+    table.write_bytes(as_csv(corrected(found, decisions, str(here / "p"))).encode("utf-8", "surrogateescape"))
     items = read_table(str(table))
     kept = [path for at, path in enumerate(paths) if at != 9]
     assert [os.path.relpath(path, here / "p") for path in items.path] == kept

@@ -16,6 +16,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from io import TextIOBase
 from pathlib import Path
 from typing import IO
 
@@ -199,7 +200,7 @@ def write_csv(file: Path, head: Sequence[str], lines: Iterable[Sequence]) -> Non
         write_csv_lines(out, lines)
 
 
-def write_csv_lines(out: IO[str], lines: Iterable[Iterable]) -> None:
+def write_csv_lines(out: IO[str] | TextIOBase, lines: Iterable[Iterable]) -> None:
     """Write lines of CSV. A line with a carriage return is quoted as a whole: Python before 3.13 would not quote it."""
     plain = csv.writer(out, lineterminator="\n")
     quoted = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
