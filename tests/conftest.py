@@ -21,7 +21,7 @@ install_import_hook("likewise", "beartype.beartype")
 
 pytest_plugins = ["small_runs", "calibrated_runs", "browser"]
 HERE = str(Path(__file__).parent)
-sys.path.insert(0, HERE)  # modules that tests send to another process
+sys.path[:0] = [HERE, str(Path(HERE).parent)]  # modules that tests send to another process, and `tests` itself
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -76,7 +76,7 @@ def quiet_machine(monkeypatch, tmp_path_factory):
 @pytest.fixture(scope="session")
 def bare():
     """A process with the package as users have it: the compiler cannot look through checked shapes. `bare(work, *arguments)`."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), sys.path.insert, (0, HERE)) as pool:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         yield lambda work, *arguments: pool.submit(work, *arguments).result()
 
 

@@ -211,8 +211,8 @@ CASES = {
         evaluate in/good.npz --split val ! evaluate: 'in/good.npz' has no `split` column, so no val split
         evaluate in/good.npz --memory 1XB ! memory: must be an amount such as '512MB' or '4GB', got '1XB'
         evaluate in/good.npz --checkpoint last ! evaluate: 'in/good.npz' is a file of embeddings, but --checkpoint needs a run
-        evaluate in/good.npz --exclude in/rubbish.csv ! exclude: rubbish.csv must be UTF-8, but line 2 holds the byte 0x80
-        evaluate in/good.npz --correct-test-labels in/rubbish.csv ! evaluate: rubbish.csv must be UTF-8, but line 2 holds the
+        evaluate in/good.npz --exclude in/rubbish.csv ! exclude: rubbish.csv must be a text file in UTF-8
+        evaluate in/good.npz --correct-test-labels in/rubbish.csv ! evaluate: rubbish.csv must be a text file in UTF-8
         evaluate in/good.npz --taxonomy in/rubbish.json --metrics R@1:level1 ! taxonomy: rubbish.json is not JSON
         evaluate in/good.npz --device cpu --metrics R@1 --out out/scores.json = R@1
         evaluate %run --device cpu --metrics R@1 = R@1
@@ -252,7 +252,7 @@ CASES = {
         embed in/run in/pictures --out out/z.npz ! embed: the data must be like the training data of 'in/run', which are
         embed in/run in/features.npz --out out/z.csv ! embed: --out must end in .npz, got 'out/z.csv'
         embed in/run in/features.npz --out out/missing/z.npz ! embed: the folder of --out 'out/missing/z.npz' does not exist
-        embed in/run in/features.npz --out in/folder.npz ! embed: --out must be a file, but 'in/folder.npz' is a folder
+        embed in/run in/features.npz --out in/folder.npz ! embed: --out must be the name of a file, got 'in/folder.npz'
         embed in/run in/features.npz ! required
         embed in/run in/features.npz --out out/z.npz --checkpoint best --size 12 ! embed: --size is for a backbone, but 'in/run'
         embed in/run in/features.npz --out out/z.npz --layer head ! embed: --layer must be one of embedding, feature, got
@@ -402,7 +402,7 @@ CASES = {
         audit in/nan.npz --out out/a ! features: x of nan.npz must be finite, but 1 of 36 rows
         audit in/onerow.npz --out out/a ! audit: the test split must have two samples or more, got 1
         audit in/nolabel.npz --out out/a ! features: nolabel.npz must hold the labels as label or y, got: nothing else
-        audit in/good.npz --votes in/rubbish.csv --out out/a ! table: rubbish.csv must be UTF-8, but line 2 holds the byte 0x80
+        audit in/good.npz --votes in/rubbish.csv --out out/a ! table: rubbish.csv must be a text file in UTF-8
         audit in/badweights --out out/a ! run: in/badweights/best.safetensors is damaged
         audit in/run --influence third --out out/a ! audit: --influence must be one of finite, first, kronecker, lissa, deep,
         audit in/good.npz --out out/a --device cpu --quiet =
@@ -443,7 +443,7 @@ CASES = {
         receive in/empty.csv --from csv --into in/audit ! csv: empty.csv must hold a header and rows, but it is empty
         receive in/results.csv --from excel --into in/audit ! receive: --from must be one of label-studio, hugging-face, csv,
         receive in/results.csv --from csv ! required
-        receive in/rubbish.faiss --from faiss --into out/z.npz ! faiss: rubbish.faiss must be a file of faiss.write_index, but
+        receive in/rubbish.faiss --from faiss --into out/z.npz ! faiss: the index must be flat
         receive in/results.csv --from csv --into in/emptyfolder ! csv: results.csv
     """,
     "apply": """

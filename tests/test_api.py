@@ -74,7 +74,9 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
     )
     (folder / "grid.toml").write_text(f"{settings}[axes]\nseed = [0]\n")
     (folder / "theirs.csv").write_text("path,class\na.jpg,wren\n")
-    (folder / "birds" / "wren").mkdir(parents=True)
+    for path in ("wren/a.jpg", "robin/b.jpg"):
+        (folder / "birds" / path).parent.mkdir(parents=True)
+        (folder / "birds" / path).touch()
     (folder / "corrected.csv").write_text(f"path,label\n{folder}/birds/wren/a.jpg,robin\n")
     (folder / "tune.toml").write_text(f'{settings}protocol = "ClassFolds(folds=2)"\n')
     return types.SimpleNamespace(
@@ -102,7 +104,7 @@ CALLS = {
     "export": lambda t: likewise.export(t.run, "safetensors"),
     "send": lambda t: likewise.send(t.features, "csv", t.folder / "sent.csv"),
     "receive": lambda t: likewise.receive(t.folder / "theirs.csv", "csv", t.folder / "ours.csv", columns="label=class"),
-    "apply": lambda t: likewise.apply(t.folder / "corrected.csv"),
+    "apply": lambda t: likewise.apply(t.folder / "corrected.csv", root=t.folder / "birds"),
     "hierarchy": lambda t: likewise.hierarchy(t.run, **HERE),
     "audit_run": lambda t: likewise.audit_run(t.run, max_errors=1, max_classes=0, **HERE),
     "audit_labels": lambda t: likewise.audit_labels(np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 4),

@@ -113,7 +113,7 @@ def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
     true = ["a", "a", "b", "b", "c", "c"]
     given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
     label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
-    weight = np.array([1, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
+    weight = np.array([1.0, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
     suspicion = np.full(6, np.nan)
     np.savez(
         tmp_path / "sample_weights.npz",

@@ -23,7 +23,7 @@ from likewise.audit.apply_steps import (
 )
 from likewise.audit.read import read_about, read_samples
 from likewise.config import Apply, check
-from likewise.data.folder import split_folders
+from likewise.data.folder import split_folders, sub_folders
 from likewise.data.table import read_table
 from likewise.data.tabular import read_sheet
 from likewise.errors import printable, shown_names
@@ -203,10 +203,11 @@ def plan_moves(file: Path, items: Items, root: Path) -> Iterable[Move]:
         new_label.setdefault(below(source, root), set()).add(items.class_name[items.y[row]])
     check_single_labels(new_label)
     places = {image: place_of(image, splits) for image in new_label}
-    if not given and 2 * sum(places[image].label in labels for image, labels in new_label.items()) < len(places):
+    classes = {label for top in splits or [""] for label in sub_folders(str(real / top))}
+    if not given and not any(classes & labels for labels in new_label.values()):
         raise LikewiseError(
-            f"apply: most images must be in the folder of their label, but of {len(places)} in {root} most are not; give --root, "
-            "the folder of the class folders, or write a new folder with --to"
+            f"apply: the labels of the table must be class folders of {root}, but none is; give --root, the folder of the class "
+            "folders, or write a new folder with --to"
         )
 
     def free(path: str) -> bool:

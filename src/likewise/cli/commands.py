@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
+from io import TextIOBase
 from pkgutil import iter_modules
 from typing import IO
 
@@ -44,7 +45,7 @@ def config_class(name: str) -> type:
     return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 
 
-def show(text: object = "", file: IO[str] | None = None) -> None:
+def show(text: object = "", file: IO[str] | TextIOBase | None = None) -> None:
     """Print a text. Control characters are escaped, because names in data may hold terminal commands."""
     print(printable(str(text), keep="\n"), file=file, flush=True)
 

@@ -179,7 +179,9 @@ def check(found: Calibration) -> None:
             raise ValueError(f"{name} must be an object whose values are of type {kind.__name__}")
     if not all(is_number(float(found.about.get(name, 0))) for name in ("own_accepts", "own_accepts_bound")):
         raise ValueError("own_accepts must be a number")
-    if not all(type(value) in (int, float) for curve in found.curves.values() for value in curve):
+    if not all(
+        type(value) is not bool and isinstance(value, int | float) for curve in found.curves.values() for value in curve
+    ):
         raise ValueError("curves must be lists of numbers")
     if not all(isinstance(share, int | float) for share in (found.prevalence, found.same_pairs)):
         raise ValueError("prevalence and same_pairs must be numbers")
