@@ -1,4 +1,5 @@
 """Random sequences of `likewise apply`, edits by the user and kills: no byte is lost, no file replaced, undo restores.
+At the end, single situations that the sequences do not reach.
 
 A kill is an exception at one operation on files, after which every operation of the dead process fails too, so that its
 clean-up code has no effect, as after SIGKILL.
@@ -20,12 +21,15 @@ from pathlib import Path
 import pytest
 from made_tables import files, write_audit, write_files
 
+from likewise.audit import apply_steps
 from likewise.audit.apply import apply
 from likewise.audit.apply_steps import FOLDER_RECORD, read_steps
 from likewise.config import Apply
 from likewise.io import file_moves
 from likewise.types import LikewiseError
 
+GIVEN = {"a/1.jpg": "a", "a/2.jpg": "a", "b/1.jpg": "b", "b/4.jpg": "b"}
+CORRECTED = {"a/1.jpg": "b", "a/2.jpg": "a", "b/1.jpg": "new class"}
 AUDITS, CLASSES, OUTS = ("one", "two"), ("a", "b", "new"), ("clean", "other")
 FILE_OPERATIONS = ("mkdir", "link", "unlink", "rename", "replace", "rmdir", "symlink", "fsync")
 COUNT = Counter()
@@ -301,3 +305,105 @@ def kill_when(words: list[str], table: Path, reached) -> bool:
             time.sleep(0.0005)
         process.send_signal(signal.SIGKILL)
     return process.returncode == -signal.SIGKILL
+
+
+# --- single steps
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A data folder, and beside it the folder of an audit with its corrected table."""
+    write_files(tmp_path / "photos", GIVEN)
+    return write_audit(tmp_path / "audit", tmp_path / "photos", GIVEN, CORRECTED)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [["a/1.jpg", "a/1.jpg"]],
+        [["a/1.jpg", "a/x/../1.jpg"]],
+        [["a/1.jpg", "b/1.jpg"], ["b/1.jpg", "a/1.jpg"]],
+        [["a/9.jpg", FOLDER_RECORD]],
+        [["a/9.jpg", "b"]],
+    ],
+)
+def test_a_record_that_names_a_place_twice_or_no_image(table, tmp_path, pairs):
+    """Both records have one id; a reversal would delete the only file of some bytes, or move what is no image."""
+    for name in ("a/1.jpg", "b/1.jpg"):
+        (tmp_path / "photos" / name).write_text("equal")
+    step = {"id": "0" * 32, "how": "in-place", "table": str(table), "folder": str(tmp_path / "photos"), "files": pairs}
+    for record in (table.with_name("corrected.applied.json"), tmp_path / "photos" / FOLDER_RECORD):
+        record.write_text(json.dumps({"steps": [step]}))
+    before = files(tmp_path)
+    with pytest.raises(LikewiseError, match="must name each image once.* nothing was changed"):
+        apply(Apply(str(table), undo=True))
+    assert files(tmp_path) == before and (tmp_path / "photos" / FOLDER_RECORD).exists()
+
+
+def test_an_id_is_no_path(table, tmp_path):
+    """The id of a step is part of the names of partial files, which are deleted."""
+    write_files(tmp_path / "mine", ("film.part",))
+    (tmp_path / "photos" / "a" / ".likewise-x").mkdir()
+    step = {"id": "x/../../../mine/film", "how": "in-place", "table": str(table), "folder": str(tmp_path / "photos")}
+    for record in (table.with_name("corrected.applied.json"), tmp_path / "photos" / FOLDER_RECORD):
+        record.write_text(json.dumps({"steps": [step | {"files": [["a/9.jpg", "a/1.jpg"]]}]}))
+    with pytest.raises(LikewiseError, match="nothing was changed"):
+        apply(Apply(str(table), undo=True))
+    assert (tmp_path / "mine" / "film.part").exists()
+
+
+def test_a_file_that_the_user_adds_during_the_deletion_is_kept(table, tmp_path, monkeypatch):
+    clean, check = tmp_path / "clean", apply_steps.check_deletable
+    apply(Apply(str(table), to=str(clean)))
+
+    def check_then_save(*args):
+        check(*args)
+        (clean / "a" / "notes").write_text("saved just now")
+        (clean / "b" / "1.jpg").unlink()
+        (clean / "b" / "1.jpg").write_text("edited just now")
+
+    monkeypatch.setattr(apply_steps, "check_deletable", check_then_save)
+    with pytest.raises(LikewiseError, match="no image is lost"):
+        apply(Apply(str(table), undo=True))
+    assert (clean / "a" / "notes").exists() and (clean / "b" / "1.jpg").read_text() == "edited just now"
+
+
+def test_a_full_disk_in_the_middle_of_a_copy(table, tmp_path, monkeypatch):
+    """Half an image is left, as after a kill: the same command completes the folder, and --undo deletes it."""
+
+    def copy_half(source, target):
+        Path(target).write_bytes(Path(source).read_bytes()[:3])
+        raise OSError(28, "No space left on device", str(target))
+
+    for config in (Apply(str(table), to=str(tmp_path / "clean"), copy=True), Apply(str(table), undo=True)):
+        with monkeypatch.context() as patch, pytest.raises(LikewiseError, match="No space left .* --undo"):
+            patch.setattr(apply_steps.shutil, "copy2", copy_half)
+            apply(Apply(str(table), to=str(tmp_path / "clean"), copy=True))
+        apply(config)
+        assert (tmp_path / "clean").exists() != config.undo and not list(tmp_path.glob(".likewise*"))
+        if not config.undo:
+            apply(Apply(str(table), undo=True))
+
+
+def test_a_copy_replaces_no_file(tmp_path):
+    """Some disks regard two names as equal that differ in bytes; a link there would lead to the original."""
+    write_files(tmp_path, ("1.jpg", "2.jpg"))
+    os.link(tmp_path / "1.jpg", tmp_path / "same.jpg")
+    with pytest.raises(FileExistsError):
+        apply_steps.write_image(str(tmp_path / "2.jpg"), tmp_path / "same.jpg", False, tmp_path / "part")
+    assert (tmp_path / "1.jpg").read_text() == "image 1.jpg"
+
+
+def test_a_kill_before_the_first_file_of_a_folder(table, tmp_path, monkeypatch):
+    """The step is beside the table, and nowhere else: the same command replaces the folder of the step before it."""
+    apply(Apply(str(table), to=str(tmp_path / "clean")))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "mkdir", interrupt)
+        apply(Apply(str(table), to=str(tmp_path / "clean")))
+    apply(Apply(str(table), to=str(tmp_path / "clean")))
+    apply(Apply(str(table), undo=True))
+    assert not (tmp_path / "clean").exists()
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt

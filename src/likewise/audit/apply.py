@@ -32,6 +32,8 @@ from likewise.types import Items, LikewiseError
 MAX_SHOWN_MOVES = 10
 MAX_NAME_BYTES = 255
 """Longest file name that common file systems take."""
+MAX_ORIGIN = 50
+"""Most characters of the old folder's name in the new name of an image."""
 MAX_AGE_SECONDS = 60.0
 """Time by which a table may be older than its audit: both may have been copied together."""
 
@@ -158,13 +160,18 @@ def find_table(place: str, undo: bool = False) -> Path:
     """
     given = Path(place).expanduser().absolute()
     places = [given, given / "corrected.csv", given / "audit" / "corrected.csv"]
-    found = next((file for file in places if file.is_file() or (undo and record_of(file).is_file())), None)
+    found = next((file for file in places if file.is_file() or (undo and has_record(file))), None)
     if found is None:
         raise LikewiseError(
             f"apply: the table must be a corrected.csv, or the folder of an audit that was reviewed, got '{place}'; "
             "finish a review first: likewise review AUDIT"
         )
     return found
+
+
+def has_record(file: Path) -> bool:
+    """Return whether a table, which may be missing, has a record of earlier calls; a folder has none beside it."""
+    return not file.is_dir() and record_of(file).is_file()
 
 
 def data_root(file: Path, root: str | None) -> Path:
@@ -176,7 +183,7 @@ def data_root(file: Path, root: str | None) -> Path:
             f"apply: the folder of the class folders must be known, but there is no audit beside {file.name}; give it with --root"
         )
     folder = Path(stored).expanduser().absolute()
-    if not folder.is_dir() or folder == folder.parent:
+    if not folder.is_dir() or os.path.realpath(folder) == os.path.realpath(folder.anchor):
         raise LikewiseError(
             f"apply: the data folder must be a folder of class folders, got '{stored}'; give it with --root"
         )
@@ -185,7 +192,7 @@ def data_root(file: Path, root: str | None) -> Path:
 
 def plan_copy(file: Path, items: Items, folder: Path) -> Iterable[Move]:
     """Yield the links of a new folder: split (if the table has splits), class, file name; names stay unique."""
-    given, taken = given_labels(file), set()
+    given, taken = given_labels(file), {}
     for row, source in enumerate(_files(items)):
         label = items.class_name[items.y[row]]
         place = folder / ("" if items.split is None else str(items.split[row])) / class_folder(label)
@@ -196,7 +203,7 @@ def plan_copy(file: Path, items: Items, folder: Path) -> Iterable[Move]:
 
 def plan_moves(file: Path, items: Items, root: Path) -> Iterable[Move]:
     """Yield the moves of images whose class folder differs from their label, and of images that reviewers removed."""
-    given, splits, taken = given_places(file), split_folders(str(root)), set()
+    given, splits, taken = given_places(file), split_folders(str(root)), {}
     check_class_folders(given, splits, root)
     real, new_label = Path(os.path.realpath(root)), {}
     for row, source in enumerate(_files(items)):
@@ -302,17 +309,22 @@ def class_folder(label: str) -> str:
     return label
 
 
-def unique(target: Path, source: str, taken: set[str], free: Callable[[str], bool] = lambda path: True) -> str:
-    """Return a path that no other image has: the target, with the old folder's name or a number if it is taken."""
-    stem, suffix, number = target.stem, target.suffix, 1
-    name = str(target)
+def unique(target: Path, source: str, taken: dict[str, int], free: Callable[[str], bool] = lambda path: True) -> str:
+    """Return a path that no other image has: the target, with the old folder's name or a number if it is taken.
+
+    Args:
+        taken: the paths of earlier calls, and the next number for a target and an old folder.
+    """
+    stem, suffix, origin = target.stem, target.suffix, PurePath(source).parent.name[:MAX_ORIGIN]
+    name, numbered = str(target), f"{target}\0{origin}"
+    number = taken.get(numbered, 1)
     while name.casefold() in taken or not free(name):
-        end = f"-from-{PurePath(source).parent.name}{f'-{number}' if number > 1 else ''}{suffix}"
+        end = f"-from-{origin}{f'-{number}' if number > 1 else ''}{suffix}"
         while stem and len(os.fsencode(stem + end)) > MAX_NAME_BYTES:
             stem = stem[:-1]
         name = str(target.with_name(stem + end))
         number += 1
-    taken.add(name.casefold())  # some file systems ignore case
+    taken |= {name.casefold(): 0, numbered: number}  # some file systems ignore case
     return name
 
 

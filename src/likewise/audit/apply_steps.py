@@ -10,11 +10,14 @@ another file has the same bytes.
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import secrets
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
@@ -75,9 +78,18 @@ def is_step(entry) -> bool:
     if not isinstance(pairs, list) or not isinstance(folders, list) or not all(isinstance(one, list) for one in pairs):
         return False
     texts = [entry.get("id"), entry.get("table"), entry.get("folder"), *folders, *chain(*pairs)]
-    if not all(isinstance(one, str) and "\0" not in one for one in texts):
+    if not all(isinstance(one, str) and is_path(one) for one in texts):
         return False
-    return os.path.isabs(entry["folder"]) and all(len(pair) == 2 for pair in pairs)
+    folder = PurePath(entry["folder"])
+    is_id = re.fullmatch("[0-9a-f]{32}", entry["id"]) is not None  # it is part of the names of files
+    return is_id and folder.is_absolute() and bool(folder.name) and all(len(pair) == 2 for pair in pairs)
+
+
+def is_path(text: str) -> bool:
+    """Return whether the operating system takes a text as a path: without a zero byte and surrogates of no bytes."""
+    with suppress(UnicodeEncodeError):
+        return b"\0" not in os.fsencode(text)
+    return False
 
 
 def append_entry(file: Path, entry: dict) -> None:
@@ -94,7 +106,7 @@ def append_entry(file: Path, entry: dict) -> None:
 
 def delete_leftovers(record: Path) -> None:
     """Delete the temporary files of a process that was killed while it wrote this record."""
-    for aside in record.parent.glob(f".{record.name}.*.part"):
+    for aside in record.parent.glob(f".{glob.escape(record.name)}.*.part"):
         aside.unlink()
 
 
@@ -186,7 +198,8 @@ def write_folder(folder: Path, moves: Sequence[Move], table: Path, copy: bool, s
         aside.mkdir(parents=True)
         files = [[os.path.realpath(move.source), os.path.relpath(move.target, folder)] for move in kept]
         append_entry(aside / FOLDER_RECORD, {**step, "files": files})
-        copied = sum(write_image(source, aside / target, copy) for source, target in files)
+        part = aside / f".{FOLDER_RECORD}.copy.part"  # a name for `delete_leftovers`
+        copied = sum(write_image(source, aside / target, copy, part) for source, target in files)
         if old is not None:
             delete_folder(folder, old)
             append_entry(record_of(table), {"undo": old["id"]})
@@ -203,22 +216,29 @@ def part_folder(folder: Path, step: str) -> Path:
     return folder.with_name(f".likewise-{step}.part")
 
 
-def write_image(source: str, target: Path, copy: bool) -> bool:
-    """Write an image at a new place, as a hard link if `copy` is False and the disk allows it; return whether it is a copy."""
+def write_image(source: str, target: Path, copy: bool, part: Path) -> bool:
+    """Write an image at a new place, as a hard link if `copy` is False and the disk allows it; return whether it is a copy.
+
+    Args:
+        part: name of a copy until it is complete.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     if not copy:
         with suppress(OSError):
             os.link(source, target)
             return False
-    shutil.copy2(source, target)
+    shutil.copy2(source, part)
+    rename_new(part, target)  # some disks regard two names as equal, whose bytes differ
     return True
 
 
 def clear_interrupted(table: Path) -> None:
-    """Delete the incomplete folder of the last step with a table, if that step was interrupted."""
+    """Delete the incomplete folder of the last step with a table, and the step, if it was interrupted."""
     last = read_steps(record_of(table))[-1:]
-    if last and last[0]["how"] == "to" and delete_part(last[0]):
-        append_entry(record_of(table), {"undo": last[0]["id"]})
+    if last and last[0]["how"] == "to":
+        folder = Path(last[0]["folder"])
+        if delete_part(last[0]) or (folder.is_dir() and not has_step(folder, last[0])):
+            append_entry(record_of(table), {"undo": last[0]["id"]})
 
 
 def delete_part(step: dict) -> bool:
@@ -235,13 +255,18 @@ def delete_part(step: dict) -> bool:
 
 
 def delete_folder(folder: Path, step: dict) -> None:
-    """Delete what a step wrote in a folder, and the folder; the record goes last, so that a crash can be continued."""
+    """Delete what a step wrote in a folder, and the folder; the record goes last, so that a crash can be continued.
+
+    Files that another program adds or changes during the deletion are kept.
+    """
     delete_leftovers(folder / FOLDER_RECORD)
     check_deletable(folder, step)
+    source_of = {target: source for source, target in step.get("files", [])}
     for place, folders, names in os.walk(folder, topdown=False):
-        for name in names:
-            if Path(place, name) != folder / FOLDER_RECORD:
-                os.unlink(os.path.join(place, name))
+        for target in (Path(place, name) for name in names):
+            source = source_of.get(str(target.relative_to(folder)))
+            if source is not None and has_original(target, source, folder):
+                target.unlink()
         for name in folders:
             os.rmdir(os.path.join(place, name))
     os.unlink(folder / FOLDER_RECORD)
@@ -280,12 +305,6 @@ def locate(root: Path, place: str) -> Path:
 def move_images(root: Path, moves: Sequence[Move], table: Path, say: Callable[[str], None]) -> None:
     """Move the images of a data folder, after recording the moves for `undo_step`."""
     with locked(table.parent, root):
-        mine = [step for step in read_steps(record_of(table)) if step["how"] == "in-place"]
-        if mine and has_step(root, mine[-1]):
-            raise LikewiseError(
-                f"apply: a table must be applied to {root} once, but this was done at {mine[-1].get('time', '?')}; reverse it "
-                f"with `{undo_command(table)}` first"
-            )
         pairs = [(locate(root, one.source), locate(root, one.target)) for one in moves]
         check_links(pairs)
         step = new_step("in-place", table, root)
@@ -335,7 +354,7 @@ def check_images(moves: Sequence[Move]) -> None:
     if missing:
         raise LikewiseError(
             f"apply: all images must exist, but {len(missing)} of {len(moves)} do not (first: {missing[0]}); if the table was "
-            "applied with --in-place already, train on the folder"
+            "applied with --in-place already, train on the folder, or reverse that with --undo"
         )
     others = [move.source for move in moves if PurePath(move.source).suffix.lower() not in IMAGE_SUFFIXES]
     if others:
@@ -426,10 +445,24 @@ def undo_folder(folder: Path, steps: Sequence[dict], table: Path) -> list[Move]:
     return []
 
 
+def check_pairs(pairs: Sequence[tuple[Path, Path]], record: Path) -> None:
+    """Raise unless all old and new places of a step differ and are names of images."""
+    places = Counter(chain(*pairs))
+    odd = [str(place) for place, count in places.items() if count > 1 or place.suffix.lower() not in IMAGE_SUFFIXES]
+    if odd:
+        raise LikewiseError(
+            f"apply: {record} must name each image once, but it has {shown_names(odd)} twice or as an image; nothing was "
+            "changed. Move this file away if it came from elsewhere"
+        )
+
+
 def undo_moves(root: Path, step: dict, table: Path, say: Callable[[str], None]) -> tuple[list[Move], list[str]]:
     """Move images back, all or none; return the moves, and the images that are at neither place."""
-    back, twice, taken, missing = [], [], [], []
+    back: list[tuple[Path, Path]] = []
+    twice: list[tuple[Path, Path]] = []
+    taken, missing = [], []
     pairs = [(locate(root, old), locate(root, new)) for old, new in reversed(step.get("files", []))]
+    check_pairs(pairs, root / FOLDER_RECORD)
     for old, new in pairs:
         if not os.path.lexists(new):
             if not os.path.lexists(old):
@@ -437,7 +470,7 @@ def undo_moves(root: Path, step: dict, table: Path, say: Callable[[str], None]) 
         elif not os.path.lexists(old):
             back.append((new, old))
         elif same_content(old, new):
-            twice.append(new)
+            twice.append((old, new))
         else:
             taken.append(str(old))
     if taken:
@@ -445,8 +478,9 @@ def undo_moves(root: Path, step: dict, table: Path, say: Callable[[str], None]) 
             f"apply: the old places of all images must be free, but {len(taken)} have another file: {shown_names(taken)}; "
             "nothing was changed. Move these files elsewhere, and try again"
         )
-    for new in twice:  # a crash between copy and deletion, or a copy that the user made
-        os.unlink(new)
+    for old, new in twice:  # a crash between copy and deletion, or a copy that the user made
+        if same_content(old, new):  # still
+            os.unlink(new)
     move_all(back, step["id"], f"`{undo_command(table)}` continues", say)
     for folder in {path.parent for pair in pairs for path in pair}:
         (folder / part_name(step["id"])).unlink(missing_ok=True)

@@ -241,6 +241,7 @@ APPLY_ADVICE = "add --to FOLDER for a corrected copy of links, or --in-place to 
     "apply TABLE [--to FOLDER]", "write a folder with the corrected labels of a review, or move the files; with undo"
 )
 def run_apply(config) -> None:
+    from likewise.audit.apply_steps import undo_command
     from likewise.stages.apply import apply
 
     applied = apply(config, show)
@@ -249,7 +250,7 @@ def run_apply(config) -> None:
         several = applied.folder.is_file()  # several labels per image: the table itself is the result
         show(f"next: likewise train {applied.folder}" if several else f"nothing was changed; {APPLY_ADVICE}")
     elif applied.journal:
-        show(f"undo: likewise apply {config.table} --undo")
+        show(f"undo: {undo_command(config.table)}")
 
 
 @command("audit TARGET", "find probably wrong labels of a folder, a run or embeddings, and the causes of test errors")

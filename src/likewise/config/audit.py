@@ -140,4 +140,4 @@ class Apply:
     undo: bool = False
     """Reverse the last call with this table."""
     root: Folder | None = None
-    """The data folder. By default the folder in the audit beside the table, or the common folder of all images."""
+    """The data folder. By default the folder in the audit beside the table."""
