@@ -108,6 +108,13 @@ def test_moves_in_place_and_back(table, tmp_path):
         apply(Apply(str(table), undo=True))
 
 
+def test_a_table_in_the_data_folder(table, tmp_path):
+    table = write_table(tmp_path / "photos" / "t.csv", tmp_path / "photos", CORRECTED)
+    apply(Apply(str(table), in_place=True, root=str(tmp_path / "photos")))
+    apply(Apply(str(table), undo=True))
+    assert (tmp_path / "photos" / "a" / "1.jpg").exists()
+
+
 def test_an_interrupted_move_can_be_undone(table, tmp_path, monkeypatch):
     before, calls, said = files(tmp_path / "photos"), [], []
 
@@ -551,6 +558,15 @@ def test_many_images_of_one_name():
         for number in range(50)
     ]
     assert len(set(names)) == 50 and len(tried) < 150 and all(len(Path(name).name) <= 255 for name in names)
+
+
+def test_a_class_folder_with_a_blank_at_its_end(tmp_path):
+    """Tables have its label without the blank; images that were not relabelled stay."""
+    given = {"a /1.jpg": "a ", "b/2.jpg": "b", "b/3.jpg": "b"}
+    write_files(tmp_path / "photos", given)
+    table = write_audit(tmp_path / "audit", tmp_path / "photos", given, given | {"a /1.jpg": "a ", "b/2.jpg": "c"})
+    apply(Apply(str(table), in_place=True))
+    assert sorted(files(tmp_path / "photos")) == ["a /1.jpg", "b/3.jpg", "c/2.jpg"]
 
 
 def test_names_in_any_bytes(tmp_path):

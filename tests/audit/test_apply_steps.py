@@ -46,7 +46,7 @@ class Process:
     def __init__(self, kill_at: int | None, two_disks: bool):
         self.left, self.dead, self.two_disks = kill_at, False, two_disks
         self.real = {name: getattr(os, name) for name in FILE_OPERATIONS}
-        self.real_rename, self.real_copy = file_moves.linux_rename, shutil.copyfileobj
+        self.real_rename, self.real_copy = file_moves.linux_rename, (shutil.copyfileobj, shutil.copy2)
 
     def operate(self) -> None:
         """Count an operation, and die if it is the last one."""
@@ -63,13 +63,13 @@ class Process:
             setattr(os, name, self.counted(name))
         rename = self.real_rename()
         file_moves.linux_rename = lambda: rename and self.counted_rename(rename)
-        shutil.copyfileobj = self.copy
+        shutil.copyfileobj, shutil.copy2 = self.copy, self.copy_named
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
         for name, function in self.real.items():
             setattr(os, name, function)
-        file_moves.linux_rename, shutil.copyfileobj = self.real_rename, self.real_copy
+        file_moves.linux_rename, (shutil.copyfileobj, shutil.copy2) = self.real_rename, self.real_copy
         return kind is Killed
 
     def counted(self, name: str):
@@ -102,6 +102,10 @@ class Process:
         new.flush()
         self.operate()
         new.write(data[len(data) // 2 :])
+
+    def copy_named(self, source, target):
+        with open(source, "rb") as old, open(target, "wb") as new:
+            self.copy(old, new)
 
 
 class Sequence:

@@ -223,7 +223,7 @@ def plan_moves(file: Path, items: Items, root: Path) -> Iterable[Move]:
     for image, (label,) in new_label.items():
         given.pop(image, None)
         source, place = str(real / image), places[image]
-        if place.label != label:
+        if place.label.strip() != label:  # tables have labels without blanks at their ends
             target = real / place.split / class_folder(label) / image.name
             yield Move(source, unique(target, source, taken, free), "relabel")
     for image in given:

@@ -390,7 +390,7 @@ def undo_step(table: Path, say: Callable[[str], None]) -> tuple[Path, list[Move]
         if step["how"] == "to":
             moves = undo_folder(folder, steps, table)
         else:
-            with locked(recorded_root(folder)):
+            with locked(*{recorded_root(folder)} - {Path(os.path.realpath(table.parent))}):  # which is locked already
                 check_last(folder, steps, table)
                 moves, missing = undo_moves(folder, read_steps(folder / FOLDER_RECORD)[-1], table, say)
         append_entry(record_of(table), {"undo": step["id"]})
