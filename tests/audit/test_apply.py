@@ -304,7 +304,8 @@ def test_a_damaged_record_is_an_error_before_any_change(table, tmp_path, name):
     step = json.loads(good)["steps"][0]
     odd = ["", "{", good[: len(good) // 2], "[]", "null", "3", "{}", '{"steps": 3}', '{"steps": [3]}', "\0", "[" * 9999]
     odd += [json.dumps({"steps": [step | change]}) for change in (
-        {"id": 3}, {"id": "x/../y"}, {"id": "0"}, {"folder": "/"}, {"files": [["a/\ud800.jpg", "a/1.jpg"]]}, {"how": "delete"}, {"folder": None}, {"folder": "photos"}, {"files": {}}, {"files": ["ab"]},
+        {"id": 3}, {"id": "x/../y"}, {"id": "0"}, {"folder": "/"}, {"files": [["a/\ud800.jpg", "a/1.jpg"]]},
+        {"how": "delete"}, {"folder": None}, {"folder": "photos"}, {"files": {}}, {"files": ["ab"]},
         {"files": [["a"]]}, {"files": [["a/1.jpg", None]]}, {"files": [["a\0", "b"]]}, {"folders": [1]}, {"table": []},
     )]  # fmt: skip
     for text in odd:
@@ -483,8 +484,10 @@ def test_a_table_that_is_older_than_its_audit(table, tmp_path):
 
 def test_undo_excludes_other_actions_and_needs_no_table(table, tmp_path):
     apply(Apply(str(table), in_place=True))
-    with pytest.raises(LikewiseError, match="--undo excludes"):
-        apply(Apply(str(table), undo=True, to=str(tmp_path / "clean")))
+    for other in ({"to": str(tmp_path / "clean")}, {"in_place": True}, {"dry_run": True}):
+        with pytest.raises(LikewiseError, match="--undo excludes"):
+            apply(Apply(str(table), undo=True, **other))
+    assert (tmp_path / "photos" / "new class" / "1.jpg").exists()
     table.unlink()
     assert apply(Apply(str(table), undo=True)).done == "undone"
 

@@ -74,8 +74,10 @@ def apply(config: Apply, say: Callable[[str], None] = print) -> Applied:
     check(config)
     file = find_table(config.table, config.undo)
     if config.undo:
-        if config.to or config.in_place:
-            raise LikewiseError("apply: --undo excludes --to and --in-place, got both; reverse the last call first")
+        if config.to or config.in_place or config.dry_run:
+            raise LikewiseError(
+                "apply: --undo excludes --to, --in-place and --dry-run, got one of them; reverse the last call first"
+            )
         return undo(file, say)
     if config.to and config.in_place:
         raise LikewiseError("apply: --to and --in-place exclude each other, got both; choose one")
