@@ -447,6 +447,7 @@ CASES = {
         receive in/results.csv --from csv --into in/emptyfolder ! csv: results.csv
     """,
     "apply": """
+        apply ~nobody/c.csv --to out/c ! apply: there is no '~nobody/c.csv'
         apply in/gone.csv --to out/c ! apply: there is no 'in/gone.csv'
         apply in/corrected.csv --to out/c --in-place ! apply: --to and --in-place exclude each other, got both
         apply in/folder.csv --to out/c ! apply: the table must be

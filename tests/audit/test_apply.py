@@ -296,6 +296,21 @@ def test_a_record_that_came_with_its_folder_touches_nothing_else(table, tmp_path
             assert files(tmp_path) == before
 
 
+def test_a_disk_that_is_not_mounted_loses_no_step(table, tmp_path):
+    """Other files at the place of the data folder, without a record: the step can be undone when the folder is back."""
+    apply(Apply(str(table), in_place=True))
+    photos = (tmp_path / "photos").rename(tmp_path / "disk")
+    write_files(tmp_path / "photos", ("lost+found",))
+    for _ in range(2):
+        with pytest.raises(LikewiseError, match="if another disk belongs there, mount it"):
+            apply(Apply(str(table), undo=True))
+    (tmp_path / "photos" / "lost+found").unlink()
+    (tmp_path / "photos").rmdir()
+    photos.rename(tmp_path / "photos")
+    apply(Apply(str(table), undo=True))
+    assert files(tmp_path / "photos") == {path: f"image {path}" for path in GIVEN}
+
+
 @pytest.mark.parametrize("name", ["corrected.applied.json", FOLDER_RECORD])
 def test_a_damaged_record_is_an_error_before_any_change(table, tmp_path, name):
     apply(Apply(str(table), in_place=True))

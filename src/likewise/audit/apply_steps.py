@@ -422,11 +422,13 @@ def check_last(folder: Path, steps: Sequence[dict], table: Path) -> None:
     """Raise unless the last step with a table is the last step in its folder."""
     step, there = steps[-1], read_steps(folder / FOLDER_RECORD)
     if not has_step(folder, step):
-        append_entry(record_of(table), {"undo": step["id"]})
+        advice = f"if another disk belongs there, mount it; otherwise move {record_of(table)} away"
+        if os.path.lexists(folder / FOLDER_RECORD):
+            append_entry(record_of(table), {"undo": step["id"]})
+            advice = "--undo again reverses the step before it, if there is one"
         raise LikewiseError(
             f"apply: {folder / FOLDER_RECORD} must have the step that is to be undone, but it has not: the step was interrupted "
-            "before its first change, or its record came from elsewhere; nothing was changed. --undo again reverses the step "
-            "before it, if there is one"
+            f"before its first change, or its record came from elsewhere; nothing was changed; {advice}"
         )
     if there[-1]["id"] != step["id"]:
         raise LikewiseError(

@@ -164,7 +164,7 @@ def check_inputs(command: str, config: object) -> None:
 def near_path(text: str, advice: str) -> str:
     """Return the end of an error about a missing path: "; did you mean 'runs/birds'?", if a name there is similar, and the
     advice."""
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     try:
         names = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import typing
 from collections.abc import Mapping
 
@@ -59,6 +60,11 @@ def check_text(owner: str, setting: str, text: str) -> None:
         raise LikewiseError(
             f"{owner}: {setting} must be a path, whose names have at most {MAX_NAME_LENGTH} characters, got one of {len(text)} "
             f"characters: '{text[:40]}…'; use a shorter one"
+        )
+    if setting in PATH_SETTINGS and text.startswith("~") and os.path.expanduser(text) == text:
+        user = text[1:].partition("/")[0]
+        raise LikewiseError(
+            f"{owner}: {setting} must be a path, got '{text}', but this machine has no user '{user}'; write the whole path"
         )
 
 
