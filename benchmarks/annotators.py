@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from likewise.types import Votes
 from measure import parse_with_quick
 
-from likewise.numerics.annotators import Ballots, ballots_of, decide
-from likewise.numerics.vote_evidence import VoteConsensus, find_consensus
-from likewise.numerics.worker_quality import worker_quality
-from likewise.types import Votes
+from likewise.labels.annotators import Ballots, ballots_of, decide
+from likewise.labels.vote_evidence import VoteConsensus, find_consensus
+from likewise.labels.worker_quality import worker_quality
 
 RESAMPLES = 2000
 COMPONENTS = 256

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from likewise.config import Audit
 from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
 
-from likewise.audit.attribution import explain
-from likewise.audit.label_quality import score_splits
-from likewise.audit.relabel import suggest
-from likewise.audit.source import open_subject
-from likewise.config import Audit
-from likewise.metrics.detection import detection, paired_jackknife, relabel_accuracy
+from likewise.curate.audit.attribution import explain
+from likewise.curate.audit.label_quality import score_splits
+from likewise.curate.audit.relabel import suggest
+from likewise.curate.audit.source import open_subject
+from likewise.score.metrics.detection import detection, paired_jackknife, relabel_accuracy
 
 AUDIT_SCORE = "score"
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from likewise.types import Items
 from measure import parse_with_quick
 
 from likewise import audit_labels, embed
 from likewise.data import load
 from likewise.data.table import write_table
-from likewise.pretrained.available import available_backbone
-from likewise.types import Items
+from likewise.models.pretrained.available import available_backbone
 
 TABLE_HEAD = (
     "| folder | images | flagged | recall | precision | suggestions right | estimated |\n|---|---|---|---|---|---|---|"

@@ -20,7 +20,7 @@ from measure import Clock, NotMeasured, alone, parse_with_quick, ratio
 
 
 def likewise(z, k: int, iterations: int, seed: int):
-    from likewise.numerics.kmeans import kmeans
+    from likewise.core.kmeans import kmeans
 
     return kmeans(z, k, iterations=iterations, seed=seed).label.cpu()
 
@@ -59,7 +59,7 @@ CONTENDERS = {work.__name__: work for work in (likewise, sklearn_greedy, sklearn
 def measure(who: str, options: argparse.Namespace) -> list[dict]:
     import torch
 
-    from likewise.metrics.clustering import ami, nmi, pair_f1
+    from likewise.score.metrics.clustering import ami, nmi, pair_f1
 
     z, y = embeddings(options.rows, options.dim, options.per_class)
     device = options.device if who == "likewise" else "cpu"

@@ -30,9 +30,9 @@ def embeddings(rows: int, dim: int, offset: float) -> tuple[np.ndarray, np.ndarr
 def measure(rows: int, dim: int, offset: float) -> dict:
     """Return the spread of the directions, and R@1 by every arithmetic."""
     import torch
-
     from likewise.metrics import metric
-    from likewise.retrieval.ranking import rank
+
+    from likewise.core.retrieval.ranking import rank
 
     x, y = embeddings(rows, dim, offset)
 

@@ -17,14 +17,14 @@ from functools import partial
 
 import numpy as np
 import torch
+from likewise.contracts import Confidence
 from losses import race, waits
 from measure import parse_with_quick
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.confidence.thresholds import mixture, otsu, weigh
-from likewise.config.spec import build
-from likewise.contracts import Confidence
+from likewise.core.settings.spec import build
+from likewise.learn.confidence.thresholds import mixture, otsu, weigh
 
 THRESHOLDS = {"otsu + weights": otsu, "mixture + weights": mixture}
 PARTS = (

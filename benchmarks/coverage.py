@@ -27,7 +27,7 @@ from coverage_worlds import (
 )
 from measure import parse_with_quick
 
-from likewise.numerics.intervals import RatioIntervals, blame, gallery_variance, ratio_intervals, t_interval
+from likewise.score.intervals import RatioIntervals, blame, gallery_variance, ratio_intervals, t_interval
 
 CLASSES = (10, 20, 50, 100)
 SIGNIFICANCE_LEVEL = 0.05

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from measure import parse_with_quick
 
-from likewise.metrics.detection import count_without_groups, jackknife_interval
-from likewise.numerics.significance import agreement, compare_pairs, holm
+from likewise.score.metrics.detection import count_without_groups, jackknife_interval
+from likewise.score.significance import agreement, compare_pairs, holm
 
 SIGNIFICANCE_LEVEL = 0.05
 BLOCK_VALUES = 4_000_000

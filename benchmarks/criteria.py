@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from likewise.contracts import Loss
 from measure import parse_with_quick
 
 from likewise import losses
-from likewise.config.spec import build
-from likewise.contracts import Loss
-from likewise.evaluation.evaluate_run import evaluate_run
-from likewise.recipes import apply
+from likewise.core.settings.spec import build
+from likewise.learn.recipes import apply
+from likewise.learn.training.fit import train
 from likewise.runs.dataset import load_items
 from likewise.runs.settings import read_config
-from likewise.training.fit import train
+from likewise.score.evaluate_run import evaluate_run
 
 METRICS = ("R@1", "MAP@R", "rho")
 SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)", "Hierarchical": "Hierarchical(loss=ProxyAnchor())"}

@@ -38,7 +38,8 @@ def embeddings(rows: int, dim: int, per_class: int, device: str = "cpu"):
 
 def score(z, y, names, **how) -> dict:
     from likewise.metrics import metric, reach
-    from likewise.retrieval.ranking import rank
+
+    from likewise.core.retrieval.ranking import rank
 
     wanted = reach(names)
     found = rank(z, y, k=1, depth=wanted.k, all_hits=wanted.all_hits, **how)

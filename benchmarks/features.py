@@ -15,8 +15,8 @@ from measure import parse_with_quick
 
 from likewise.data import load
 from likewise.data.augment import Plain
-from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder
+from likewise.runs.engine.embed import embed_rows
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -23,10 +23,10 @@ from forecast_cells import Cell, corrected, prepare, score_really, train_really
 from forecast_order import PLANS, measure_orders
 from forecast_plots import draw_forecasts, draw_orders
 
-from likewise.numerics.label_draws import Candidates
-from likewise.numerics.many_heads import HeadSettings
-from likewise.numerics.review_forecast import METRICS, forecast_review
-from likewise.render.figures import save_figure
+from likewise.core.render.figures import save_figure
+from likewise.labels.label_draws import Candidates
+from likewise.labels.many_heads import HeadSettings
+from likewise.labels.review_forecast import METRICS, forecast_review
 
 SHARES = (0.05, 0.1, 0.2, 0.4)
 REVIEW_SHARES = (0.3, 1.0)

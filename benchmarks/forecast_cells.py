@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from label_worlds import swap_similar
+from likewise.losses import MultiSimilarity, ProxyAnchor
+from likewise.noise import Uniform
+from likewise.samplers import SamplesPerClass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.audit.label_probability import score_labels
-from likewise.losses import MultiSimilarity, ProxyAnchor
-from likewise.noise import Uniform
-from likewise.numerics.label_draws import Candidates
-from likewise.numerics.many_heads import HeadSettings, score_heads
-from likewise.samplers import SamplesPerClass
+from likewise.curate.audit.label_probability import score_labels
+from likewise.labels.label_draws import Candidates
+from likewise.labels.many_heads import HeadSettings, score_heads
 
 CLASSES, PER_CLASS, DIMS = 80, 20, 64
 """Maximum number of classes of a cell, of samples per class, and of principal components of the features."""

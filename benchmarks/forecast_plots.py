@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from likewise.numerics.review_forecast import METRICS
-from likewise.render.figures import COLOURS, SOFT_COLOUR
+from likewise.core.render.figures import COLOURS, SOFT_COLOUR
+from likewise.labels.review_forecast import METRICS
 
 SHOWN_PLANS = {
     "suspicion": "suspicion, one by one", "suspicion, groups": "suspicion, in groups", "gain, groups": "gain, in groups",

@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from graded_sets import Data, draw_glyphs, halves, read_features, toy
+from likewise.contracts import BatchSampler, Loss, Relevance
 from measure import parse_with_quick
 from torch import nn
 
-from likewise.config.spec import build
-from likewise.contracts import BatchSampler, Loss, Relevance
-from likewise.numerics.intervals import paired_interval, t_interval
+from likewise.core.settings.spec import build
+from likewise.score.intervals import paired_interval, t_interval
 
 LOSS_SPECS = {
     "MultiSimilarity": "MultiSimilarity()", "SupCon": "SupCon()", "ListwiseKL": "ListwiseKL()", "LogRatio": "LogRatio()",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.taxonomies import taxonomy
+from likewise.data.taxonomies import taxonomy
 
 DIRECTIONS = 256
 """Principal directions of the features that are kept."""

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 
 import torch
 from confidence import captured
+from likewise.contracts import Loss
 from losses import race
 from measure import parse_with_quick
 from torch.nn import functional as F
 
-from likewise.config.spec import build
-from likewise.contracts import Loss
+from likewise.core.settings.spec import build
+from likewise.learn.training.optim import reset_state
 from likewise.models import Embedder
 from likewise.runs.network import to_device
-from likewise.training.optim import reset_state
 
 LOSSES = ("ProxyAnchor()", "ProxyNCA(positive_in_denominator=True)")
 

@@ -23,24 +23,24 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from likewise.config import Train
+from likewise.losses import MultiSimilarity
+from likewise.samplers import SamplesPerClass
+from likewise.types import Items
 from measure import made_up, parse_with_quick, training_rate
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
-from likewise.config import Train
 from likewise.data import load
 from likewise.data.augment import MAX_SHIFT_SHARE, MAX_TURN_DEGREES, ZOOM_RANGE, Augment, random_boxes
 from likewise.data.crop_resize import cut
 from likewise.data.images import image_of
 from likewise.data.loader import batches
 from likewise.data.placement import hold
-from likewise.losses import MultiSimilarity
+from likewise.learn.training.fit import train
 from likewise.models.embedder import Embedder
-from likewise.samplers import SamplesPerClass
-from likewise.training.fit import train
-from likewise.types import Items
 
 
 class Usual(Dataset):

@@ -27,7 +27,7 @@ from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
 
 import likewise
-from likewise.numerics.label_evidence import discriminate
+from likewise.labels.label_evidence import discriminate
 
 Judgement = tuple[dict[str, np.ndarray], dict[str, float]]
 """Label scores by name (NaN: unknown), and estimated noise rates by name."""

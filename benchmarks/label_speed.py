@@ -20,9 +20,9 @@ from measure import parse_with_quick
 from rivals import cleanlab_scores
 
 import likewise
-from likewise.metrics.detection import detection
-from likewise.numerics.class_overlap import class_overlap
-from likewise.runs.devices import choose_device
+from likewise.core.devices import choose_device
+from likewise.labels.class_overlap import class_overlap
+from likewise.score.metrics.detection import detection
 
 
 def simulate(samples: int, features: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

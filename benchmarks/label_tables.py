@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from label_worlds import WORLDS
 
-from likewise.metrics.detection import detection
+from likewise.score.metrics.detection import detection
 
 MIN_USABLE_ACCURACY = 0.6
 """Minimum accuracy of a discriminant on the true labels for features to count as usable."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from likewise.noise import Uniform
 
 UNIFORM_SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)

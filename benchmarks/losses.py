@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
+from likewise.contracts import Loss
 from measure import parse_with_quick
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.config.spec import build
-from likewise.contracts import Loss
+from likewise.core.settings.spec import build
 
 SPECS = (
     "Contrastive()", "Triplet(miner=SemiHard())", "Triplet(miner=DistanceWeighted())", "Triplet(miner=BatchHard())",

@@ -24,8 +24,8 @@ from measure import parse_with_quick
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from likewise.audit.relabel import class_findings, suggest
-from likewise.numerics.class_overlap import class_overlap
+from likewise.curate.audit.relabel import class_findings, suggest
+from likewise.labels.class_overlap import class_overlap
 
 MIN_FOUND_SHARE = 0.9
 """A setting counts as found if this share of its merges is found."""

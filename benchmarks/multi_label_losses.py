@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
+from likewise.contracts import Loss
+from likewise.relevance import SharedLabels
 from losses import embeddings, fresh, learn, memory, race, waits
 from measure import parse_with_quick
 
-from likewise.config.spec import build
-from likewise.contracts import Loss
-from likewise.relevance import SharedLabels
+from likewise.core.settings.spec import build
 
 SPECS = (
     "MultiSimilarity()", "ProxyAnchor()", "SupCon()", "FastAP()", "Circle()", "Contrastive()", "ProxyNCA()", "NormSoftmax()",

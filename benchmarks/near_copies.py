@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from likewise.errors import LikewiseError
 from measure import parse_with_quick
 from PIL import Image, ImageEnhance, ImageOps
 
-from likewise.audit import near_duplicates as near
-from likewise.audit.copy_probability import MIN_DETAIL_DIFFERENCE, copy_log_odds, copy_probabilities
+from likewise.curate.audit import near_duplicates as near
+from likewise.curate.audit.copy_probability import MIN_DETAIL_DIFFERENCE, copy_log_odds, copy_probabilities
 from likewise.data.images import read_image
-from likewise.errors import LikewiseError
 
 MIN_DIFFERENT_PAIRS = 20
 """Smallest number of listed pairs of different images with which a set counts in the fit of different images."""

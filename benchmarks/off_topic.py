@@ -25,9 +25,9 @@ from measure import parse_with_quick
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from likewise.metrics.detection import detection
-from likewise.numerics.class_sums import class_sums
-from likewise.numerics.off_topic import off_topic
+from likewise.core.class_sums import class_sums
+from likewise.labels.off_topic import off_topic
+from likewise.score.metrics.detection import detection
 
 
 class World(NamedTuple):

@@ -24,6 +24,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from likewise.errors import LikewiseError
+from likewise.metrics import measure_set, metric
 from measure import parse_with_quick
 from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
@@ -32,12 +34,10 @@ from sklearn import metrics as sk
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.errors import LikewiseError
-from likewise.metrics import measure_set, metric
-from likewise.metrics.clustering import KMEANS_ITERATIONS
-from likewise.metrics.verification import COSINE_BINS
-from likewise.numerics.kmeans import kmeans
-from likewise.retrieval.ranking import rank
+from likewise.core.kmeans import kmeans
+from likewise.core.retrieval.ranking import rank
+from likewise.score.metrics.clustering import KMEANS_ITERATIONS
+from likewise.score.metrics.verification import COSINE_BINS
 
 RANKED = ("R@1", "R@10", "P@1", "RP", "MAP@R", "mAP", "mAP@10/R", "MRR", "NDCG@10")
 OF_THE_SET = ("NMI", "NMI_geometric", "AMI", "F1", "AUROC", "TAR@FAR=0.01")
@@ -247,7 +247,7 @@ def reasons(data: Data, sim: Table, loops: Values) -> list[Reason]:
                "only the queries are grouped; likewise groups all rows that are evaluated"),
         Reason(WHO[:1], {name: (low[name], high[name]) for name in low},
                f"pairs are counted in {COSINE_BINS:,} bins of the cosine, which needs little memory, and tie within one; "
-               "`likewise.metrics.verification.roc` is exact for given pairs"),
+               "`likewise.score.metrics.verification.roc` is exact for given pairs"),
     ]  # fmt: skip
 
 

@@ -27,13 +27,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from likewise.errors import LikewiseError
 from measure import parse_with_quick
 from PIL import Image
 
-from likewise.audit.read import read_findings
+from likewise.curate.audit.read import read_findings
+from likewise.curate.review.store import Store
 from likewise.data.glyphs import glyphs
-from likewise.errors import LikewiseError
-from likewise.web.review.store import Store
 
 CLUSTERED_SHARE, WRONG_SHARE, EMPTY_SHARE = 0.8, 0.1, 0.05
 """Share of suspects in clusters, of suggestions that are wrong, and of these that show nothing."""

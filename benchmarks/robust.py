@@ -26,18 +26,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from likewise.config import Train
+from likewise.types import Items
 from measure import parse_with_quick
 
-from likewise.config import Train
 from likewise.data import load
-from likewise.experiments.executors import LocalExecutor
-from likewise.numerics.intervals import t_interval
-from likewise.protocols.splits import split_by
-from likewise.recipes import apply
+from likewise.data.protocols.splits import split_by
+from likewise.learn.recipes import apply
+from likewise.papers.experiments.executors import LocalExecutor
 from likewise.runs.dataset import inject_noise, protocol_for
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost
-from likewise.types import Items
+from likewise.score.intervals import t_interval
 
 NOISE_MODELS = {
     "clean": "Uniform(share=0)",

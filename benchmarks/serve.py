@@ -38,7 +38,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 import numpy as np
 from measure import draw, memory, parse_with_quick
 
-from likewise.audit.read import read_findings
+from likewise.curate.audit.read import read_findings
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 
@@ -154,8 +154,9 @@ def report(clients: int, took: list[tuple[str, int, float]], seconds: float, req
 
 def write_audit(folder: Path, rows: int, image_side: int) -> Path:
     """Write images, their features with one wrong label in five, and an audit with a forecast; return the audit's folder."""
-    from likewise.audit.audit import audit
     from likewise.config import Audit
+
+    from likewise.curate.audit.audit import audit
 
     rng, classes = np.random.default_rng(0), max(3, rows // 50)
     files = [folder / f"{row}.jpg" for row in range(rows)]
@@ -271,8 +272,8 @@ def load(target: str, pictures: str, clients: list[int], requests: list[int]) ->
 
 
 def index(rows: int, dim: int, kinds: list[str]) -> None:
-    from likewise.index.index import Index
-    from likewise.index.snapshot import Rows, pack
+    from likewise.deploy.index.index import Index
+    from likewise.deploy.index.snapshot import Rows, pack
 
     rng = np.random.default_rng(0)
     centre = rng.normal(size=(max(1, rows // 50), dim)).astype(np.float32)

@@ -24,10 +24,10 @@ from label_worlds import SIMILAR_CLASSES, WORLDS, Cell, LabelSet, draw_rows, rea
 from measure import parse_with_quick
 from torch import Tensor
 
-from likewise.evaluation.corrected_scores import Estimate, by_audit, by_noise, by_review
-from likewise.evaluation.fixed_ranking import FixedRanking
-from likewise.numerics.label_evidence import principal_components
-from likewise.retrieval.ranking import nearest
+from likewise.core.retrieval.ranking import nearest
+from likewise.labels.label_evidence import principal_components
+from likewise.score.corrected_scores import Estimate, by_audit, by_noise, by_review
+from likewise.score.fixed_ranking import FixedRanking
 
 METRIC_NAMES = ("R@1", "R@10", "P@10", "RP", "MAP@R")
 SPOILED_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)

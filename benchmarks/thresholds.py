@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from likewise.types import LikewiseError
 
-from likewise.calibration.probability import RELIABILITY_BINS, fit_probability
-from likewise.calibration.similarities import (
+from likewise.core.progress import bar
+from likewise.deploy.calibration.probability import RELIABILITY_BINS, fit_probability
+from likewise.deploy.calibration.similarities import (
     Nearest,
     PairRates,
     accepted,
@@ -34,7 +36,7 @@ from likewise.calibration.similarities import (
     prepare,
     sample_different,
 )
-from likewise.calibration.thresholds import (
+from likewise.deploy.calibration.thresholds import (
     Promise,
     choose,
     promise_of_neighbours,
@@ -42,8 +44,6 @@ from likewise.calibration.thresholds import (
     share_of_wrong,
     weights,
 )
-from likewise.io.progress import bar
-from likewise.types import LikewiseError
 
 AIMS = {"false accepts": (0.2, 0.1, 0.05, 0.01, 0.001), "precision": (0.2, 0.1, 0.05)}
 """Asked shares of errors."""

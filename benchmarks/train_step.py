@@ -40,19 +40,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from likewise.config import Train
+from likewise.losses import ArcFace
 from measure import NotMeasured, alone, made_up, parse_with_quick, training_rate
 
-from likewise.config import Train
+from likewise.core.distributed.sharded_proxies import shard
 from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.data.placement import hold
-from likewise.distributed.sharded_proxies import shard
-from likewise.engine.cuda_graphs import Captured, GraphedInference
-from likewise.engine.embed import embed_rows
-from likewise.losses import ArcFace
+from likewise.learn.training.fit import train
 from likewise.models.embedder import Embedder
+from likewise.runs.engine.cuda_graphs import Captured, GraphedInference
+from likewise.runs.engine.embed import embed_rows
 from likewise.runs.network import to_device
-from likewise.training.fit import train
 
 WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}
 PARTS = ("steps", "embed", "proxies", "memory", "run", "start")

@@ -21,7 +21,7 @@ import torch
 from measure import parse_with_quick
 
 import likewise
-from likewise.numerics.intervals import t_interval
+from likewise.score.intervals import t_interval
 
 WAYS = ("one vote", "majority", "robust", "robust, votes", "true")
 METRICS = ("R@1", "MAP@R")

@@ -5,17 +5,17 @@ from pathlib import Path
 import lightning
 import numpy as np
 import torch
+from likewise.losses import ProxyAnchor
+from likewise.protocols import UnseenClasses
+from likewise.samplers import SamplesPerClass
+from likewise.types import Embedded, Items
 from PIL import Image
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from likewise.data import load
-from likewise.evaluation.scoring import score
-from likewise.losses import ProxyAnchor
-from likewise.protocols import UnseenClasses
-from likewise.samplers import SamplesPerClass
-from likewise.types import Embedded, Items
+from likewise.score.scoring import score
 
 
 class Glyphs(lightning.LightningModule):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from likewise import data, losses, metrics, miners, samplers
-from likewise.retrieval.ranking import rank
+from likewise.core.retrieval.ranking import rank
 
 
 def train(classes: int = 60, steps: int = 120) -> tuple[float, float]:

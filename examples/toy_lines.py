@@ -33,12 +33,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from likewise.metrics import metric, spectral_decay
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.metrics import metric, spectral_decay
-from likewise.metrics.spectrum import spectrum
-from likewise.retrieval.ranking import rank
+from likewise.core.retrieval.ranking import rank
+from likewise.score.metrics.spectrum import spectrum
 
 CLASSES, PER_CLASS, STEPS, BATCH, LR, MARGIN = 4, 15, 200, 24, 0.03, 0.1
 

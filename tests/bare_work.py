@@ -6,12 +6,12 @@ import sys
 import types
 
 import torch
+from likewise.contracts import Loss
+from likewise.similarity import compare, is_traced
 from torch import Tensor
 
 from likewise import losses
-from likewise.config.spec import build
-from likewise.contracts import Loss
-from likewise.similarity import compare, is_traced
+from likewise.core.settings.spec import build
 from likewise.testing import CHECK_CLASSES, CHECK_DIM, check_loss
 
 LOSSES = [{"Hierarchical": "Hierarchical(loss=ProxyAnchor())"}.get(name, name) for name in losses.__all__]

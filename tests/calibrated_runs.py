@@ -4,11 +4,11 @@ import dataclasses
 import shutil
 
 import pytest
-
-from likewise.calibration.calibrate import calibrate
 from likewise.config import Calibrate, Train
+
+from likewise.deploy.calibration.calibrate import calibrate
+from likewise.learn.training.fit import train
 from likewise.runs.folder import Run
-from likewise.training.fit import train
 
 
 @pytest.fixture(scope="session")

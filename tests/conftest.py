@@ -83,7 +83,7 @@ def bare():
 @pytest.fixture
 def stop_at():
     """`train(config, hooks=stop_at(23))`: the training is asked to stop after that step."""
-    from likewise.training.loop import Hooks
+    from likewise.learn.training.loop import Hooks
 
     def hooks(step: int, how: signal.Signals = signal.SIGINT) -> Hooks:
         return Hooks(after_step=lambda state: state.step == step and os.kill(os.getpid(), how))

@@ -7,19 +7,19 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-
 from likewise.confidence import PRISM, ProcSim
-from likewise.distributed.collectives import share, world
-from likewise.distributed.process_group import any_process, broadcast_from_first, first_process_first
-from likewise.evaluation.levels import plan_levels
-from likewise.evaluation.retrieve import retrieve
 from likewise.losses import CrossBatchMemory, MultiSimilarity
 from likewise.metrics import RankingDepth
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.terms import LanguageGuidance
-from likewise.training.objective import Objective
-from likewise.training.step import gather_outputs
 from likewise.types import Batch, Embedded, Items, Output
+
+from likewise.core.distributed.collectives import share, world
+from likewise.core.distributed.process_group import any_process, broadcast_from_first, first_process_first
+from likewise.learn.training.objective import Objective
+from likewise.learn.training.step import gather_outputs
+from likewise.score.levels import plan_levels
+from likewise.score.retrieve import retrieve
 
 
 def rank_all() -> dict[str, torch.Tensor]:

@@ -1,9 +1,8 @@
 """Samples with several labels each, with some labels dropped and some added, for tests of the audit of label sets."""
 
 import numpy as np
-from PIL import Image, ImageDraw
-
 from likewise.types import Items
+from PIL import Image, ImageDraw
 
 COLOURS = {"red": (200, 40, 40), "blue": (40, 80, 200), "green": (40, 150, 70)}
 NAMES = ("blue", "dress", "green", "red", "shirt", "striped")

@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from likewise.audit.apply_steps import FOLDER_RECORD, record_of
-from likewise.io.files import write_csv
+from likewise.core.files import write_csv
+from likewise.curate.audit.apply_steps import FOLDER_RECORD, record_of
 
 RECORDS = (FOLDER_RECORD, record_of(Path("corrected.csv")).name)
 

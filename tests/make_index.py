@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from likewise.index.index import Index
-from likewise.index.snapshot import Rows, pack
+from likewise.deploy.index.index import Index
+from likewise.deploy.index.snapshot import Rows, pack
 
 
 def vectors(count, dim=8, seed=0, similarity="cosine"):

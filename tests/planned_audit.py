@@ -6,9 +6,9 @@ import json
 import numpy as np
 import torch
 
-from likewise.audit.review_queue import ReviewQueue
-from likewise.audit.write import FIXED_COLUMNS
-from likewise.numerics.label_draws import Candidates
+from likewise.curate.audit.review_queue import ReviewQueue
+from likewise.curate.audit.write import FIXED_COLUMNS
+from likewise.labels.label_draws import Candidates
 
 NAMES = ("finch", "gull", "robin", "tit", "wren")
 HEAD = [*FIXED_COLUMNS, "off_topic"]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from likewise.audit.forecast import FORECAST_FILE
-from likewise.io.files import write_json
+from likewise.core.files import write_json
+from likewise.curate.audit.forecast import FORECAST_FILE
 
 
 def write_features(file, wrong=24, split=False, classes=14, size=12):

@@ -7,7 +7,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
-from likewise.distributed.collectives import copied, gathered, highest, share, summed, total, world
+from likewise.core.distributed.collectives import copied, gathered, highest, share, summed, total, world
 from likewise.models import Embedder
 from likewise.models.synced_norm import sync_norms
 

@@ -7,9 +7,8 @@ import subprocess
 import sys
 import threading
 
-from PIL import Image
-
 from likewise.errors import LikewiseError
+from PIL import Image
 
 KEY = "a-token-of-24-characters"
 
@@ -26,11 +25,11 @@ class Server:
     def __init__(self, folder, picture, token=KEY, user=""):
         import uvicorn
 
-        from likewise.audit.read import read_findings
-        from likewise.web.http import take_port
-        from likewise.web.review.app import Served, make_app
-        from likewise.web.review.serve import write_corrected_table
-        from likewise.web.review.store import Store
+        from likewise.core.http import take_port
+        from likewise.curate.audit.read import read_findings
+        from likewise.curate.review.app import Served, make_app
+        from likewise.curate.review.serve import write_corrected_table
+        from likewise.curate.review.store import Store
 
         self.store, door = (
             Store(folder / "decisions.sqlite", read_findings(folder)),
@@ -114,8 +113,8 @@ def write_groups(folder, weak=()):
 
 def write_forecast(folder):
     """Write a forecast of the audit in the folder: 5 points of MAP@R after 20 labels."""
-    from likewise.audit.read import read_findings
-    from likewise.audit.review_queue import queue_of_findings
+    from likewise.curate.audit.read import read_findings
+    from likewise.curate.audit.review_queue import queue_of_findings
 
     queue_of_findings(read_findings(folder)).scaled(0.05).write(folder)
     gain = lambda share: {"gain": share, "low": share / 2, "high": share * 1.5}  # noqa: E731
@@ -147,10 +146,10 @@ def write_sets(folder):
 
 SERVER = """
 import sys
-from likewise.audit.read import read_findings
-from likewise.web.http import run_app
-from likewise.web.review.app import make_app
-from likewise.web.review.store import Store
+from likewise.curate.audit.read import read_findings
+from likewise.core.http import run_app
+from likewise.curate.review.app import make_app
+from likewise.curate.review.store import Store
 store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
 run_app(make_app(store, sys.argv[3]), "review", "127.0.0.1", int(sys.argv[2]), sys.argv[3])
 """

@@ -5,13 +5,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from likewise.contracts import Loss
+from likewise.losses import ArcFace, NormSoftmax, ProxyNCA
+from likewise.types import LikewiseError
 from torch import nn
 from torch.nn import functional as F
 
-from likewise.config.spec import build
-from likewise.contracts import Loss
-from likewise.distributed.collectives import gathered, world
-from likewise.distributed.sharded_proxies import (
+from likewise.core.distributed.collectives import gathered, world
+from likewise.core.distributed.sharded_proxies import (
     full_optimizer_state,
     gradient_norm,
     own,
@@ -19,8 +20,7 @@ from likewise.distributed.sharded_proxies import (
     shard,
     whole,
 )
-from likewise.losses import ArcFace, NormSoftmax, ProxyNCA
-from likewise.types import LikewiseError
+from likewise.core.settings.spec import build
 
 CLASSES, DIM = 7, 5  # neither two nor three processes share seven classes evenly
 SPECS = (

@@ -4,12 +4,12 @@ import shutil
 
 import numpy as np
 import pytest
+from likewise.config import Train
 from PIL import Image
 
-from likewise.config import Train
-from likewise.pretrained.foundation import FOUNDATION_BACKBONES, HALF_SCALE, Foundation, Preprocess
+from likewise.learn.training.fit import train
+from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES, HALF_SCALE, Foundation, Preprocess
 from likewise.runs.folder import Run
-from likewise.training.fit import train
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,11 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from likewise.errors import LikewiseError
 
 import likewise
 from likewise.cli.commands import COMMANDS
 from likewise.cli.main import config_class
-from likewise.errors import LikewiseError
 from likewise.runs.folder import Run
 
 FUNCTION = {
@@ -87,8 +87,8 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
 
 
 HERE = {"device": "cpu"}
-# One call of every function, at toy size. `review` and `clean` serve a page (tests/web/review/test_serve.py,
-# tests/stages/test_clean.py), and `load` returns
+# One call of every function, at toy size. `review` and `clean` serve a page (tests/curate/review/test_serve.py,
+# tests/cli/stages/test_clean.py), and `load` returns
 # a network (tests/deploy/test_model.py).
 CALLS = {
     "train": lambda t: likewise.train(t.features, out=t.folder / "mine", steps=2, dim=4, **HERE),

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
-
 from likewise.losses import Margin, MultiSimilarity, NormSoftmax, NPair
 from likewise.types import LikewiseError, Ref
+from torch.nn import functional as F
 
 Z = F.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), dim=1)
 Y = torch.tensor([0, 0, 1, 1, 2, 2])

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 import torch
 from bare_work import LOSSES, check_fault, check_spec
-
-from likewise import confidence, metrics, miners, noise, samplers, terms
-from likewise.config.spec import build
 from likewise.contracts import BatchSampler, Confidence, Miner, NoiseModel, QueryMetric, SetMetric, Term
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.metrics import metric
-from likewise.metrics.ranking import recall_at
 from likewise.miners import SemiHard
-from likewise.pretrained.encoders import PretrainedNetwork
 from likewise.relevance import SharedLabels
 from likewise.terms import _language_targets as guidance
+from likewise.types import Items, Pairs, Relabelling, SampleWeights
+
+from likewise import confidence, metrics, miners, noise, samplers, terms
+from likewise.core.settings.spec import build
+from likewise.models.pretrained.encoders import PretrainedNetwork
+from likewise.score.metrics.ranking import recall_at
 from likewise.testing import (
     CHECK_CLASSES,
     CHECK_DIM,
@@ -29,7 +30,6 @@ from likewise.testing import (
     check_term,
 )
 from likewise.testing.loss import ONE_GRAPH
-from likewise.types import Items, Pairs, Relabelling, SampleWeights
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -127,7 +127,7 @@ def test_every_noise_model(name):
     ],
 )
 def test_every_metric(name):
-    """Metrics of the class tree take a TreeRetrieval; tests/metrics/test_tree.py has them."""
+    """Metrics of the class tree take a TreeRetrieval; tests/score/metrics/test_tree.py has them."""
     check_metric(
         metric(name), best=0.5 if name.endswith(("/C", "@C")) else 1.0
     )  # the study counts the query: R / (R + 1)

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 COPIED = ("src", "tests", "tools", "docs", "examples", "benchmarks")
 TESTS = (
-    "tests/losses/test_nca.py", "tests/test_house.py", "tests/test_contracts.py", "tests/test_docs.py",
-    "tests/losses/test_hyperbolic.py",
+    "tests/learn/losses/test_nca.py", "tests/test_house.py", "tests/test_contracts.py", "tests/test_docs.py",
+    "tests/learn/losses/test_hyperbolic.py",
 )  # fmt: skip
 CHOSEN = "[NCA] or test_nca or a_component_is or documented_tree or table_allows or component_p or unknown_space or or_a_reason"
 
@@ -59,7 +59,7 @@ def run_there(copy: Path, *words: str) -> str:
 
 def test_the_page_names_three_files():
     assert list(changes()) == [
-        "src/likewise/losses/nca.py", "src/likewise/losses/__init__.py", "tests/losses/test_nca.py",
+        "src/likewise/learn/losses/nca.py", "src/likewise/learn/losses/__init__.py", "tests/learn/losses/test_nca.py",
     ]  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from likewise.config.spec import find
-from likewise.stages.listing import REGISTRIES, entries
+from likewise.cli.stages.listing import REGISTRIES, entries
+from likewise.core.settings.spec import find
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

@@ -1,7 +1,6 @@
 """Steps, passes and seconds, as settings write them."""
 
 import pytest
-
 from likewise.durations import period_of, seconds_of, steps_of
 from likewise.types import LikewiseError
 

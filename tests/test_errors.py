@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-
 from likewise.errors import LikewiseError, OutOfMemory, causes, is_out_of_memory, memory_errors
 
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from likewise.config import Bench, Tune
+from likewise.contracts import BatchSampler
 from PIL import Image
 
 from likewise.cli import main as cli
-from likewise.config import Bench, Tune
-from likewise.config.overrides import has_argument
-from likewise.config.spec import build
-from likewise.contracts import BatchSampler
-from likewise.experiments import tune as tune_module
-from likewise.experiments import tune_files
-from likewise.experiments.grid import adapted, as_train, cells, read_grid, toml
-from likewise.experiments.grid_plan import check_published, lay_out
-from likewise.experiments.jobs import Planner
-from likewise.experiments.search_space import read_entries
-from likewise.experiments.worker import attempt
+from likewise.core.settings.overrides import has_argument
+from likewise.core.settings.spec import build
+from likewise.data.taxonomies import taxonomy
+from likewise.papers.experiments import tune as tune_module
+from likewise.papers.experiments import tune_files
+from likewise.papers.experiments.grid import adapted, as_train, cells, read_grid, toml
+from likewise.papers.experiments.grid_plan import check_published, lay_out
+from likewise.papers.experiments.jobs import Planner
+from likewise.papers.experiments.search_space import read_entries
+from likewise.papers.experiments.worker import attempt
 from likewise.runs.folder import Run
-from likewise.taxonomies import taxonomy
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))

@@ -41,7 +41,6 @@ def test_a_lightning_loop_learns(capsys):
 def test_one_pass_after_another_is_that_of_the_sampler():
     pytest.importorskip("lightning")
     import lightning_loop
-
     from likewise.samplers import SamplesPerClass
 
     sampler = SamplesPerClass(labels=np.arange(24) % 6, batch=8, per_class=4, seed=0)

@@ -104,12 +104,12 @@ def test_the_check_of_packages_can_fail():
     ("line", "target"),
     [
         ("from likewise import errors", "errors"),
-        ("from likewise.io import files", "io.files"),
-        ("from likewise.io.files import read", "io.files"),
+        ("from likewise.core import files", "io.files"),
+        ("from likewise.core.files import read", "io.files"),
         ("from . import neighbour", "stages.neighbour"),
         ("from .neighbour import thing", "stages.neighbour"),
         ("from ..io.files import read", "io.files"),
-        ("import likewise.io.files", "io.files"),
+        ("import likewise.core.files", "io.files"),
         ("def f():\n    from likewise import errors", "errors"),
         ("if TYPE_CHECKING:\n    from likewise.errors import E", "errors"),
     ],
@@ -287,7 +287,7 @@ def test_every_module_has_a_test_of_its_name():
             or place.as_posix() in UNTESTED_BY_NAME
             or place.parts[0] in ("testing", "config")
         ):
-            continue  # tests/config/test_config.py and tests/test_contracts.py exercise these packages
+            continue  # tests/core/settings/test_config.py and tests/test_contracts.py exercise these packages
         if not (ROOT / "tests" / place.parent / f"test_{place.stem.lstrip('_')}.py").exists():
             missing.append(str(place))
     assert missing == []

@@ -3,19 +3,19 @@
 import re
 from pathlib import Path
 
+import likewise.losses
+import likewise.miners
 import pytest
 import torch
+from likewise.metrics import metric
+from likewise.relevance import GivenValues, SharedLabels
+from likewise.samplers import SamplesPerClass
+from likewise.similarity import compare
 from pytorch_metric_learning import distances, losses, miners, reducers, regularizers, samplers
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from torch.nn import functional as F
 
-import likewise.losses
-import likewise.miners
-from likewise.metrics import metric
-from likewise.relevance import GivenValues, SharedLabels
-from likewise.retrieval.ranking import rank
-from likewise.samplers import SamplesPerClass
-from likewise.similarity import compare
+from likewise.core.retrieval.ranking import rank
 
 PAGE = (Path(__file__).parent.parent / "docs" / "from-pytorch-metric-learning.md").read_text("utf-8")
 THEIRS = {

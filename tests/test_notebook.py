@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
+from likewise.config import Train
+from likewise.types import Embedded, Items, Scores
 from PIL import Image
 
-from likewise import _notebook as notebook
-from likewise._notebook import image_strip, table, thumbnail, view
-from likewise.config import Train
-from likewise.experiments.tune import TuneResult
-from likewise.render.benchmark_table import BenchmarkTable, Entry
-from likewise.render.tables import Table
+from likewise.core import notebook as notebook
+from likewise.core.notebook import image_strip, table, thumbnail, view
+from likewise.core.render.tables import Table
+from likewise.papers.experiments.tune import TuneResult
+from likewise.papers.render.benchmark_table import BenchmarkTable, Entry
 from likewise.runs.folder import Run
-from likewise.types import Embedded, Items, Scores
 
 
 def shown(thing) -> str:

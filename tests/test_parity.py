@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from likewise.metrics.verification import auroc, roc, tar_at_far
 from likewise.types import LikewiseError
+
+from likewise.score.metrics.verification import auroc, roc, tar_at_far
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))

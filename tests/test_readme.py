@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 def blocks(kind: str):
     for page in PAGES:
         if page.name in ("exchange.md", "gallery.md") and kind == "python":
-            continue  # run by tests/exchange/test_docs.py, each with the package of its tool, and by tests/test_gallery.py
+            continue  # run by tests/curate/exchange/test_docs.py, each with the package of its tool, and by tests/test_gallery.py
         for number, found in enumerate(re.finditer(rf"^```{kind}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S), 1):
             yield pytest.param(found[1], id=f"{page.name}-{number}")
 

@@ -7,18 +7,18 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from torch import nn
-
-from likewise import recipes
-from likewise.cli import main as cli
 from likewise.config import Train, to_dict
-from likewise.config.overrides import with_argument
-from likewise.config.spec import build, canonical
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
-from likewise.data import NAMES
 from likewise.durations import steps_of
 from likewise.errors import LikewiseError
 from likewise.miners import DistanceWeighted, Switch
+from torch import nn
+
+from likewise.cli import main as cli
+from likewise.core.settings.overrides import with_argument
+from likewise.core.settings.spec import build, canonical
+from likewise.data import NAMES
+from likewise.learn import recipes
 from likewise.runs.folder import Run
 
 FIELDS = {f.name: f for f in dataclasses.fields(Train)}
@@ -35,7 +35,7 @@ EVERY = [(name, data) for name in (*recipes.names(), *PRINTED) for data in (None
 
 
 def raw(name):
-    return tomllib.loads((files("likewise.recipes") / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads((files("likewise.learn.recipes") / f"{name}.toml").read_text("utf-8"))
 
 
 def test_there_are_recipes():

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 from browser import CHROMIUM
-
 from likewise.config import Train
-from likewise.training.fit import train
+
+from likewise.learn.training.fit import train
 
 pytestmark = pytest.mark.slow
 
@@ -506,7 +506,7 @@ def test_the_score_of_selfclean_by_hand():
 def test_the_weighted_precision_of_a_grid_by_hand():
     import torch
 
-    from likewise.metrics.detection import detection
+    from likewise.score.metrics.detection import detection
 
     weighted = importlib.import_module("label_tables").weighted_precision
     rng = np.random.default_rng(0)
@@ -766,7 +766,7 @@ def test_a_walk_lists_the_files_of_a_command_in_order(capsys):
     importlib.import_module("walk").main(["recipe", "show", "triplet"])
     *files, last = capsys.readouterr().out.splitlines()
     files = [line for line in files if line.endswith(".py")]
-    assert files[0] == "cli/main.py" and "recipes/__init__.py" in files and "training/fit.py" not in files
+    assert files[0] == "cli/main.py" and "learn/recipes/__init__.py" in files and "learn/training/fit.py" not in files
     assert last == f"{len(files)} files"
 
 

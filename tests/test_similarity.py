@@ -1,7 +1,6 @@
 import math
 
 import torch
-
 from likewise.similarity import (
     compare,
     cosine,

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-
 from likewise.contracts import Relevance
-from likewise.testing import check_relevance
 from likewise.types import LikewiseError
+
+from likewise.testing import check_relevance
 
 
 class Near(Relevance):

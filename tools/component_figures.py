@@ -7,17 +7,17 @@ from functools import cache
 
 import numpy as np
 import torch
-from loss_figures import draw as draw_loss
-from svg import HUES, PULL, PUSH, THIRD, Drawing, Panel, legend
-from torch.nn import functional as F
-
-from likewise.config.spec import build
-from likewise.data import load
-from likewise.data.images import image_of
 from likewise.metrics import metric
 from likewise.relevance import SharedLabels
 from likewise.similarity import compare
 from likewise.types import Embedded, Items, Pairs, PeerView, Relabelling, Retrieval
+from loss_figures import draw as draw_loss
+from svg import HUES, PULL, PUSH, THIRD, Drawing, Panel, legend
+from torch.nn import functional as F
+
+from likewise.core.settings.spec import build
+from likewise.data import load
+from likewise.data.images import image_of
 
 GREY = "#8a93a0"
 

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from html import escape
 from pathlib import Path
 
-from likewise.config.spec import FACT_NAMES, find, spec, usage
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
-from likewise.stages.listing import REGISTRIES, entries
+
+from likewise.cli.stages.listing import REGISTRIES, entries
+from likewise.core.settings.spec import FACT_NAMES, find, spec, usage
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "components"
 """Folder of the figures."""

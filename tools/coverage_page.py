@@ -1,14 +1,14 @@
-"""Generate docs/coverage.md from src/likewise/published/coverage.toml."""
+"""Generate docs/coverage.md from src/likewise/papers/published/coverage.toml."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from likewise.published import papers
-from likewise.published.coverage import STATUS_NAMES, Covered, coverage, status_counts
-from likewise.render.coverage import STATUS_SIGNS, title
+from likewise.papers.published import papers
+from likewise.papers.published.coverage import STATUS_NAMES, Covered, coverage, status_counts
+from likewise.papers.render.coverage import STATUS_SIGNS, title
 
-NOTE = "<!-- Made from src/likewise/published/coverage.toml by tools/docs.py; change that. -->"
+NOTE = "<!-- Made from src/likewise/papers/published/coverage.toml by tools/docs.py; change that. -->"
 ABOUT = """# Coverage of the papers
 
 After this page you know, for every section, table, figure and equation of the five papers that `likewise` follows, which command

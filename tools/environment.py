@@ -42,7 +42,7 @@ def ensure() -> str:
         return str(python)
     PLACE.parent.mkdir(parents=True, exist_ok=True)
     sys.path.insert(0, str(HERE / "src"))  # of this checkout; the module needs nothing but Python
-    from likewise.io.locks import file_lock
+    from likewise.core.locks import file_lock
 
     with file_lock(PLACE.with_name(f"{PLACE.name}.lock"), before_waiting=say_waiting):
         if is_ready(stamp, wanted):  # another process was faster

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
+from likewise.contracts import Loss
+from likewise.types import Ref
 from svg import PULL, PUSH, THIRD, Drawing, Panel, legend
 from torch import Tensor
 
-from likewise.config.spec import build
-from likewise.contracts import Loss
-from likewise.types import Ref
+from likewise.core.settings.spec import build
 
 DIM, CLASSES = 16, 8
 MATE, STRANGER = 0.6, 0.3

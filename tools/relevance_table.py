@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from likewise.config.spec import find
+from likewise.core.settings.spec import find
 
 BEGIN, END = "<!-- losses begin -->", "<!-- losses end -->"
 """Lines around the table in the page."""

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from likewise.losses import MultiSimilarity
+from likewise.relevance import GivenValues
 from PIL import Image
 from relevance_data import as_table, glyph_images, parse
 from torch import nn
 from torch.nn.functional import normalize
 
 import likewise
-from likewise.losses import MultiSimilarity
-from likewise.relevance import GivenValues
 
 METRICS = ("R@1", "NDCG@10", "graded-mAP")
 

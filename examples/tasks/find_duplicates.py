@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from task_data import GOOD, draw_rows, parse, start, write_patterns
 
 import likewise
-from likewise.audit.near_duplicates import near_duplicates
+from likewise.curate.audit.near_duplicates import near_duplicates
 
 
 def main(folder: str, quick: bool = False) -> dict:

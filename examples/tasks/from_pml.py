@@ -4,14 +4,14 @@ docs/from-pytorch-metric-learning.md has the counterpart of every loss, miner, s
 """
 
 import torch
+from likewise.losses import MultiSimilarity
+from likewise.samplers import SamplesPerClass
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import miners as pml_miners
 from task_data import BAD, GOOD, chart, parse, read_glyphs, start
 from torch.nn.functional import normalize
 
 import likewise
-from likewise.losses import MultiSimilarity
-from likewise.samplers import SamplesPerClass
 
 
 def main(folder: str, quick: bool = False) -> dict:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from likewise.losses import ProxyAnchor
+from likewise.samplers import SamplesPerClass
 from task_data import GOOD, SOFT, chart, parse, read_glyphs, start
 from torch import nn
 from torch.nn.functional import normalize
 
 import likewise
-from likewise.losses import ProxyAnchor
-from likewise.samplers import SamplesPerClass
 
 
 def main(folder: str, quick: bool = False) -> dict:

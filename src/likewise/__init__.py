@@ -1,6 +1,9 @@
 """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
 
-    from likewise import train, evaluate, embed, losses
+    from likewise import data, models
+    from likewise.data import noise, protocols
+    from likewise.learn import confidence, losses, miners, samplers, terms
+    from likewise.score import metrics
 
 Every command is a function here. It has the command's defaults, takes the fields of the command's config as keyword arguments
 (`likewise.config`; a setting such as `loss` may also be an object), returns an object with a notebook view, and prints nothing
@@ -12,6 +15,8 @@ Importing the package is cheap: torch and the networks are loaded when they are 
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,35 +28,35 @@ from likewise._version import __version__ as __version__
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from likewise import confidence, data, losses, metrics, miners, models, noise, protocols, samplers, terms
-    from likewise.audit.apply import Applied
-    from likewise.audit.audit import Audited
-    from likewise.audit.label_audit import LabelAudit
-    from likewise.audit.label_set_audit import LabelSetAudit
-    from likewise.calibration.result import Calibrated
+    from likewise import data, models
+    from likewise.cli.listing_view import Listing
+    from likewise.cli.machine_view import Machine
+    from likewise.cli.stages.clean import Cleaned
+    from likewise.core.render.tables import Table
+    from likewise.core.types import Embedded
+    from likewise.curate.audit.apply import Applied
+    from likewise.curate.audit.audit import Audited
+    from likewise.curate.audit.label_audit import LabelAudit
+    from likewise.curate.audit.label_set_audit import LabelSetAudit
+    from likewise.curate.exchange.transfer import Received, Sent
+    from likewise.curate.review.prove import Proved
+    from likewise.curate.review.serve import Reviewed
+    from likewise.data.noise_view import NoisyItems
+    from likewise.deploy.calibration.result import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
-    from likewise.exchange.transfer import Received, Sent
-    from likewise.experiments.tune import TuneResult
-    from likewise.render.benchmark_table import BenchmarkTable
-    from likewise.render.coverage import PaperListing
-    from likewise.render.error_overlap import ErrorOverlap
-    from likewise.render.hierarchy import LearnedHierarchy
-    from likewise.render.listing import Listing
-    from likewise.render.machine import Machine
-    from likewise.render.neighbours import Neighbours
-    from likewise.render.noise import NoisyItems
-    from likewise.render.published import Numbers
-    from likewise.render.recipes import RecipeDifference, ShownRecipe
-    from likewise.render.results import Compared, DemoResult, Page, Scored
-    from likewise.render.tables import Table
+    from likewise.deploy.neighbours_view import Neighbours
+    from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
+    from likewise.papers.experiments.tune import TuneResult
+    from likewise.papers.render.benchmark_table import BenchmarkTable
+    from likewise.papers.render.coverage import PaperListing
+    from likewise.papers.render.published import Numbers
+    from likewise.report.widgets.map import MapWidget as MapWidget
+    from likewise.report.widgets.review import ReviewWidget as ReviewWidget
     from likewise.runs.folder import Run
-    from likewise.stages.clean import Cleaned
-    from likewise.types import Embedded
-    from likewise.web.review.prove import Proved
-    from likewise.web.review.serve import Reviewed
-    from likewise.widgets.map import MapWidget as MapWidget
-    from likewise.widgets.review import ReviewWidget as ReviewWidget
+    from likewise.score.error_overlap_view import ErrorOverlap
+    from likewise.score.hierarchy_view import LearnedHierarchy
+    from likewise.score.result_views import Compared, DemoResult, Page, Scored
 
 Config = TypeVar("Config")
 Place = str | PathLike
@@ -103,13 +108,13 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
     Args:
         data: a folder, a table, a feature file, the name of a data set, or a Dataset of Hugging Face.
         recipe: named settings to start from, such as "proxy-anchor+robust".
-        settings: fields of `likewise.config.Train`; components may be given as objects or as specs.
+        settings: fields of `likewise.core.settings.Train`; components may be given as objects or as specs.
     """
-    from likewise.config import Train
-    from likewise.config.from_python import plain_settings
-    from likewise.recipes import apply
-    from likewise.stages.train import sentences
-    from likewise.stages.train import train as stage
+    from likewise.cli.stages.train import sentences
+    from likewise.cli.stages.train import train as stage
+    from likewise.core.settings import Train
+    from likewise.core.settings.from_python import plain_settings
+    from likewise.learn.recipes import apply
 
     text, say = str(data), _say(settings)
     if hasattr(data, "save_to_disk"):
@@ -128,14 +133,14 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
     Args:
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
         labels: for an array, its N labels, N lists of labels, or a matrix (N, L) of 0 and 1; for a file without labels, a file.
-        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
+        settings: fields of `likewise.core.settings.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
             without the samples that the run trained on. `data`, `root`, `checkpoint`, `workers` and `allow_imports` are for runs;
             `per_query` is for files, arrays and other data; `split` also for files with it. `relevance` may be a matrix (N, N).
     """
-    from likewise.config import Evaluate
-    from likewise.errors import LikewiseError
-    from likewise.stages.evaluate import evaluate as stage
-    from likewise.stages.evaluate import evaluate_arrays
+    from likewise.cli.stages.evaluate import evaluate as stage
+    from likewise.cli.stages.evaluate import evaluate_arrays
+    from likewise.core.errors import LikewiseError
+    from likewise.core.settings import Evaluate
 
     is_array, has_array = (not isinstance(value, str | PathLike) for value in (target, labels))
     if is_array and (labels is None or not has_array):
@@ -156,8 +161,8 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
 
 def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
     """Embed data with the network of a run; write the embeddings to `out` (.npz) if given. The same as `likewise embed`."""
-    from likewise.config import Embed
-    from likewise.stages.embed import embed as stage
+    from likewise.cli.stages.embed import embed as stage
+    from likewise.core.settings import Embed
 
     return stage(_config(Embed, run=run, data=data, out=out, **settings), _say(settings))
 
@@ -171,8 +176,8 @@ def load(path: Place, *, checkpoint: str = "best", device: str | None = None, al
 
 def search(target: Place, query: Place | int | None = None, **settings) -> Neighbours:
     """Find the nearest rows of an image or of a row; the same as `likewise search`. `serve=True` serves a page until Ctrl-C."""
-    from likewise.config import Search
-    from likewise.stages.search import search as stage
+    from likewise.cli.stages.search import search as stage
+    from likewise.core.settings import Search
 
     return stage(_config(Search, target=target, query=query, **settings), _say(settings))
 
@@ -182,8 +187,8 @@ def calibrate(run: Place, **settings) -> Calibrated:
 
     likewise.calibrate("runs/mine", far=0.01).calibration.pair.value
     """
-    from likewise.config import Calibrate
-    from likewise.stages.calibrate import calibrate as stage
+    from likewise.cli.stages.calibrate import calibrate as stage
+    from likewise.core.settings import Calibrate
 
     return stage(_config(Calibrate, run=run, **settings), _say(settings))
 
@@ -193,32 +198,32 @@ def compare(run_a: Place, run_b: Place, **settings) -> Compared:
 
     With `on="corrected.csv"`, both runs are first scored on that data, without samples that either run trained on.
     """
-    from likewise.config import Compare
-    from likewise.stages.compare import compare as stage
+    from likewise.cli.stages.compare import compare as stage
+    from likewise.core.settings import Compare
 
     return stage(_config(Compare, run_a=run_a, run_b=run_b, **settings), _say(settings))
 
 
 def bench(grid: Place, **settings) -> BenchmarkTable | Table:
     """Train every cell of a grid: a paper's table, given by name, or a grid file. The same as `likewise bench`."""
-    from likewise.config import Bench
-    from likewise.stages.bench import bench as stage
+    from likewise.cli.stages.bench import bench as stage
+    from likewise.core.settings import Bench
 
     return stage(_config(Bench, grid=grid, **settings), _say(settings))
 
 
 def tune(config: Place, **settings) -> TuneResult:
     """Search for the best settings on validation classes; the same as `likewise tune`."""
-    from likewise.config import Tune
-    from likewise.stages.tune import tune as stage
+    from likewise.cli.stages.tune import tune as stage
+    from likewise.core.settings import Tune
 
     return stage(_config(Tune, config=config, **settings), _say(settings))
 
 
 def demo(**settings) -> DemoResult:
     """Train on glyphs with wrong labels, with and without a robust method, and evaluate both; the same as `likewise demo`."""
-    from likewise.config import Demo
-    from likewise.stages.demo import demo as stage
+    from likewise.cli.stages.demo import demo as stage
+    from likewise.core.settings import Demo
 
     return stage(_config(Demo, **settings), _say(settings))
 
@@ -228,16 +233,16 @@ def doctor(json: bool = False) -> Machine:
 
     `json` is only for the command line; `as_json()` of the result returns the JSON text.
     """
-    from likewise.config import Doctor
-    from likewise.stages.doctor import doctor as stage
+    from likewise.cli.stages.doctor import doctor as stage
+    from likewise.core.settings import Doctor
 
     return stage(Doctor(json))
 
 
 def export(run: Place, to: str = "onnx", **settings) -> Exported:
     """Export the network of a run and compare the export with the original; the same as `likewise export`."""
-    from likewise.config import Export
-    from likewise.stages.export import export as stage
+    from likewise.cli.stages.export import export as stage
+    from likewise.core.settings import Export
 
     return stage(_config(Export, run=run, to=to, **settings), _say(settings))
 
@@ -247,8 +252,8 @@ def send(target: Place, to: str, out: Place, **settings) -> Sent:
 
     likewise.send("runs/mine/audit", "label-studio", "to-label")
     """
-    from likewise.config import Send
-    from likewise.stages.send import send as stage
+    from likewise.cli.stages.send import send as stage
+    from likewise.core.settings import Send
 
     return stage(_config(Send, target=target, to=to, out=out, **settings), _say(settings))
 
@@ -258,16 +263,16 @@ def receive(source: Place, from_: str, into: Place, **settings) -> Received:
 
     likewise.receive("export.json", "label-studio", "runs/mine/audit")
     """
-    from likewise.config import Receive
-    from likewise.stages.receive import receive as stage
+    from likewise.cli.stages.receive import receive as stage
+    from likewise.core.settings import Receive
 
     return stage(_config(Receive, source=source, from_=from_, into=into, **settings), _say(settings))
 
 
 def hierarchy(run: Place, **settings) -> LearnedHierarchy:
     """Compute the tree of the training classes from the embeddings of a run; the same as `likewise hierarchy`."""
-    from likewise.config import Hierarchy
-    from likewise.stages.hierarchy import hierarchy as stage
+    from likewise.cli.stages.hierarchy import hierarchy as stage
+    from likewise.core.settings import Hierarchy
 
     return stage(_config(Hierarchy, run=run, **settings), _say(settings))
 
@@ -277,16 +282,16 @@ def clean(data: Place, **settings) -> Cleaned:
 
     `data` is a folder with one sub-folder per class, or a table; `to` is a new folder for the corrected classes.
     """
-    from likewise.config import Clean
-    from likewise.stages.clean import clean as stage
+    from likewise.cli.stages.clean import clean as stage
+    from likewise.core.settings import Clean
 
     return stage(_config(Clean, data=data, **settings), _say(settings))
 
 
 def apply(table: Place, **settings) -> Applied:
     """Apply a corrected table to its images: a new folder (`to`), or moves (`in_place`); the same as `likewise apply`."""
-    from likewise.config import Apply
-    from likewise.stages.apply import apply as stage
+    from likewise.cli.stages.apply import apply as stage
+    from likewise.core.settings import Apply
 
     return stage(_config(Apply, table=table, **settings), _say(settings))
 
@@ -296,8 +301,8 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
 
     The same as `likewise audit`. With `overlap=True`, find the classes at which several runs fail.
     """
-    from likewise.config import Audit
-    from likewise.stages.audit import audit as stage
+    from likewise.cli.stages.audit import audit as stage
+    from likewise.core.settings import Audit
 
     return stage(_config(Audit, targets=targets, **settings), _say(settings))
 
@@ -312,31 +317,31 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
         more: `seed`, `device`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
     """
-    from likewise.audit.label_set_audit import audit_any
+    from likewise.curate.audit.label_set_audit import audit_any
 
     return audit_any(z, y, features, **more)
 
 
 def review(audit: Place, **settings) -> Reviewed | Proved:
     """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`."""
-    from likewise.config import Review
-    from likewise.stages.review import review as stage
+    from likewise.cli.stages.review import review as stage
+    from likewise.core.settings import Review
 
     return stage(_config(Review, audit=audit, **settings), _say(settings))
 
 
 def write_report(runs: Place | Sequence[Place], **settings) -> Page:
     """Write one HTML page about runs or files of embeddings; the same as `likewise report`."""
-    from likewise.config import Report
-    from likewise.stages.report import report as stage
+    from likewise.cli.stages.report import report as stage
+    from likewise.core.settings import Report
 
     return stage(_config(Report, runs=runs, **settings), _say(settings))
 
 
 def spoil_labels(data: Place, model: Any, out: Place, **settings) -> NoisyItems:
     """Write data as a table whose training labels have noise from a noise model; the same as `likewise noise`."""
-    from likewise.config import Noise
-    from likewise.stages.noise import noise as stage
+    from likewise.cli.stages.noise import noise as stage
+    from likewise.core.settings import Noise
 
     return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
 
@@ -347,39 +352,39 @@ def list_components(registry: str = "", pattern: str = "") -> Listing | PaperLis
     Without a registry, the registries and the number of their components. `pattern`: only names that contain this text.
     "tables" returns paper -> its tables and figures, each with its command, and how it deviates or why it cannot be had.
     """
-    from likewise.config import List
-    from likewise.stages.listing import listing as stage
+    from likewise.cli.stages.listing import listing as stage
+    from likewise.core.settings import List
 
     return stage(List(registry, pattern))
 
 
 def published_numbers(**settings) -> Numbers:
     """Return numbers that papers report, selected by `paper`, `table`, `dataset`, ...; the same as `likewise published`."""
-    from likewise.config import Published
-    from likewise.stages.published import published as stage
+    from likewise.cli.stages.published import published as stage
+    from likewise.core.settings import Published
 
     return stage(_config(Published, **settings), _say(settings))
 
 
 def show_recipe(name: str, data: str | None = None) -> ShownRecipe:
     """Return a recipe: every value with its source, and the equivalent command; the same as `likewise recipe show`."""
-    from likewise.config import RecipeShow
-    from likewise.stages.recipe import show as stage
+    from likewise.cli.stages.recipe import show as stage
+    from likewise.core.settings import RecipeShow
 
     return stage(RecipeShow(name, data))
 
 
 def compare_recipes(a: Place, b: Place | None = None, data: str | None = None) -> RecipeDifference:
     """Return the settings in which two recipes, or a recipe and a run, differ; the same as `likewise recipe diff`."""
-    from likewise.config import RecipeDiff
-    from likewise.stages.recipe import diff as stage
+    from likewise.cli.stages.recipe import diff as stage
+    from likewise.core.settings import RecipeDiff
 
     return stage(_config(RecipeDiff, a=a, b=b, data=data))
 
 
 def _config(kind: type[Config], **settings) -> Config:
     """Return the config of a command from Python values."""
-    from likewise.config.from_python import make_config
+    from likewise.core.settings.from_python import make_config
 
     return make_config(kind, **settings)
 
@@ -388,9 +393,40 @@ def _say(settings: dict) -> Callable[[str], None]:
     """Return the function that prints a message to stderr; it prints nothing if `quiet`, or in processes other than the first."""
     if settings.get("quiet") or os.environ.get("RANK", "0") != "0":
         return lambda line: None
-    from likewise.errors import printable
+    from likewise.core.errors import printable
 
     return lambda line: print(printable(line, keep="\n"), file=sys.stderr, flush=True)
+
+
+PUBLIC_MODULES = {
+    "adapters": "core.adapters", "config": "core.settings", "contracts": "core.contracts", "durations": "core.durations",
+    "errors": "core.errors", "similarity": "core.similarity", "supervision": "core.supervision", "types": "core.types",
+    "noise": "data.noise", "protocols": "data.protocols", "relevance": "data.relevance", "metrics": "score.metrics",
+    "confidence": "learn.confidence", "loggers": "learn.loggers", "losses": "learn.losses", "miners": "learn.miners",
+    "recipes": "learn.recipes", "samplers": "learn.samplers", "terms": "learn.terms",
+}  # fmt: skip
+"""Public name of a module -> its place: `likewise.losses` is short for `likewise.learn.losses`, also in import statements."""
+
+
+class PublicModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a public module, or a module below it, under its short name; both names are of one module object."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        first, _, rest = fullname.partition(".")
+        name, _, below = rest.partition(".")
+        if first != __name__ or name not in PUBLIC_MODULES:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=not below)
+
+    def create_module(self, spec):
+        return None  # an empty module, until `exec_module` puts the real one in its place
+
+    def exec_module(self, module):
+        _, name, *below = module.__name__.split(".")
+        sys.modules[module.__name__] = importlib.import_module(".".join([__name__, PUBLIC_MODULES[name], *below]))
+
+
+sys.meta_path.insert(0, PublicModules())  # before the finder of files, which would load a second copy
 
 
 def __getattr__(name: str):
@@ -398,5 +434,5 @@ def __getattr__(name: str):
         return importlib.import_module(f"likewise.{name}")
     widgets = {"ReviewWidget": "review", "MapWidget": "map"}  # not in `__all__`, because they need the extra `notebook`
     if name in widgets:
-        return getattr(importlib.import_module(f"likewise.widgets.{widgets[name]}"), name)
+        return getattr(importlib.import_module(f"likewise.report.widgets.{widgets[name]}"), name)
     raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, *widgets])}")

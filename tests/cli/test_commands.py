@@ -1,10 +1,10 @@
 """What commands print, and that each is told of."""
 
 import pytest
+from likewise.config import Evaluate
 
 from likewise.cli import commands
 from likewise.cli import main as cli
-from likewise.config import Evaluate
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)

@@ -4,12 +4,12 @@ import shutil
 import subprocess
 
 import pytest
+from likewise.errors import LikewiseError
 
 from likewise.cli import completion
 from likewise.cli.commands import COMMANDS
 from likewise.cli.help import flags_of
 from likewise.cli.main import config_class, main
-from likewise.errors import LikewiseError
 
 
 def test_every_flag_and_every_choice_has_its_word():

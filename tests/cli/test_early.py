@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
+from likewise.config import Train
+from likewise.errors import LikewiseError
 
 from likewise.cli.early import INPUT_PATHS, OUTPUT_SUFFIXES, SPEC_KINDS, check_early, near_path
 from likewise.cli.main import config_class, parse
-from likewise.config import Train
-from likewise.config.cli_types import spec_fields
-from likewise.errors import LikewiseError
+from likewise.core.settings.cli_types import spec_fields
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,12 @@ import re
 from typing import Literal, get_type_hints
 
 import pytest
+from likewise.config import Noise, Report, Train
 
 from likewise.cli import help as help_module
 from likewise.cli import main as cli
-from likewise.config import Noise, Report, Train
-from likewise.config.cli_types import Folder, Spec
-from likewise.config.train import COMMON_FLAGS, FLAG_GROUPS
+from likewise.core.settings.cli_types import Folder, Spec
+from likewise.core.settings.train import COMMON_FLAGS, FLAG_GROUPS
 
 KINDS = {command: cli.config_class(command) for command in cli.COMMANDS}
 

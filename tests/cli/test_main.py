@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from likewise.errors import LikewiseError
 from PIL import Image
 
 from likewise.cli import main as cli
-from likewise.errors import LikewiseError
-from likewise.recipes import read
+from likewise.learn.recipes import read
 
 
 @pytest.fixture(scope="module")

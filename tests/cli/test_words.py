@@ -1,10 +1,10 @@
 """Flags that people know from other tools, and values of a wrong type, get one line."""
 
 import pytest
+from likewise.errors import LikewiseError
 
 from likewise.cli.main import config_class
 from likewise.cli.words import FLAG_SENTENCES, FOREIGN_FLAGS, ONLY_TRAIN, check_words
-from likewise.errors import LikewiseError
 
 TRAIN_FLAGS = {
     "--model": "did you mean '--backbone'?",

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
 from likewise.types import Items
+from PIL import Image
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from likewise.types import LikewiseError
 from PIL import Image
 from torchvision.transforms import v2
 
 from likewise.data import augment
 from likewise.data.augment import Augment, Plain, motions, move, random_boxes
 from likewise.data.crop_resize import shrink
-from likewise.types import LikewiseError
 
 
 def picture(width=90, height=60):

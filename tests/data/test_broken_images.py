@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 from messy_folder import make_messy_folder
 from PIL import Image
 
@@ -15,7 +16,6 @@ from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import read_folder
 from likewise.data.images import BadImage, UnreadableFile, check_files
 from likewise.data.placement import fill_cache
-from likewise.types import LikewiseError
 
 
 @pytest.fixture(autouse=True)

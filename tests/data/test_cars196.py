@@ -2,11 +2,11 @@ import sys
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 from scipy.io import savemat
 
 from likewise.data import cars196 as module
 from likewise.data.cars196 import cars196
-from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.filterwarnings("ignore:cars196. found")
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from likewise.types import LikewiseError
 from torchvision.transforms.v2 import functional
 
 from likewise.data.color_jitter import FACTOR_UNIT, check_jitter, factors, jitter
-from likewise.types import LikewiseError
 
 
 def pictures(count: int = 20, size: int = 32) -> torch.Tensor:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 from PIL import Image
 
 from likewise.data.content_keys import BLOCK_BYTES, content_keys, is_known
-from likewise.types import Items, LikewiseError
 
 
 def files(folder, contents, **columns):

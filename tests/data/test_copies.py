@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from likewise.types import Items
 from PIL import Image
 
 from likewise.data.copies import clusters_of, exact_copies, file_clusters, pixel_clusters
-from likewise.types import Items
 
 
 def items(folder, paths, box=None):

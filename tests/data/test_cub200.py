@@ -1,7 +1,7 @@
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.data.cub200 import cub200
-from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.filterwarnings("ignore:cub200. found")
 

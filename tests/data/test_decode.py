@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 from PIL import Image, PngImagePlugin
 from torchvision.transforms.v2 import functional
 
@@ -13,7 +14,6 @@ from likewise.data import decode
 from likewise.data.crop_resize import shrink
 from likewise.data.decode import decoded, decoded_bytes, pixels_of
 from likewise.data.images import BadImage, image_of
-from likewise.types import Items, LikewiseError
 
 
 def noise(wide: int, high: int, seed: int = 0) -> Image.Image:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 from PIL import Image
 
+from likewise.core import locks
 from likewise.data import decode
 from likewise.data import decoded_cache as pixels
 from likewise.data.decode import decoded_bytes, pixels_of
 from likewise.data.decoded_cache import _finished, home_of, is_cached, open_pixels
 from likewise.data.images import BadImage, UnreadableFile
-from likewise.io import locks
-from likewise.types import Items, LikewiseError
 
 COUNT = 11
 

@@ -2,9 +2,9 @@ import warnings
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 
 from likewise.data.downloads import Original
-from likewise.types import Items, LikewiseError
 
 SET = Original("birds", "The set comes from there", images=2, classes=1)
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from likewise.types import LikewiseError
 from safetensors.torch import save_file
 
 from likewise.data.features import from_arrays, read_embeddings, read_features
-from likewise.types import LikewiseError
 
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
 

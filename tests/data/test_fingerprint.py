@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 
 from likewise.data.fingerprint import fingerprint
-from likewise.types import Items, LikewiseError
 
 
 def test_it_does_not_know_where_the_data_lies(items, tmp_path):

@@ -1,10 +1,10 @@
 import os
 
 import pytest
+from likewise.types import LikewiseError
 from odd_data import special_files
 
 from likewise.data.folder import class_files, is_flat, read_flat, read_folder, walk_images
-from likewise.types import LikewiseError
 
 
 def test_sub_folders_are_classes(draw, tmp_path):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
 from likewise.types import Items, LikewiseError
+from PIL import Image
 
 module = import_module("likewise.data.glyphs")  # the package also exports a function of this name
 glyphs, homoglyphs = module.glyphs, module.homoglyphs

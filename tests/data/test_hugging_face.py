@@ -5,16 +5,16 @@ import os
 
 import numpy as np
 import pytest
+from likewise.config import Evaluate, Report, Search
+from likewise.types import LikewiseError
 from PIL import Image
 
 import likewise
-from likewise.config import Evaluate, Report, Search
+from likewise.cli.stages.search import search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
-from likewise.evaluation.evaluate import evaluate
 from likewise.report.targets import open_target
-from likewise.stages.search import search
-from likewise.types import LikewiseError
+from likewise.score.evaluate import evaluate
 
 datasets = pytest.importorskip("datasets")
 NAMES = ["ant", "bee", "cat"]
@@ -201,11 +201,11 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
         {"backbone": "conv_small", "size": 16, "dim": 8, "steps": 1, "augment": "none", "workers": 0},
     )
     names |= {"device": "cpu", "sampler": "SamplesPerClass(batch=4, per_class=2)", "protocol": "SeenClasses()"}
-    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: True)
+    monkeypatch.setattr("likewise.models.pretrained.weights.is_reachable", lambda address: True)
     run = likewise.train("hf:lab/insects", out=tmp_path / "run", metrics=("R@1",), quiet=True, **names)
     assert asked == [(("lab/insects", None), False, False)]
     monkeypatch.setattr(
-        "likewise.pretrained.weights.is_reachable", lambda address: pytest.fail("the hub was contacted")
+        "likewise.models.pretrained.weights.is_reachable", lambda address: pytest.fail("the hub was contacted")
     )
     how = {"target": str(run.path), "metrics": ("R@1",), "device": "cpu", "workers": 0, "quiet": True}
     evaluate(Evaluate(**how))
@@ -223,7 +223,7 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
     assert any("data could not be opened" in note and "--data hf:lab/insects" in note for note in notes)
     assert all(hub and package for _, hub, package in asked[1:]) and not constants.HF_HUB_OFFLINE
     cached = True
-    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: True)
+    monkeypatch.setattr("likewise.models.pretrained.weights.is_reachable", lambda address: True)
     evaluate(Evaluate(**how, data="hf:lab/insects"))
     assert asked[-1] == (("lab/insects", None), False, False)
 

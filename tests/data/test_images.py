@@ -2,9 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 
 from likewise.data.images import check_files, drop
-from likewise.types import Items, LikewiseError
 
 
 def test_check_files(items, tmp_path):

@@ -1,10 +1,10 @@
 import json
 
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.data.inaturalist import inaturalist
-from likewise.losses._hierarchy_levels import plan_by_tree
-from likewise.types import LikewiseError
+from likewise.learn.losses._hierarchy_levels import plan_by_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:inaturalist. found")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from likewise.types import Items, LikewiseError
 
 from likewise.data import load
 from likewise.data.features import read_embeddings, read_features
@@ -13,7 +14,6 @@ from likewise.data.fingerprint import fingerprint
 from likewise.data.images import drop, kept_sets
 from likewise.data.own_reader import check_items
 from likewise.data.table import read_table, write_noisy, write_table
-from likewise.types import Items, LikewiseError
 
 X = np.array([[1, 2], [3, 4], [5, 6], [7, 8]], np.float32)
 TABLE = 'path,labels\n1,red|dress\n2, dress \n3,"dress | red|dress"\n4,striped|red\n'

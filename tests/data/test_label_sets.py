@@ -1,6 +1,7 @@
 """Pairs of samples and labels, new sets of labels as new classes, and joined names of labels."""
 
 import numpy as np
+from likewise.types import Items
 
 from likewise.data.label_sets import (
     join_labels,
@@ -12,7 +13,6 @@ from likewise.data.label_sets import (
     with_labels,
 )
 from likewise.data.own_reader import check_items
-from likewise.types import Items
 
 NAMES = ("dress", "red", "striped")
 SETS = ((0,), (0, 1), (1, 2))

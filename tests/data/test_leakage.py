@@ -5,11 +5,11 @@ import hashlib
 
 import numpy as np
 import pytest
+from likewise.protocols import SeenClasses, StratifiedLabels, UnseenClasses, UnseenLabels
+from likewise.types import Items, LikewiseError
 
 from likewise.data import leakage as module
 from likewise.data.leakage import Leaks, describe_leaks, leaks, same_content
-from likewise.protocols import SeenClasses, StratifiedLabels, UnseenClasses, UnseenLabels
-from likewise.types import Items, LikewiseError
 
 
 def pictures(folder, contents, split, y=None, **columns):

@@ -3,9 +3,9 @@ import sys
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 
 from likewise.data import NAMES, load, parse
-from likewise.types import Items, LikewiseError
 
 
 def test_every_form_is_read(tmp_path, draw, write):

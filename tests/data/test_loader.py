@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from likewise.types import Items, LikewiseError
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -16,7 +17,6 @@ from likewise.data.augment import Augment, Plain
 from likewise.data.folder import read_folder
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import hold
-from likewise.types import Items, LikewiseError
 
 CPU = torch.device("cpu")
 

@@ -1,8 +1,8 @@
 import pytest
-
-from likewise.data.market1501 import market1501
 from likewise.protocols import QueryGallery
 from likewise.types import LikewiseError
+
+from likewise.data.market1501 import market1501
 
 pytestmark = pytest.mark.filterwarnings("ignore:market1501. found")
 

@@ -4,14 +4,14 @@ import copy
 
 import numpy as np
 import pytest
+from likewise.config import Train
+from likewise.types import Items, LikewiseError
 
 from likewise import evaluate
-from likewise.config import Train
 from likewise.data import load
 from likewise.data.own_reader import check_items, is_own
+from likewise.learn.training.fit import train
 from likewise.runs.per_query import read_per_query
-from likewise.training.fit import train
-from likewise.types import Items, LikewiseError
 
 OWN = '''
 import numpy as np
@@ -84,7 +84,7 @@ def test_a_run_with_a_reader_and_metrics_of_ones_own_does_not_carry_the_permissi
 
 METRICS = """
 from likewise.contracts import QueryMetric, SetMetric
-from likewise.metrics.ranking import recall_at
+from likewise.score.metrics.ranking import recall_at
 
 
 class First(QueryMetric):

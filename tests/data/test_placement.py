@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from likewise.types import Items, LikewiseError
 from PIL import Image
 
 from likewise.data import placement as resident
@@ -15,9 +16,8 @@ from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.loader import batches
 from likewise.data.placement import choose, gather_rows, has_room, hold, open_cached
-from likewise.engine.embed import embed_rows
 from likewise.models.embedder import Embedder
-from likewise.types import Items, LikewiseError
+from likewise.runs.engine.embed import embed_rows
 
 CPU = torch.device("cpu")
 SIZES = [(61, 40), (33, 90), (24, 24), (130, 77), (7, 5), (100, 31), (45, 45), (64, 101)]

@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.data.features import read_features
 from likewise.data.fingerprint import fingerprint
 from likewise.data.images import drop
 from likewise.data.schema import boxes, check_names, class_numbers, flags, galleries, groups, splits, weights
 from likewise.data.tabular import Sheet
-from likewise.types import LikewiseError
 
 
 def sheet(**columns):

@@ -1,7 +1,7 @@
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.data.sop import sop
-from likewise.types import LikewiseError
 
 pytestmark = pytest.mark.filterwarnings("ignore:sop. found")
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from likewise.types import Items, LikewiseError
 
+from likewise.core.files import write_csv
 from likewise.data import load
 from likewise.data.features import read_features
 from likewise.data.table import read_table, write_noisy, write_table
-from likewise.io.files import write_csv
 from likewise.runs.dataset import absolute_path
-from likewise.types import Items, LikewiseError
 
 FULL = Items(
     name="t",

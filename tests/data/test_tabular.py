@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.data.tabular import read_csv, read_parquet
-from likewise.types import LikewiseError
 
 
 def test_lines_are_counted_as_an_editor_does(write):

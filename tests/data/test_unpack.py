@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from likewise.types import LikewiseError
 from PIL import Image
 
 from likewise.data import load
 from likewise.data.unpack import SplitFiles, class_of, unpack, write_image
-from likewise.types import LikewiseError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

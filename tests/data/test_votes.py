@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError, Votes
 
 from likewise.data.table import read_table, write_table
 from likewise.data.votes import read_votes, votes_of, votes_of_cells
-from likewise.types import Items, LikewiseError, Votes
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ import sys
 
 import numpy as np
 import pytest
+from likewise.config import Export, Train
+from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.numpy import load_file
 
 from likewise.cli.commands import run_export
-from likewise.config import Export, Train
 from likewise.deploy import parity
 from likewise.deploy.export import export
 from likewise.deploy.model import load
+from likewise.learn.training.fit import train
 from likewise.runs.folder import Run
-from likewise.training.fit import train
-from likewise.types import LikewiseError
 
 
 def draw(colour, seed, size=(24, 20)):

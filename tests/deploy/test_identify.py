@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from likewise.config import Search
+from likewise.types import LikewiseError
 
 import likewise
-from likewise.config import Search
+from likewise.cli.stages.search import search
 from likewise.deploy.identify import Gallery, identify, open_gallery
-from likewise.stages.search import search
-from likewise.types import LikewiseError
 
 
 def test_the_gallery_of_the_run(calibrated, open_run, features):

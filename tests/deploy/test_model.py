@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 import torch
+from likewise.config import Embed, Export, Train
+from likewise.types import LikewiseError
 from PIL import Image
 
 import likewise
-from likewise.config import Embed, Export, Train
 from likewise.data import load as data
 from likewise.deploy.export import export
 from likewise.deploy.model import Model, load
-from likewise.evaluation.embed_data import embed
-from likewise.training.fit import train
-from likewise.types import LikewiseError
+from likewise.learn.training.fit import train
+from likewise.score.embed_data import embed
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-
 from likewise.config import Train
+from likewise.types import LikewiseError
+
 from likewise.data.augment import Plain
 from likewise.deploy.model import Model
 from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
 from likewise.runs.folder import Run
-from likewise.types import LikewiseError
 
 CPU, CONFIG = torch.device("cpu"), Train(data="d", backbone="conv_small", head="Relational()")
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.deploy.model import Model
 from likewise.deploy.parity import compare
-from likewise.types import LikewiseError
 
 
 class Fake(Model):

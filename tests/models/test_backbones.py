@@ -1,8 +1,8 @@
 import pytest
 import torch
+from likewise.types import LikewiseError
 
 from likewise.models.backbones import build_backbone, width_of
-from likewise.types import LikewiseError
 
 
 def test_tokens_leave_the_class_token_out():
@@ -177,7 +177,7 @@ def test_networks_on_the_hub(monkeypatch):
 
     facts = timm.get_pretrained_cfg("test_vit.r160_in1k").to_dict()
     monkeypatch.setattr("timm.models._factory.load_model_config_from_hf", lambda *_, **__: (facts, "test_vit", {}))
-    monkeypatch.setattr("likewise.pretrained.weights.is_reachable", lambda address: False)
+    monkeypatch.setattr("likewise.models.pretrained.weights.is_reachable", lambda address: False)
     assert build_backbone("hf-hub:someone/net", pretrained=False).channels == 64
     with pytest.raises(LikewiseError, match="pretrained weights of 'hf-hub:someone/net' must be downloaded, but"):
         build_backbone("hf-hub:someone/net")

@@ -1,10 +1,10 @@
 import pytest
 import torch
+from likewise.types import LikewiseError
 from torch.nn import functional as F
 
 from likewise.models import Embedder
 from likewise.models.bn_inception import BNInception
-from likewise.types import LikewiseError
 
 # (in, out, kernel) of every layer of the released model, written out layer by layer.
 LAYERS = {

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 import torch
+from likewise.types import LikewiseError
 from torch import nn
 
 from likewise.models import Embedder
 from likewise.models.embedder import check_arguments
 from likewise.models.heads import MLP
-from likewise.types import LikewiseError
 
 # name, side of the test pictures (None: the network is built for it), width of the feature, own size
 BACKBONES = [

@@ -5,11 +5,11 @@ import math
 
 import pytest
 import torch
+from likewise.types import LikewiseError
 from sklearn import decomposition as sklearn
 from torch.nn import functional as F
 
 from likewise.models import Embedder, heads
-from likewise.types import LikewiseError
 
 
 @pytest.mark.parametrize("name", heads.__all__)

@@ -3,11 +3,11 @@
 import pytest
 import timm
 import torch
+from likewise.types import LikewiseError
 from torch import nn
 
 from likewise.models.embedder import Embedder
 from likewise.models.lora import LoRALinear, add_lora, lora_parameters, merged
-from likewise.types import LikewiseError
 
 
 def made(name, lora, seed=0):

@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from likewise.config import Train
+from likewise.losses import NormSoftmax
+from likewise.types import LikewiseError
 from torch.nn import functional as F
 
-from likewise.config import Train
 from likewise.data import load
-from likewise.losses import NormSoftmax
+from likewise.learn.training.build import build_state, make_samples
+from likewise.learn.training.fit import train
+from likewise.learn.training.interrupts import Interrupted
 from likewise.models import Embedder
 from likewise.models.mixup import BACKBONE_STAGES, Mixup
 from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run
-from likewise.training.build import build_state, make_samples
-from likewise.training.fit import train
-from likewise.training.interrupts import Interrupted
-from likewise.types import LikewiseError
 
 PERM = torch.tensor([2, 0, 1, 4, 3])
 

@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 import torch
+from likewise.types import LikewiseError
 from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from likewise.models import Embedder
 from likewise.models.embedder import pause_running_statistics, restore_momentum
-from likewise.types import LikewiseError
 
 
 def one_step(embedder, x):

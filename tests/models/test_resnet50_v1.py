@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pytest
 import torch
+from likewise.config import Embed, Export, Train
+from likewise.types import LikewiseError
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from likewise.config import Embed, Export, Train
 from likewise.deploy.export import export
 from likewise.deploy.model import load
-from likewise.evaluation.embed_data import embed
+from likewise.learn.training.fit import train
 from likewise.models import resnet50_v1 as module
 from likewise.models.backbones import build_backbone
-from likewise.pretrained.tensorflow_js import TensorFlowModel
-from likewise.training.fit import train
-from likewise.types import LikewiseError
+from likewise.models.pretrained.tensorflow_js import TensorFlowModel
+from likewise.score.embed_data import embed
 
 EPSILON = 1e-3
 """Keras' default, and that of the package."""

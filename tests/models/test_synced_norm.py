@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
+from likewise.types import LikewiseError
 from ranks_work import NORMS, norms, start_all
 from timm.layers import BatchNormAct2d
 from timm.layers.split_batchnorm import SplitBatchNorm2d
 from torch import nn
 
 from likewise.models.synced_norm import sync_norms
-from likewise.types import LikewiseError
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
+from likewise.types import LikewiseError, Output
 from torch import nn
 
 from likewise.models.teacher import Teacher
-from likewise.types import LikewiseError, Output
 
 
 class Small(nn.Module):

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+from likewise.relevance import SharedLabels
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.relevance import SharedLabels
 from likewise.report import records as f
 from likewise.report.queries import ranked_query
 from likewise.report.relevance import by_class

@@ -7,7 +7,6 @@ from made_calibration import make_calibration, threshold
 from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.render.error_overlap import ErrorOverlap, Named
 from likewise.report import records as f
 from likewise.report.sections.calibration import summarise
 from likewise.report.sections.compared import ComparedRuns
@@ -16,6 +15,7 @@ from likewise.report.sections.curves import Curve
 from likewise.report.sections.distances import Distances
 from likewise.report.sections.spectrum import Spectrum
 from likewise.report.sections.tree import Tree
+from likewise.score.error_overlap_view import ErrorOverlap, Named
 
 SCRIPT = "<script>alert(1)</script>"
 NEAR = 8

@@ -4,8 +4,8 @@ import dataclasses
 from collections import Counter
 
 import numpy as np
-
 from likewise.config import Report
+
 from likewise.data import load
 from likewise.report.images import choose_image_places, with_images
 from likewise.report.records import Pool, RunView

@@ -5,15 +5,15 @@ import shutil
 
 import numpy as np
 import pytest
+from likewise.config import Report, Train
+from likewise.types import Items
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from likewise.config import Report, Train
+from likewise.learn.training.fit import train
 from likewise.report.label_noise import describe_detection, noise_of, transition
 from likewise.report.targets import open_target
 from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
-from likewise.training.fit import train
-from likewise.types import Items
 
 
 @pytest.fixture(scope="module")

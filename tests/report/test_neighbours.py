@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
+from likewise.config import Report
 from torch.nn import functional as F
 
-from likewise.config import Report
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.targets import open_target
 

@@ -3,11 +3,11 @@
 import dataclasses
 
 import numpy as np
+from likewise.types import Items
 
 from likewise.report.pools import key_of, make_pool, note_different_queries
 from likewise.report.records import RunView
 from likewise.report.target import ReportTarget
-from likewise.types import Items
 
 ITEMS = Items("toy", np.arange(6) // 2, ("a", "b", "c"), ("x/0.png", "x\\1.png", "2.png", "3.png", "4.png", "5.png"))
 ONE = ReportTarget("me", items=ITEMS, row=np.arange(6))

@@ -6,11 +6,11 @@ import types
 import numpy as np
 import pytest
 import torch
+from likewise.types import LikewiseError
 from torch.nn import functional as F
 
 from likewise.report import projection
 from likewise.report.projection import pca, place_between_neighbours, require_library, tsne, umap
-from likewise.types import LikewiseError
 
 
 def clusters(n=120, classes=3, dim=8, spread=0.2):

@@ -1,9 +1,9 @@
 import numpy as np
+from likewise.types import Items
 from PIL import Image
 
-from likewise.render.gallery import CAPTION_PIXELS, EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
+from likewise.core.render.gallery import CAPTION_PIXELS, EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
 from likewise.report.random_gallery import draw_random_gallery, is_right
-from likewise.types import Items
 
 
 def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_pictures, tmp_path):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from report.label_facts import SETS
-
 from likewise.config import Train
 from likewise.relevance import SharedLabels
+from likewise.types import Items
+from report.label_facts import SETS
+
 from likewise.report.relevance import by_class, relevance_of, trained_relevance
 from likewise.report.target import ReportTarget
-from likewise.types import Items
 
 NAMES = ("blue", "dress", "hat", "red", "shirt")
 TREE = {"wren": ("bird",), "robin": ("bird",), "cat": ("mammal",)}

@@ -8,9 +8,10 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from likewise.config import Audit, Report
 from torch.nn import functional as F
 
-from likewise.config import Audit, Report
+from likewise.cli.stages.audit import audit
 from likewise.report.pools import make_pool
 from likewise.report.run_analysis import (
     analyse_run,
@@ -23,7 +24,6 @@ from likewise.report.run_analysis import (
 )
 from likewise.report.targets import open_target
 from likewise.runs.folder import Run
-from likewise.stages.audit import audit
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 

@@ -1,11 +1,11 @@
 """Scores of embeddings that bring none."""
 
 import numpy as np
-
 from likewise.config import Report, Train
+from likewise.types import Items
+
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
 from likewise.report.target import ReportTarget
-from likewise.types import Items
 
 QUIET = Report(quiet=True, device="cpu")
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import listen
+from likewise.config import Report
 from page_reader import Reader
 
-from likewise.config import Report
-from likewise.render import html
+from likewise.core.render import html
 from likewise.report import sections
 from likewise.report.records import Facts, RunView
 from likewise.report.section import Packing, Section, load_sections
 from likewise.report.write import report
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## Add a section to the report\n")[1].split("\n## ")[0]
 MODULE, SCRIPT, TEST = re.findall(r"^```(?:python|js)\n(.*?)^```", PAGE, re.M | re.S)
 

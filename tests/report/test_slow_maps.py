@@ -1,8 +1,8 @@
 """Maps that take minutes: which a run lacks, and that it is added from the embeddings in the file."""
 
 import numpy as np
-
 from likewise.config import Report
+
 from likewise.report import slow_maps
 from likewise.report.records import RunView
 

@@ -3,10 +3,10 @@
 import dataclasses
 
 import numpy as np
-
 from likewise.config import Report
-from likewise.report.splits import shown_split, vectors_of
 from likewise.types import Items
+
+from likewise.report.splits import shown_split, vectors_of
 
 
 def test_the_test_part_is_shown_where_there_are_several():

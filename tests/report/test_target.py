@@ -1,9 +1,9 @@
 """What a report knows of one target."""
 
 import numpy as np
+from likewise.types import Items
 
 from likewise.report.target import ReportTarget
-from likewise.types import Items
 
 
 def test_sides_are_those_that_the_samples_mark():

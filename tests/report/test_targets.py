@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-
 from likewise.config import Report, Search, Train
+from likewise.types import LikewiseError
+
+from likewise.cli.stages.search import search
 from likewise.data.features import read_embeddings
+from likewise.learn.training.fit import train
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE
 from likewise.report.sections.scores import scales
 from likewise.report.targets import open_target, unique_names
 from likewise.report.write import collect_facts
-from likewise.stages.search import search
-from likewise.training.fit import train
-from likewise.types import LikewiseError
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 

@@ -5,17 +5,17 @@ import shutil
 
 import numpy as np
 import pytest
+from likewise.config import Report, Train
+from likewise.types import LikewiseError
 from PIL import Image
 
-from likewise.config import Report, Train
+from likewise.learn.training.fit import train
 from likewise.report import slow_maps
 from likewise.report import write as stage
 from likewise.report.records import Facts
 from likewise.report.write import report
 from likewise.runs.folder import Run
 from likewise.runs.per_query import read_per_query
-from likewise.training.fit import train
-from likewise.types import LikewiseError
 
 
 @pytest.fixture

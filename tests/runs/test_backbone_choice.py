@@ -4,16 +4,16 @@ import json
 
 import pytest
 import torch
-
 from likewise.config import Train
-from likewise.pretrained.available import Available
+from likewise.types import LikewiseError
+
+from likewise.models.pretrained.available import Available
 from likewise.report.run_analysis import notes_of
 from likewise.report.target import ReportTarget
 from likewise.runs import backbone_choice
 from likewise.runs.backbone_choice import claim_run, find_backbone, leaves_backbone_open, resolve_with
 from likewise.runs.dataset import load_items
 from likewise.runs.identity import prepare_folder
-from likewise.types import LikewiseError
 
 LITE = Available(
     "efficientnet_lite0", "backbone efficientnet_lite0: the hub is not reachable, and its weights are installed"

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.runs.calibration import (
     Calibration,
@@ -16,7 +17,6 @@ from likewise.runs.calibration import (
     write_calibration,
     write_validation,
 )
-from likewise.types import LikewiseError
 
 PAIR = Threshold(0.5, 0.01, 0.004, 0.006, 0.8, 30)
 REFUSED = Threshold(None, 0.001, 0.02, math.nan, math.nan, 30, "30 validation classes can promise 0.02, not 0.001")

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-
 from likewise.config import Train
+from likewise.protocols import QueryGallery, StratifiedLabels, UnseenClasses
+from likewise.types import Items, LikewiseError
+
+from likewise.core.files import cache_folder
 from likewise.data import load
 from likewise.data.own_reader import check_items
-from likewise.io.files import cache_folder
-from likewise.protocols import QueryGallery, StratifiedLabels, UnseenClasses
 from likewise.runs.dataset import (
     absolute_path,
     check_fingerprint,
@@ -18,7 +19,6 @@ from likewise.runs.dataset import (
     outside_files_warning,
     protocol_for,
 )
-from likewise.types import Items, LikewiseError
 
 
 def items(**columns):

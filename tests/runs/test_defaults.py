@@ -4,16 +4,16 @@ import re
 
 import numpy as np
 import pytest
-
 from likewise.config import Train
-from likewise.config.spec import build
-from likewise.models.backbones import width_of
 from likewise.protocols import ClassFolds
-from likewise.recipes import apply
+from likewise.types import Items, LikewiseError
+
+from likewise.core.settings.spec import build
+from likewise.learn.recipes import apply
+from likewise.learn.training.fit import train
+from likewise.models.backbones import width_of
 from likewise.runs.defaults import check_loss, fold_specs, resolve
 from likewise.runs.identity import find_run
-from likewise.training.fit import train
-from likewise.types import Items, LikewiseError
 
 
 def items(**columns):

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 import torch
+from likewise.types import Embedded, Items, LikewiseError
 
 from likewise.data.features import read_embeddings
 from likewise.runs.embeddings import origin, rows_in, save_embeddings
-from likewise.types import Embedded, Items, LikewiseError
 
 
 def test_an_embedding_file_says_where_it_comes_from(run):

@@ -6,13 +6,13 @@ import socket
 
 import pytest
 import torch
+from likewise.errors import RunBusy
+from likewise.types import LikewiseError
 from safetensors.torch import save_file
 
-from likewise.errors import RunBusy
-from likewise.io.locks import HeartbeatLock, LockHeld
+from likewise.core.locks import HeartbeatLock, LockHeld
 from likewise.runs import folder as module
 from likewise.runs.folder import FORMAT, Run, find_target, identity
-from likewise.types import LikewiseError
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_full_disk_leaves_the_old_file(run, monkeypatch):
 
 def test_what_was_found_out_about_a_network_goes_with_it():
     """Else a run that is trained anew would be judged by what was measured of the one before."""
-    from likewise.experiments.figures.detection import DETECTION_FILE
+    from likewise.papers.experiments.figures.detection import DETECTION_FILE
 
     assert {"scores.json", "per_query.parquet", DETECTION_FILE} <= set(module.RESULT_FILES)
 

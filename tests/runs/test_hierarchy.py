@@ -1,9 +1,9 @@
 """hierarchy.json and hierarchy.csv come back as they were written."""
 
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.runs.hierarchy import read_hierarchy, write_hierarchy
-from likewise.types import LikewiseError
 
 
 def test_clusters_come_back(tmp_path):

@@ -2,13 +2,13 @@ import dataclasses
 
 import pytest
 import torch
-
 from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Train
-from likewise.data import load
 from likewise.errors import RunBusy
+from likewise.types import LikewiseError
+
+from likewise.data import load
 from likewise.runs.defaults import resolve
 from likewise.runs.identity import cleared_after_failure, find_run, identity_of, prepare_folder
-from likewise.types import LikewiseError
 
 
 @pytest.fixture

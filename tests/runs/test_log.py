@@ -4,10 +4,10 @@ import json
 import os
 
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.runs.folder import Run
 from likewise.runs.log import TEST_PREFIX, best_test_epoch, read_log
-from likewise.types import LikewiseError
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.runs.folder import Run
 from likewise.runs.loss_history import Losses, read_losses, write_losses
-from likewise.types import LikewiseError
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+from likewise.types import LikewiseError
+
 from likewise._version import __version__
-from likewise.pretrained.available import Available
+from likewise.models.pretrained.available import Available
 from likewise.runs import machine
 from likewise.runs.machine import EXTRA_PACKAGES, examine, free_bytes
-from likewise.types import LikewiseError
 
 
 def test_facts(monkeypatch):

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
-
 from likewise.config import Train
+from likewise.samplers import SamplesPerClass
+from likewise.types import Items, LikewiseError
+
 from likewise.data import load
+from likewise.learn.training.fit import train
 from likewise.runs.dataset import make_protocol
 from likewise.runs.defaults import resolve
 from likewise.runs.network import (
@@ -17,9 +20,6 @@ from likewise.runs.network import (
     transforms,
 )
 from likewise.runs.settings import read_config
-from likewise.samplers import SamplesPerClass
-from likewise.training.fit import train
-from likewise.types import Items, LikewiseError
 
 
 def items(**columns):

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
 from likewise.config import Train
-from likewise.data import load
 from likewise.protocols import UnseenClasses
+from likewise.types import LikewiseError
+
+from likewise.data import load
+from likewise.learn.training.fit import train
 from likewise.runs.dataset import inject_noise
 from likewise.runs.embeddings import EMBEDDINGS_FILE
 from likewise.runs.open import OpenRun
-from likewise.training.fit import train
-from likewise.types import LikewiseError
 
 CPU = {"device": "cpu", "quiet": True}
 

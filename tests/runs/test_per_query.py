@@ -5,11 +5,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 from likewise.data.features import read_embeddings
 from likewise.runs.embeddings import origin
 from likewise.runs.per_query import as_per_query, read_per_query, write_per_query
-from likewise.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 
 def test_queries_come_back_as_they_were_written(run):

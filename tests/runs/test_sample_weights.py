@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights, write_sample_weights
-from likewise.types import LikewiseError
 
 NAMES = np.array(["a", "b"])
 FINAL = FinalWeights(

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from likewise.types import LikewiseError
 
 from likewise.runs.folder import Run
 from likewise.runs.scores import read_scores, write_scores
-from likewise.types import LikewiseError
 
 
 def test_scores_come_back(tmp_path):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-
 from likewise.config import Train
-from likewise.config.spec import build, describe, find
 from likewise.contracts import Loss, input_of
+from likewise.types import LikewiseError
+
+from likewise.core.settings.spec import build, describe, find
 from likewise.runs.folder import FORMAT, Run
 from likewise.runs.settings import read_config, similarity_of
-from likewise.types import LikewiseError
 
 
 def test_a_run_is_opened_without_knowing_its_classes(tmp_path):

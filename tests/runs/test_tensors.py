@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from likewise.errors import LikewiseError
 from torch import nn
 
-from likewise.errors import LikewiseError
 from likewise.runs.tensors import load_into
 
 

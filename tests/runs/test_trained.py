@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from likewise.types import Items, LikewiseError
 
 from likewise.data import load
 from likewise.runs.trained import TRAINED_FILE, find_trained, read_trained, write_trained
-from likewise.types import Items, LikewiseError
 
 
 def test_training_writes_the_samples_of_train_and_val(finished, features):

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from likewise.config import Train
 from likewise.errors import LikewiseError
+
+from likewise.learn.training.fit import train
+from likewise.learn.training.interrupts import Interrupted
 from likewise.runs import usage as module
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session, cost, sessions
-from likewise.training.fit import train
-from likewise.training.interrupts import Interrupted
 
 
 def test_a_run_tells_its_sessions(settings, stop_at):

@@ -10,16 +10,16 @@ pytest.importorskip("fastapi", reason="the pages need FastAPI")
 pytest.importorskip("httpx", reason="their test client needs httpx")
 
 from fastapi.testclient import TestClient
+from likewise.errors import LikewiseError
 from planned_audit import write_planned
 
-from likewise.audit.read import read_findings
-from likewise.errors import LikewiseError
-from likewise.web.review.app import Served, make_app
-from likewise.web.review.consensus import write_corrected_table
-from likewise.web.review.store import Store
-from likewise.web.search.app import SearchContext
-from likewise.web.search.app import make_app as make_search_app
-from likewise.web.search.serve import decode, open_image
+from likewise.curate.audit.read import read_findings
+from likewise.curate.review.app import Served, make_app
+from likewise.curate.review.consensus import write_corrected_table
+from likewise.curate.review.store import Store
+from likewise.deploy.search.app import SearchContext
+from likewise.deploy.search.app import make_app as make_search_app
+from likewise.deploy.search.serve import decode, open_image
 
 KEY = "a token of 24 characters"
 HEADERS = {"authorization": f"Bearer {KEY}"}

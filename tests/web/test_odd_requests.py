@@ -16,12 +16,12 @@ pytest.importorskip("httpx", reason="their test client needs httpx")
 from fastapi.testclient import TestClient
 from planned_audit import write_planned
 
-from likewise.audit.read import read_findings
-from likewise.web.review.app import Served, make_app
-from likewise.web.review.store import Store
-from likewise.web.search.app import SearchContext
-from likewise.web.search.app import make_app as make_search_app
-from likewise.web.search.serve import decode, open_image
+from likewise.curate.audit.read import read_findings
+from likewise.curate.review.app import Served, make_app
+from likewise.curate.review.store import Store
+from likewise.deploy.search.app import SearchContext
+from likewise.deploy.search.app import make_app as make_search_app
+from likewise.deploy.search.serve import decode, open_image
 
 
 def encode_png():

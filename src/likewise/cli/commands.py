@@ -13,10 +13,10 @@ from io import TextIOBase
 from pkgutil import iter_modules
 from typing import IO
 
-from likewise.errors import printable
+from likewise.core.errors import printable
 
 COMMANDS: dict[str, Callable] = {}
-"""Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
+"""Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.core.settings`."""
 
 USAGE: dict[str, tuple[str, str]] = {}
 """Name -> the call and one line of description, as `likewise --help` shows them."""
@@ -37,10 +37,12 @@ def command(call: str, summary: str) -> Callable[[Callable], Callable]:
 
 def config_class(name: str) -> type:
     """Return the config class of a command: its name in title case, such as RecipeShow for `recipe show`."""
-    from likewise import config as configs
+    from likewise.core import settings as configs
 
     title = "".join(word.title() for word in name.split())
-    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
+    modules = (
+        importlib.import_module(f"likewise.core.settings.{found.name}") for found in iter_modules(configs.__path__)
+    )
     found = ((vars(module).get(title), module.__name__) for module in modules)
     return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 
@@ -57,8 +59,8 @@ def shown_once(config):
 
 @command("demo", "train on drawn characters with wrong labels, without and with --robust, and compare the scores")
 def run_demo(config) -> None:
-    from likewise.render.scores import show_scores
-    from likewise.stages.demo import demo
+    from likewise.cli.stages.demo import demo
+    from likewise.score.score_table import show_scores
 
     result = demo(config, show)
     if config.quiet:
@@ -69,8 +71,8 @@ def run_demo(config) -> None:
 
 @command("doctor", "print what is installed: versions, devices, extras, weights, the default backbone, free disk space")
 def run_doctor(config) -> None:
-    from likewise.render.tables import show_table
-    from likewise.stages.doctor import doctor
+    from likewise.cli.stages.doctor import doctor
+    from likewise.core.render.tables import show_table
 
     found = doctor(config, show)
     show(found.as_json()) if config.json else show_table(found.table())
@@ -78,8 +80,8 @@ def run_doctor(config) -> None:
 
 @command("train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels")
 def run_train(config) -> None:
-    from likewise.render.scores import by_gallery, show_scores
-    from likewise.stages.train import sentences, train
+    from likewise.cli.stages.train import sentences, train
+    from likewise.score.score_table import by_gallery, show_scores
 
     config = shown_once(config)
     run = train(config, show)
@@ -96,8 +98,8 @@ def run_train(config) -> None:
 
 @command("evaluate RUN_OR_EMBEDDINGS", "compute retrieval metrics of a run or of embeddings")
 def run_evaluate(config) -> None:
-    from likewise.render.scores import by_gallery, show_scores
-    from likewise.stages.evaluate import evaluate
+    from likewise.cli.stages.evaluate import evaluate
+    from likewise.score.score_table import by_gallery, show_scores
 
     config = shown_once(config)
     scores = evaluate(config, show)
@@ -115,7 +117,7 @@ def run_evaluate(config) -> None:
 
 @command("embed RUN DATA --out z.npz", "compute the embeddings of data with a trained network")
 def run_embed(config) -> None:
-    from likewise.stages.embed import embed
+    from likewise.cli.stages.embed import embed
 
     e = embed(config, show)
     show(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
@@ -123,8 +125,8 @@ def run_embed(config) -> None:
 
 @command("search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)")
 def run_search(config) -> None:
-    from likewise.render.neighbours import show_neighbours
-    from likewise.stages.search import search
+    from likewise.cli.stages.search import search
+    from likewise.deploy.neighbours_view import show_neighbours
 
     if config.json:
         return show(search(config, partial(show, file=sys.stderr)).as_json())
@@ -141,8 +143,8 @@ def run_search(config) -> None:
     "choose thresholds that keep a false-accept rate or a precision on new classes",
 )
 def run_calibrate(config) -> None:
-    from likewise.render.tables import show_table
-    from likewise.stages.calibrate import calibrate
+    from likewise.cli.stages.calibrate import calibrate
+    from likewise.core.render.tables import show_table
 
     result = calibrate(config, show)
     if not config.quiet:
@@ -153,8 +155,8 @@ def run_calibrate(config) -> None:
     "compare RUN_A RUN_B [--on DATA]", "compare the metrics of two runs, with intervals and the queries that changed"
 )
 def run_compare(config) -> None:
-    from likewise.render.comparison import show_comparison
-    from likewise.stages.compare import compare
+    from likewise.cli.stages.compare import compare
+    from likewise.score.comparison_table import show_comparison
 
     show_comparison(compare(config, show))
     for what, file in (("figure", config.out), ("queries that changed", config.csv)):
@@ -167,9 +169,9 @@ def run_compare(config) -> None:
     "train every cell of a paper's table or of a grid, and print the results beside the paper's",
 )
 def run_bench(config) -> None:
-    from likewise.render.benchmark import show_benchmark
-    from likewise.render.tables import Table, show_table
-    from likewise.stages.bench import bench
+    from likewise.cli.stages.bench import bench
+    from likewise.core.render.tables import Table, show_table
+    from likewise.papers.render.benchmark import show_benchmark
 
     found = bench(config, show)
     if isinstance(found, Table):
@@ -188,8 +190,8 @@ def run_bench(config) -> None:
 
 @command("tune CONFIG --ranges ...", "search for the best settings of a training on validation classes")
 def run_tune(config) -> None:
-    from likewise.render.tuning import show_tuning
-    from likewise.stages.tune import tune
+    from likewise.cli.stages.tune import tune
+    from likewise.papers.render.tuning import show_tuning
 
     result = tune(config, show)
     if not config.quiet:
@@ -198,8 +200,8 @@ def run_tune(config) -> None:
 
 @command("noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table")
 def run_noise(config) -> None:
-    from likewise.render.noise import show_noise
-    from likewise.stages.noise import noise
+    from likewise.cli.stages.noise import noise
+    from likewise.data.noise_view import show_noise
 
     noisy = noise(config, show)
     if not config.quiet:
@@ -209,23 +211,23 @@ def run_noise(config) -> None:
 
 @command("report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels")
 def run_report(config) -> None:
-    from likewise.stages.report import report
+    from likewise.cli.stages.report import report
 
     show(f"page: {report(config, show)}")
 
 
 @command("hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy")
 def run_hierarchy(config) -> None:
-    from likewise.render.hierarchy import show_hierarchy
-    from likewise.stages.hierarchy import hierarchy
+    from likewise.cli.stages.hierarchy import hierarchy
+    from likewise.score.hierarchy_view import show_hierarchy
 
     show_hierarchy(hierarchy(config, show))
 
 
 @command("clean DATA", "find wrong labels in a folder of images without training, and correct them on a page")
 def run_clean(config) -> None:
-    from likewise.audit.summary import show_findings
-    from likewise.stages.clean import clean
+    from likewise.cli.stages.clean import clean
+    from likewise.curate.audit.summary import show_findings
 
     cleaned = clean(config, show, show=lambda found: None if config.quiet else show_findings(found))
     show(f"\nreview: {cleaned.reviewed}")
@@ -241,8 +243,8 @@ APPLY_ADVICE = "add --to FOLDER for a corrected copy of links, or --in-place to 
     "apply TABLE [--to FOLDER]", "write a folder with the corrected labels of a review, or move the files; with undo"
 )
 def run_apply(config) -> None:
-    from likewise.audit.apply_steps import undo_command
-    from likewise.stages.apply import apply
+    from likewise.cli.stages.apply import apply
+    from likewise.curate.audit.apply_steps import undo_command
 
     applied = apply(config, show)
     show("\n".join(applied.lines()))
@@ -255,9 +257,9 @@ def run_apply(config) -> None:
 
 @command("audit TARGET", "find probably wrong labels of a folder, a run or embeddings, and the causes of test errors")
 def run_audit(config) -> None:
-    from likewise.audit.summary import show_findings
-    from likewise.render.error_overlap import ErrorOverlap, show_overlap
-    from likewise.stages.audit import audit
+    from likewise.cli.stages.audit import audit
+    from likewise.curate.audit.summary import show_findings
+    from likewise.score.error_overlap_view import ErrorOverlap, show_overlap
 
     found = audit(config, show)
     if not config.quiet:
@@ -266,7 +268,7 @@ def run_audit(config) -> None:
 
 @command("review AUDIT", "serve a page on which people review the findings of an audit")
 def run_review(config) -> None:
-    from likewise.stages.review import review
+    from likewise.cli.stages.review import review
 
     show(f"\nreview: {review(config, show)}")
 
@@ -276,7 +278,7 @@ def run_review(config) -> None:
     "send rows, findings and embeddings to another tool, such as Label Studio or Qdrant",
 )
 def run_send(config) -> None:
-    from likewise.stages.send import send
+    from likewise.cli.stages.send import send
 
     sent = send(config, show)
     if not config.quiet:
@@ -285,7 +287,7 @@ def run_send(config) -> None:
 
 @command("receive SOURCE --from TOOL --into PLACE", "receive decisions, labels or embeddings from another tool")
 def run_receive(config) -> None:
-    from likewise.stages.receive import receive
+    from likewise.cli.stages.receive import receive
 
     received = receive(config, show)
     if not config.quiet:
@@ -294,7 +296,7 @@ def run_receive(config) -> None:
 
 @command("export RUN --to onnx", "export the network to ONNX or safetensors, check it, and write a model card")
 def run_export(config) -> None:
-    from likewise.stages.export import export
+    from likewise.cli.stages.export import export
 
     exported = export(config, show)
     show(f"export: {exported.folder} ({', '.join(exported.files)})\nchecked on {exported.parity}")
@@ -305,9 +307,9 @@ def run_export(config) -> None:
     "list the losses, miners, samplers, metrics, data sets, recipes and other components",
 )
 def run_list(config) -> None:
-    from likewise.render.coverage import PaperListing, show_papers
-    from likewise.render.listing import show_listing
-    from likewise.stages.listing import listing
+    from likewise.cli.listing_view import show_listing
+    from likewise.cli.stages.listing import listing
+    from likewise.papers.render.coverage import PaperListing, show_papers
 
     found = listing(config, show)
     show_papers(found) if isinstance(found, PaperListing) else show_listing(found)
@@ -317,8 +319,8 @@ def run_list(config) -> None:
     "published [--paper ...]", "print published numbers of papers, with the conditions under which they were measured"
 )
 def run_published(config) -> None:
-    from likewise.render.published import show_papers, show_published
-    from likewise.stages.published import published
+    from likewise.cli.stages.published import published
+    from likewise.papers.render.published import show_papers, show_published
 
     found = published(config, show)
     (show_published if found.is_chosen else show_papers)(found, found.papers)
@@ -328,8 +330,8 @@ def run_published(config) -> None:
 
 @command("recipe show NAME", "print the settings of a recipe, with the source of every value")
 def run_recipe_show(config) -> None:
-    from likewise.render.recipes import show_recipe
-    from likewise.stages.recipe import show as recipe
+    from likewise.cli.stages.recipe import show as recipe
+    from likewise.learn.recipe_view import show_recipe
 
     found = recipe(config)
     show_recipe(found.recipe, found.data, found.command)
@@ -337,8 +339,8 @@ def run_recipe_show(config) -> None:
 
 @command("recipe diff A B", "print the settings in which two recipes, or a recipe and a run, differ")
 def run_recipe_diff(config) -> None:
-    from likewise.render.recipes import show_difference
-    from likewise.stages.recipe import diff
+    from likewise.cli.stages.recipe import diff
+    from likewise.learn.recipe_view import show_difference
 
     found = diff(config)
     show_difference(found.a, found.b, found.settings, found.data)

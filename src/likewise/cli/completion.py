@@ -11,14 +11,15 @@ import typing
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from likewise import recipes, tables
 from likewise.cli.commands import COMMANDS, USAGE, config_class
 from likewise.cli.early import SPEC_KINDS
 from likewise.cli.help import is_switch, position_name
-from likewise.config.cli_types import flag_name, marks, spec_fields
-from likewise.config.known_names import COMPONENT_REGISTRIES, NAME_REGISTRIES, component_names
-from likewise.errors import LikewiseError, nearest_name
-from likewise.io.files import atomic_write
+from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.files import atomic_write
+from likewise.core.settings.cli_types import flag_name, marks, spec_fields
+from likewise.core.settings.known_names import COMPONENT_REGISTRIES, NAME_REGISTRIES, component_names
+from likewise.learn import recipes
+from likewise.papers import tables
 
 SHELL_NAMES = ("bash", "zsh", "fish")
 DEVICE_NAMES = ("cpu", "cuda", "mps")

@@ -11,12 +11,12 @@ import re
 import typing
 from pathlib import Path
 
-from likewise.config import check
-from likewise.config.cli_types import flag_name, marks, spec_fields, texts_of
-from likewise.config.known_names import component_names, data_names, metric_names
-from likewise.config.spec import REGISTRIES, names_in
-from likewise.errors import LikewiseError, nearest_name
-from likewise.io.files import check_output_path
+from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.files import check_output_path
+from likewise.core.settings import check
+from likewise.core.settings.cli_types import flag_name, marks, spec_fields, texts_of
+from likewise.core.settings.known_names import component_names, data_names, metric_names
+from likewise.core.settings.spec import REGISTRIES, names_in
 
 SPEC_KINDS = {
     "loss": ("losses", "loss"),
@@ -199,7 +199,7 @@ def check_grid(command: str, config: object) -> None:
     name = {"bench": getattr(config, "grid", ""), "tune": getattr(config, "config", "")}.get(command)
     if name is None or os.path.exists(os.path.expanduser(name)):
         return
-    from likewise import tables
+    from likewise.papers import tables
 
     is_table = command == "bench" and not name.endswith(".toml")
     if is_table and name in tables.names():

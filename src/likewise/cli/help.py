@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from likewise.config.cli_types import flag_name, marks
-from likewise.config.train import COMMON_FLAGS, FLAG_GROUPS, ROBUST_FLAG_HELP, Train
+from likewise.core.settings.cli_types import flag_name, marks
+from likewise.core.settings.train import COMMON_FLAGS, FLAG_GROUPS, ROBUST_FLAG_HELP, Train
 
 MAX_LINE_WIDTH = 120
 """Longest line of help, in characters, on a wider terminal."""

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from likewise.cli import commands
 from likewise.cli.commands import COMMANDS, config_class
-from likewise.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
+from likewise.core.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
 DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with
@@ -170,9 +170,9 @@ def parse(name: str, words: list[str]):
     """
     import tyro
 
-    from likewise import config as configs
     from likewise.cli.help import documented
     from likewise.cli.words import check_words, with_switch_values
+    from likewise.core import settings as configs
 
     kind = config_class(name)
     check_words(name, kind, words)
@@ -183,7 +183,7 @@ def parse(name: str, words: list[str]):
     recipe = "+".join([first.recipe, *robust] if kind is configs.Train and first.recipe else robust)
     if not recipe:
         return first
-    from likewise.recipes import read
+    from likewise.learn.recipes import read
 
     given = {"epochs": first.epochs} if any(word.split("=")[0] == "--epochs" for word in words) else {}
     values = configs.merged_settings(read(recipe, first.data).values, given)

@@ -9,8 +9,8 @@ from itertools import zip_longest
 from typing import Literal
 
 from likewise.cli.help import is_switch, placeholder, position_name
-from likewise.config.cli_types import flag_name
-from likewise.errors import LikewiseError, nearest_name
+from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.settings.cli_types import flag_name
 
 FOREIGN_FLAGS: dict[str, tuple[str, ...]] = {
     "backbone": ("model", "arch", "architecture", "network", "encoder", "model-name", "backbone-name"),

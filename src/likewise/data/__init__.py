@@ -9,9 +9,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.types import Items
 from likewise.data.own_reader import is_own, read_own
-from likewise.errors import LikewiseError, nearest_name
-from likewise.types import Items
 
 __all__ = ["DRAWN_DATA", "HUB_FORMS", "NAMES", "is_named", "load"]
 

@@ -14,10 +14,10 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
+from likewise.core.errors import LikewiseError, nearest_name
 from likewise.data.color_jitter import check_jitter, factors, jitter
 from likewise.data.crop_resize import check_size, send, shrink, stretch
-from likewise.errors import LikewiseError, nearest_name
-from likewise.pretrained.foundation import USUAL_PREPROCESS, Preprocess
+from likewise.models.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 
 Kind = Literal["crop", "affine", "none"]
 AUGMENT_KINDS = ("crop", "affine", "none")

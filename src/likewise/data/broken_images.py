@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 import PIL
 
+from likewise.core.errors import DiskFull, printable, shown_names
+from likewise.core.files import cache_folder, open_csv, write_csv
+from likewise.core.locks import file_lock
+from likewise.core.progress import bar
+from likewise.core.types import Items, LikewiseError
 from likewise.data.images import BadImage, UnreadableFile, check_files, drop, file_of, image_of
 from likewise.data.label_sets import sample_labels
-from likewise.errors import DiskFull, printable, shown_names
-from likewise.io.files import cache_folder, open_csv, write_csv
-from likewise.io.locks import file_lock
-from likewise.io.progress import bar
-from likewise.types import Items, LikewiseError
 
 VERSION = 1  # of the stored lists: increase it when `read_image` accepts other images
 

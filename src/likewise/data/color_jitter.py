@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from likewise.errors import LikewiseError
+from likewise.core.errors import LikewiseError
 
 FACTOR_UNIT = 2**12
 """Fixed-point unit of the factors: this value means 1."""

@@ -8,9 +8,9 @@ import os
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.copies import map_rows, whole_or_box
 from likewise.data.images import file_of
-from likewise.types import Items, LikewiseError
 
 KEY_BYTES = 16
 """Length of a key."""

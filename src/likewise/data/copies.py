@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
+from likewise.core.image_files import open_image
+from likewise.core.types import Items, LikewiseError
 from likewise.data.images import file_of, image_of
-from likewise.io.image_files import open_image
-from likewise.types import Items, LikewiseError
 
 HASH_THREADS = 8
 """Threads that read files."""

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
-from likewise.errors import LikewiseError
-from likewise.pretrained.foundation import Interpolation
+from likewise.core.errors import LikewiseError
+from likewise.models.pretrained.foundation import Interpolation
 
 CHUNK_PIXELS = 2**22
 """Pixels that torch resizes at once, which bounds memory."""

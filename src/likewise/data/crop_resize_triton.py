@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from likewise.pretrained.foundation import Interpolation
+from likewise.models.pretrained.foundation import Interpolation
 
 try:
     import triton

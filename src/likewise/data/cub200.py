@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.downloads import Original
 from likewise.data.folder import class_files
-from likewise.taxonomies import known
-from likewise.types import Items, LikewiseError
+from likewise.data.taxonomies import known
 
 PUBLISHED_SET = Original(
     "cub200",

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from likewise.core.image_files import open_image
+from likewise.core.progress import bar
+from likewise.core.types import Items, LikewiseError
 from likewise.data.crop_resize import check_size, shrink
 from likewise.data.images import crop, file_of, image_of, upright
-from likewise.io.image_files import open_image
-from likewise.io.progress import bar
-from likewise.types import Items, LikewiseError
 
 PREFETCH_ITEMS = 64
 """Images decoded ahead of their use, which bounds memory."""

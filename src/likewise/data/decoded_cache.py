@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int, UInt8, UInt32
 
+from likewise.core.files import atomic_write, cache_folder
+from likewise.core.locks import file_lock, share_lock
+from likewise.core.types import Items, LikewiseError
 from likewise.data.decode import check_has_images, decoded
 from likewise.data.images import BadImage, UnreadableFile, check_files, file_of
-from likewise.io.files import atomic_write, cache_folder
-from likewise.io.locks import file_lock, share_lock
-from likewise.types import Items, LikewiseError
 
 VERSION = 1  # of the cache format: increase it when the files or the decoded pixels of an image change
 

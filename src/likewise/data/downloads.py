@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likewise.types import Items, LikewiseError
+from likewise.core.types import Items, LikewiseError
 
 
 @dataclass(frozen=True)

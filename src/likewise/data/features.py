@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from likewise.core.files import first_line
+from likewise.core.types import Items, LikewiseError
 from likewise.data.label_column import label_fields
 from likewise.data.schema import (
     KNOWN_COLUMNS,
@@ -23,8 +25,6 @@ from likewise.data.schema import (
     without_empty_columns,
 )
 from likewise.data.tabular import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
-from likewise.io.files import first_line
-from likewise.types import Items, LikewiseError
 
 FEATURE_SUFFIXES = ".npy, .npz, .parquet or .safetensors"
 """Supported files, for error messages."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from likewise.core.types import Items
 from likewise.data.images import check_files, file_of
-from likewise.types import Items
 
 
 def fingerprint(items: Items) -> str:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from likewise.errors import MAX_SHOWN_NAMES, printable, shown_names
-from likewise.io.image_files import IMAGE_SUFFIXES
-from likewise.types import Items, LikewiseError
+from likewise.core.errors import MAX_SHOWN_NAMES, printable, shown_names
+from likewise.core.image_files import IMAGE_SUFFIXES
+from likewise.core.types import Items, LikewiseError
 
 SPLIT_NAMES = ("train", "val", "test")
 

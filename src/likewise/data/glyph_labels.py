@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from likewise.core.types import Items
 from likewise.data.glyphs import characters, face_of, font_files, glyphs
 from likewise.data.label_sets import join_labels, with_label_sets
-from likewise.types import Items
 
 FONT_FAMILIES = {
     "DejaVuSansMono": "monospaced", "DejaVuSerif": "serif", "DejaVuSans": "sans", "STIXGeneral": "serif", "cmss": "sans",

@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from likewise.io.files import cache_folder
-from likewise.io.progress import bar
-from likewise.types import Items, LikewiseError
+from likewise.core.files import cache_folder
+from likewise.core.progress import bar
+from likewise.core.types import Items, LikewiseError
 
 __all__ = ["glyphs", "homoglyphs"]
 

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.files import first_line
+from likewise.core.types import Items
 from likewise.data.table import read_table
 from likewise.data.tabular import parquet_errors
 from likewise.data.unpack import ERROR_OWNER, Kind, SeveralLabels, SplitFiles, unpack
-from likewise.errors import LikewiseError, nearest_name
-from likewise.io.files import first_line
-from likewise.pretrained.weights import offline_if_unreachable
-from likewise.types import Items
+from likewise.models.pretrained.weights import offline_if_unreachable
 
 OPTION_NAMES = ("image", "label", "split")
 """Options that may follow the ? of `hf:NAME?...`."""

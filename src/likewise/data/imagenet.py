@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.downloads import Original
 from likewise.data.folder import class_files
-from likewise.types import Items, LikewiseError
 
 PUBLISHED_SET = Original(
     "imagenet",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from likewise.io.image_files import formats, open_image
-from likewise.types import ROW_COLUMNS, Items, LikewiseError
+from likewise.core.image_files import formats, open_image
+from likewise.core.types import ROW_COLUMNS, Items, LikewiseError
 
 MAX_SIDE_FACTOR = 100
 """Largest ratio of long side to short side: resizing sets the short side, and the long side grows with it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.downloads import Original
 from likewise.data.folder import sub_folders, walk_images
-from likewise.types import Items, LikewiseError
 
 PUBLISHED_SET = Original(
     "inaturalist",

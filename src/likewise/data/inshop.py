@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.downloads import Original
-from likewise.types import Items, LikewiseError
 
 PUBLISHED_SET = Original(
     "inshop",

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from likewise.core.errors import LikewiseError
 from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
 from likewise.data.schema import class_numbers, in_order, label_words, text
 from likewise.data.tabular import Sheet
-from likewise.errors import LikewiseError
 
 PRINTED_LIST = re.compile(r"""[\[({].*['",].*[\])}]""")
 """A list as Python and pandas print it into a cell of text: "['red', 'blue']"."""

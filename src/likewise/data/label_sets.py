@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import Int
 
-from likewise.types import Items
+from likewise.core.types import Items
 
 LABEL_SEPARATOR = "|"
 """Between the labels of a sample in the column labels, and in the name of their class."""

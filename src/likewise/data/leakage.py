@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from likewise.contracts import Protocol
+from likewise.core.contracts import Protocol
+from likewise.core.types import Items, LikewiseError
 from likewise.data.copies import hash_of, size_of, staged_keys, tail_of
 from likewise.data.images import file_of
 from likewise.data.label_sets import sample_labels
-from likewise.types import Items, LikewiseError
 
 
 @dataclass(frozen=True)

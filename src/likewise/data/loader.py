@@ -16,11 +16,11 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from likewise.core.distributed.collectives import cores, share_of
+from likewise.core.types import Batch, Items, LikewiseError
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import send
 from likewise.data.images import image_of
-from likewise.distributed.collectives import cores, share_of
-from likewise.types import Batch, Items, LikewiseError
 
 PREFETCH_ITEMS = 2
 """Batches gathered ahead of their use, if their pixels are not on the device."""

@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.downloads import Original
 from likewise.data.folder import is_image
-from likewise.types import Items, LikewiseError
 
 PUBLISHED_SET = Original(
     "market1501",

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from likewise.core.errors import nearest_name
+from likewise.core.types import ROW_COLUMNS, Items, LikewiseError
 from likewise.data.label_sets import set_names
-from likewise.errors import nearest_name
-from likewise.types import ROW_COLUMNS, Items, LikewiseError
 
 SPLIT_NAMES = ("train", "val", "test", "")
 
@@ -29,7 +29,7 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
         root: passed to the reader's argument `root`; None: not passed.
         allow_imports: whether the reader may be imported, which runs its code.
     """
-    from likewise.config.imports import import_dotted
+    from likewise.core.settings.imports import import_dotted
 
     name, arguments = parse_call(data)
     reader = import_dotted(name, "data", allow_imports)
@@ -77,7 +77,7 @@ def check_items(items: object, owner: str) -> Items:
     """Return the items if they are valid: one entry per row, class numbers 0..C-1, images or features. Raises otherwise."""
     if not isinstance(items, Items):
         raise LikewiseError(
-            f"data: {owner} must return likewise.types.Items, got a {type(items).__name__}; correct the reader"
+            f"data: {owner} must return likewise.core.types.Items, got a {type(items).__name__}; correct the reader"
         )
     for problem, is_valid in _checks(items):
         if not is_valid:

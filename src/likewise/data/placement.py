@@ -15,14 +15,14 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
+from likewise.core.distributed.collectives import world
+from likewise.core.files import cache_folder
+from likewise.core.types import Items, LikewiseError
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, send
 from likewise.data.decode import decoded_bytes
 from likewise.data.decoded_cache import Pixels, home_of, is_cached, open_cache, open_pixels
 from likewise.data.images import BadImage
-from likewise.distributed.collectives import world
-from likewise.io.files import cache_folder
-from likewise.types import Items, LikewiseError
 
 Keep = Literal["auto", "files", "disk", "host", "device"]
 

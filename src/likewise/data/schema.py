@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from likewise.core.errors import LikewiseError
 from likewise.data.tabular import Sheet
-from likewise.errors import LikewiseError
 
 SPLIT_NAMES = ("train", "val", "test")
 FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from likewise.core.types import Items, LikewiseError
 from likewise.data.downloads import Original
-from likewise.types import Items, LikewiseError
 
 PUBLISHED_SET = Original(
     "sop",

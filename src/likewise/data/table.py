@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from likewise.core.errors import nearest_name
+from likewise.core.files import atomic_write, text_column, write_csv
+from likewise.core.types import Items, LikewiseError
 from likewise.data.images import drop, file_of
 from likewise.data.label_column import label_fields
 from likewise.data.label_sets import LABEL_SEPARATOR, set_names
@@ -22,9 +25,6 @@ from likewise.data.schema import (
     without_empty_columns,
 )
 from likewise.data.tabular import Sheet, read_sheet
-from likewise.errors import nearest_name
-from likewise.io.files import atomic_write, text_column, write_csv
-from likewise.types import Items, LikewiseError
 
 PATH_ALIASES = (
     "file", "filename", "file_name", "filepath", "file_path", "fname", "image", "images", "image_path", "image_file",

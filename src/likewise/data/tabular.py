@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from likewise.errors import LikewiseError
+from likewise.core.errors import LikewiseError
 
 UNDECODABLE_BYTES = re.compile("[\udc80-\udcff]")
 """Bytes that are not UTF-8, as `surrogateescape` reads them."""
@@ -114,7 +114,7 @@ def check_bytes(rows: list[list[str]], lines: list[int], name: str, owner: str) 
     ]
     if not odd:
         return
-    from likewise.io.image_files import IMAGE_SUFFIXES  # imports Pillow
+    from likewise.core.image_files import IMAGE_SUFFIXES  # imports Pillow
 
     images = {cell for _, cell in odd if os.path.splitext(cell)[1].lower() in IMAGE_SUFFIXES}
     named = images | {part for cell in images for part in cell.split("/")}
@@ -154,7 +154,7 @@ def read_parquet(file: str, owner: str = "table", without: Iterable[str] = ()) -
     """Return the columns of a Parquet file as Python values, except those named in `without`."""
     import pyarrow.parquet as pq
 
-    from likewise.io.files import text_cells  # as in `parquet_errors`: tables without Parquet do not need it
+    from likewise.core.files import text_cells  # as in `parquet_errors`: tables without Parquet do not need it
 
     name = Path(file).name
     with parquet_errors(file, owner):
@@ -174,7 +174,7 @@ def parquet_errors(file: str | os.PathLike, owner: str) -> Iterator[None]:
     except LikewiseError:
         raise
     except Exception as error:
-        from likewise.io.files import first_line  # imported late: only this error needs it
+        from likewise.core.files import first_line  # imported late: only this error needs it
 
         raise LikewiseError(
             f"{owner}: {Path(file).name} is not a readable Parquet file ({first_line(error)}); write it again"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.files import cache_folder, write_csv
+from likewise.core.image_files import IMAGE_SUFFIXES, formats, open_image
 from likewise.data.label_sets import LABEL_SEPARATOR
-from likewise.errors import LikewiseError, nearest_name
-from likewise.io.files import cache_folder, write_csv
-from likewise.io.image_files import IMAGE_SUFFIXES, formats, open_image
 
 ERROR_OWNER = "hf"
 """Name at the start of error messages."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from likewise.core.errors import nearest_name
+from likewise.core.types import Items, LikewiseError, Votes
 from likewise.data.schema import text
 from likewise.data.tabular import Sheet, read_sheet
-from likewise.errors import nearest_name
-from likewise.types import Items, LikewiseError, Votes
 
 VOTE_SEPARATOR, WORKER_SEPARATOR = "|", ":"
 """Between the votes in a cell of the column `votes`, and between a worker and this worker's vote."""

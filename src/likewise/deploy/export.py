@@ -11,20 +11,20 @@ from pathlib import Path
 
 import torch
 
-from likewise._notebook import table, view
 from likewise._version import __version__
-from likewise.config import Export, Train, check, to_dict
+from likewise.core.files import DISK_FULL_ERRNOS, write_json
+from likewise.core.notebook import table, view
+from likewise.core.progress import bar
+from likewise.core.settings import Export, Train, check, to_dict
+from likewise.core.types import Items, LikewiseError
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, Card, code, fill, write_card
 from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.parity import Parity, compare, parity_inputs
-from likewise.io.files import DISK_FULL_ERRNOS, write_json
-from likewise.io.progress import bar
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.sample_weights import read_sample_weights
 from likewise.runs.usage import cost
-from likewise.types import Items, LikewiseError
 
 EXPORT_FILES = {
     "onnx": ("model.onnx", "preprocess.json", "README.md", "example.py"),

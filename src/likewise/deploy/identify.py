@@ -11,20 +11,20 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from likewise._notebook import table, view
-from likewise.calibration.gallery import calibrate_gallery
-from likewise.config import Search
+from likewise.core.files import load_arrays
+from likewise.core.notebook import table, view
+from likewise.core.settings import Search
+from likewise.core.types import Items, LikewiseError
 from likewise.data.features import read_embeddings
+from likewise.deploy.calibration.gallery import calibrate_gallery
+from likewise.deploy.index import storage
+from likewise.deploy.index.build import Network, open_index, path_of, rows_of
+from likewise.deploy.index.decision import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
+from likewise.deploy.index.index import Index
 from likewise.deploy.model_card import GALLERY_FILE
-from likewise.index import storage
-from likewise.index.build import Network, open_index, path_of, rows_of
-from likewise.index.decision import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
-from likewise.index.index import Index
-from likewise.io.files import load_arrays
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run
-from likewise.types import Items, LikewiseError
 
 
 class Neighbour(NamedTuple):

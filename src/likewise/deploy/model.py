@@ -13,17 +13,17 @@ from jaxtyping import Float, Shaped
 from PIL import Image
 from torch import Tensor
 
-from likewise.config import Train, check
+from likewise.core.devices import choose_device
+from likewise.core.settings import Train, check
+from likewise.core.types import LikewiseError
 from likewise.data.augment import Plain
 from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
 from likewise.models.lora import merged
-from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
 from likewise.runs.tensors import load_into
-from likewise.types import LikewiseError
 
 if TYPE_CHECKING:
     from likewise.deploy.identify import Gallery, Identified

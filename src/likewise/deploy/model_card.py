@@ -9,10 +9,17 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from likewise.calibration.promise import promise
-from likewise.render.html import TEMPLATES
-from likewise.render.scores import corrected_notes, interval_lines, label_lines, score_heads, score_lines, tree_lines
+from likewise.core.render.html import TEMPLATES
+from likewise.deploy.calibration.promise import promise
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration
+from likewise.score.score_table import (
+    corrected_notes,
+    interval_lines,
+    label_lines,
+    score_heads,
+    score_lines,
+    tree_lines,
+)
 
 SHOWN_SETTINGS = (
     "recipe", "backbone", "head", "pool", "loss", "sampler", "confidence", "terms", "epochs", "steps", "optimizer", "lr",

@@ -15,16 +15,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from likewise._version import __version__
-from likewise.config import Train
+from likewise.core.files import write_json
+from likewise.core.settings import Train
+from likewise.core.types import LikewiseError
 from likewise.data.augment import Plain
 from likewise.deploy.model import Model
 from likewise.deploy.model_card import GALLERY_FILE, fill
-from likewise.io.files import write_json
 from likewise.models.embedder import Embedder
-from likewise.pretrained.weights import brief
+from likewise.models.pretrained.weights import brief
 from likewise.runs.calibration import read_calibration
 from likewise.runs.folder import Run
-from likewise.types import LikewiseError
 
 ONNX_OPSET = 18
 """Version of the ONNX operators: torch writes it from 2.6 on, onnxruntime reads it from 1.14 on."""

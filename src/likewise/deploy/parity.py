@@ -11,12 +11,12 @@ from jaxtyping import Float, Shaped
 from PIL import Image
 from torch import Tensor
 
-from likewise.contracts import Protocol
+from likewise.core.contracts import Protocol
+from likewise.core.retrieval.ranking import nearest
+from likewise.core.types import Items, LikewiseError
 from likewise.data.images import file_of, image_of
 from likewise.deploy.model import Model
-from likewise.pretrained.weights import brief
-from likewise.retrieval.ranking import nearest
-from likewise.types import Items, LikewiseError
+from likewise.models.pretrained.weights import brief
 
 PARITY_TOLERANCE = 1e-4
 """Largest allowed difference of embeddings, relative to the largest norm. Another order of float32 sums gives about 1e-6."""

@@ -14,9 +14,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from likewise.errors import LikewiseError
+from likewise.core.errors import LikewiseError
 from likewise.models.bn_inception import BNInception, flatten_caffe
 from likewise.models.conv_small import ConvSmall
+from likewise.models.pretrained.foundation import (
+    FOUNDATION_BACKBONES,
+    USUAL_PREPROCESS,
+    Preprocess,
+    foundation_entries,
+    similar_names,
+)
+from likewise.models.pretrained.networks import (
+    LITE_BACKBONES,
+    WEIGHT_PACKAGES,
+    create_timm,
+    load_file,
+    scale_of,
+)
+from likewise.models.pretrained.networks import (
+    is_hub_name as is_hub_name,
+)
+from likewise.models.pretrained.weights import WAYS_OUT, download, load_whole, read_weights
 from likewise.models.resnet50_v1 import (
     FEATURE_WIDTH,
     IMAGE_SIZE,
@@ -26,24 +44,6 @@ from likewise.models.resnet50_v1 import (
     read_resnet50_v1,
     resnet50_v1,
 )
-from likewise.pretrained.foundation import (
-    FOUNDATION_BACKBONES,
-    USUAL_PREPROCESS,
-    Preprocess,
-    foundation_entries,
-    similar_names,
-)
-from likewise.pretrained.networks import (
-    LITE_BACKBONES,
-    WEIGHT_PACKAGES,
-    create_timm,
-    load_file,
-    scale_of,
-)
-from likewise.pretrained.networks import (
-    is_hub_name as is_hub_name,
-)
-from likewise.pretrained.weights import WAYS_OUT, download, load_whole, read_weights
 
 Pool = Literal["avg", "max", "avg+max", "own"]
 
@@ -259,7 +259,7 @@ def listed_backbones() -> dict[str, str]:
     """Return backbone -> its description, with a mark where its weights are on this disk."""
     import timm
 
-    from likewise.pretrained import available
+    from likewise.models.pretrained import available
 
     found = OWN_BACKBONES | {name: "timm" for name in timm.list_models() if name not in OWN_BACKBONES}
     marks = dict.fromkeys(available.installed_backbones(), "weights installed")

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.errors import LikewiseError
+from likewise.core.errors import LikewiseError
 
 # Widths of each block: 1x1, (3x3 reduce, 3x3), (double 3x3 reduce, double 3x3), pool projection.
 # A block without 1x1 and projection halves the sides of the map.

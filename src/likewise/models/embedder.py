@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from likewise.core.similarity import at_least_float32
+from likewise.core.types import LikewiseError, Output
 from likewise.models.backbones import Pool, build_backbone, default_pool
 from likewise.models.heads import Linear
 from likewise.models.lora import add_lora, lora_parameters
-from likewise.pretrained.foundation import USUAL_PREPROCESS, Preprocess
-from likewise.similarity import at_least_float32
-from likewise.types import LikewiseError, Output
+from likewise.models.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 
 
 class Embedder(nn.Module):

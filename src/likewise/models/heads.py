@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.errors import LikewiseError
-from likewise.similarity import at_least_float32, full_precision
+from likewise.core.errors import LikewiseError
+from likewise.core.similarity import at_least_float32, full_precision
 
 __all__ = ["MLP", "PCA", "Compositional", "Identity", "Linear", "Relational", "Slices"]
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.errors import LikewiseError
+from likewise.core.errors import LikewiseError
 
 ATTENTION_LAYERS = ("qkv", "q_proj", "k_proj", "v_proj", "proj")
 """Names of the linear layers of an attention module of timm that LoRA changes."""

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from likewise.core.types import LikewiseError, Output
 from likewise.models.embedder import Embedder
-from likewise.types import LikewiseError, Output
 
 BACKBONE_STAGES = {
     "ResNet and its kin": (("layer1",), ("layer2",), ("layer3",)),

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likewise.errors import LikewiseError
-from likewise.pretrained.tensorflow_js import TensorFlowModel, read_tensorflow_js
-from likewise.pretrained.weights import read_weights
+from likewise.core.errors import LikewiseError
+from likewise.models.pretrained.tensorflow_js import TensorFlowModel, read_tensorflow_js
+from likewise.models.pretrained.weights import read_weights
 
 FEATURE_WIDTH, IMAGE_SIZE = 2048, 224
 """Width of the feature, and side of the images in pixels."""

@@ -11,9 +11,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from likewise.distributed.collectives import gathered, total, world
-from likewise.errors import LikewiseError
-from likewise.similarity import at_least_float32
+from likewise.core.distributed.collectives import gathered, total, world
+from likewise.core.errors import LikewiseError
+from likewise.core.similarity import at_least_float32
 
 SUPPORTED_NORMS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormAct2d")
 """Classes that `sync_norms` supports. The last is timm's, which applies dropout and activation after the norm."""

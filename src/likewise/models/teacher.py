@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from likewise.types import LikewiseError, Output
+from likewise.core.types import LikewiseError, Output
 
 
 class Teacher(nn.Module):

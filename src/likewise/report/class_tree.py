@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
-from likewise.numerics.class_sums import class_sums
+from likewise.core.class_sums import class_sums
 from likewise.report.records import Grouping
 
 

@@ -10,8 +10,8 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.errors import printable
 from likewise.data.images import file_of
-from likewise.errors import printable
 from likewise.report.records import Pool, RankedQuery, RunView
 from likewise.report.section import Studies
 from likewise.report.target import MOVED_DATA_HINT

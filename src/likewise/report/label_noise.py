@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from likewise.audit.read import read_about, read_findings
-from likewise.config.spec import brief
+from likewise.core.settings.spec import brief
+from likewise.core.types import Items, LikewiseError
+from likewise.curate.audit.read import read_about, read_findings
 from likewise.data.images import file_of
-from likewise.metrics.detection import detection
 from likewise.report.records import Detection, FlaggedLabel, LabelNoise
 from likewise.report.suspicion import suspicion_histograms
 from likewise.report.target import ReportTarget
 from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
-from likewise.types import Items, LikewiseError
+from likewise.score.metrics.detection import detection
 
 MAX_TRANSITION_CLASSES = 30
 """Largest number of classes in a transition matrix."""

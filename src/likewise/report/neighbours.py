@@ -10,11 +10,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.evaluation.answers import hidden_groups
-from likewise.io.progress import bar
+from likewise.core.progress import bar
+from likewise.core.retrieval.ranking import rank
 from likewise.report.queries import places_of
 from likewise.report.target import ReportTarget
-from likewise.retrieval.ranking import rank
+from likewise.score.answers import hidden_groups
 
 
 def as_tensor(x: Float[np.ndarray, "N D"], similarity: str) -> Float[Tensor, "N D"]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from likewise.io.files import write_text
-from likewise.io.progress import bar
-from likewise.render import html
+from likewise.core.files import write_text
+from likewise.core.progress import bar
+from likewise.core.render import html
 from likewise.report.blocks import json_block
 from likewise.report.payload import first_blocks, large_blocks, page_images
 from likewise.report.records import Facts, RunView

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.errors import LikewiseError
-from likewise.retrieval.ranking import nearest
+from likewise.core.errors import LikewiseError
+from likewise.core.retrieval.ranking import nearest
 
 CHUNK_ROWS = 8192
 """Rows per chunk, so that float64 copies stay small."""

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from likewise.core.files import atomic_write
+from likewise.core.render.gallery import Tile, draw_gallery
+from likewise.core.retrieval.ranking import nearest
+from likewise.core.types import Items
 from likewise.data.features import read_embeddings
 from likewise.data.images import image_of
-from likewise.io.files import atomic_write
-from likewise.render.gallery import Tile, draw_gallery
-from likewise.retrieval.ranking import nearest
-from likewise.types import Items
 
 
 def draw_random_gallery(

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.contracts import Relevance
-from likewise.relevance import SharedLabels
+from likewise.core.contracts import Relevance
+from likewise.core.types import Items, LikewiseError
+from likewise.data.relevance import SharedLabels
 from likewise.report.records import PairRelevance
 from likewise.report.target import ReportTarget
 from likewise.runs.network import make_relevance
-from likewise.types import Items, LikewiseError
 
 
 def relevance_of(one: ReportTarget) -> PairRelevance | None:

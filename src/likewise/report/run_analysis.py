@@ -7,18 +7,25 @@ from datetime import datetime
 
 import numpy as np
 
-from likewise.audit.read import read_findings
-from likewise.config import SETTINGS_OUTSIDE_IDENTITY, Report, Train
-from likewise.config.spec import brief
-from likewise.metrics import as_text
-from likewise.render.scores import by_camera, corrected_cell, corrected_notes, label_lines, tree_lines, with_interval
+from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Report, Train
+from likewise.core.settings.spec import brief
+from likewise.core.types import LikewiseError
+from likewise.curate.audit.read import read_findings
 from likewise.report.neighbours import as_tensor, neighbours
 from likewise.report.records import Pool, RunView, Score
 from likewise.report.relevance import relevance_of
 from likewise.report.section import Study, load_sections
 from likewise.report.target import ReportTarget
 from likewise.runs.usage import sessions
-from likewise.types import LikewiseError
+from likewise.score.metrics import as_text
+from likewise.score.score_table import (
+    by_camera,
+    corrected_cell,
+    corrected_notes,
+    label_lines,
+    tree_lines,
+    with_interval,
+)
 
 LEADING_SETTINGS = (
     "data",
@@ -135,7 +142,7 @@ def notes_of(one: ReportTarget) -> list[str]:
 
 def baseline_notes(scores: dict) -> list[str]:
     """Return notes with the scores of the baseline, the network before training, if they were computed."""
-    from likewise.evaluation.baseline import worse_than_baseline
+    from likewise.score.baseline import worse_than_baseline
 
     known = scores.get("before", {}).get("metrics", {})
     values = ", ".join(f"{name} {as_text(name, value)}" for name, value in known.items())

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from likewise.config import Evaluate, Report, Train
-from likewise.evaluation.answers import count_relevant_rows, max_results
-from likewise.metrics import reach
+from likewise.core.devices import choose_device
+from likewise.core.settings import Evaluate, Report, Train
+from likewise.core.types import Embedded, LikewiseError
 from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, protocol_for
-from likewise.runs.devices import choose_device
 from likewise.runs.per_query import PerQuery
-from likewise.types import Embedded, LikewiseError
+from likewise.score.answers import count_relevant_rows, max_results
+from likewise.score.metrics import reach
 
 NO_TEST_SPLIT_NOTE = "it was trained on all data, so there is no test split to score"
 """Note on a run whose protocol has no test split."""
@@ -34,8 +34,8 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
 
     Without a test split or without relevant rows, the target gets a note instead.
     """
-    from likewise.evaluation.checks import check_length
-    from likewise.evaluation.scoring import score_with_galleries
+    from likewise.score.checks import check_length
+    from likewise.score.scoring import score_with_galleries
 
     items, row = one.items, one.row
     assert items is not None and items.x is not None and row is not None

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from PIL import Image
 from torch import Tensor
 
-from likewise.config import Report
+from likewise.core.settings import Report
 from likewise.report import sections
 from likewise.report.blocks import Block
 from likewise.report.queries import places_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from likewise.config import Report
+from likewise.core.settings import Report
 from likewise.report.neighbours import as_tensor
 from likewise.report.records import RunView
 from likewise.report.sections.map import choose_slow_map, draw_slow_map

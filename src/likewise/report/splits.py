@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.config import Report
+from likewise.core.settings import Report
+from likewise.core.types import Items
 from likewise.data.features import read_embeddings
 from likewise.data.images import drop
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin
 from likewise.runs.folder import find_target
-from likewise.types import Items
 
 
 def shown_split(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:

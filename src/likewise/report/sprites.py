@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from likewise.render.html import data_uri, shrunk
+from likewise.core.render.html import data_uri, shrunk
 
 IMAGE_SIDES = (128, 112, 96, 80, 64, 48, 32)
 """Possible lengths of the longer side of an image, in pixels; the largest one with which all images fit is used."""

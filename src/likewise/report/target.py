@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Int
 
-from likewise.config import Train
+from likewise.core.settings import Train
+from likewise.core.types import Items
 from likewise.runs.folder import Run
 from likewise.runs.per_query import PerQuery
-from likewise.types import Items
 
 MOVED_DATA_HINT = "if the data has moved, give its new place with --data or --root"
 """Advice at the end of a note on images that cannot be read."""

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from likewise.config import Report
-from likewise.contracts import Protocol
+from likewise.core.contracts import Protocol
+from likewise.core.settings import Report
+from likewise.core.types import Items, LikewiseError
 from likewise.data.features import read_embeddings
 from likewise.data.label_sets import with_label_sets
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
@@ -21,7 +22,6 @@ from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
-from likewise.types import Items, LikewiseError
 
 
 def with_query_gallery(items: Items, one: ReportTarget, row: Int[np.ndarray, "N"]) -> Items:
@@ -94,7 +94,7 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     file, per_query = run.path / EMBEDDINGS_FILE, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
-        from likewise.evaluation.evaluate_run import evaluate_open
+        from likewise.score.evaluate_run import evaluate_open
 
         try:
             evaluate_open(opened, settings.metrics)

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
+from likewise.core.progress import bar
+from likewise.core.types import Items
 from likewise.data.images import BadImage, image_of
-from likewise.io.progress import bar
-from likewise.types import Items
 
 THUMBNAIL_SIDE = 128
 """Length of the longer side of an image on the page, in pixels."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from likewise._version import __version__
-from likewise.config import Report, check
-from likewise.errors import LikewiseError, printable
-from likewise.io.files import check_output_path
+from likewise.core.errors import LikewiseError, printable
+from likewise.core.files import check_output_path
+from likewise.core.settings import Report, check
 from likewise.report import projection
 from likewise.report.images import add_images
 from likewise.report.page import write_page

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import torch
 
-from likewise.config import Train
+from likewise.core.distributed.process_group import broadcast_from_first
+from likewise.core.settings import Train
+from likewise.core.types import Items
 from likewise.data import DRAWN_DATA
-from likewise.distributed.process_group import broadcast_from_first
-from likewise.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
-from likewise.pretrained.weights import DEFAULT_BACKBONE
+from likewise.models.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
+from likewise.models.pretrained.weights import DEFAULT_BACKBONE
 from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import Claim, default_folder, find_run, identity_of
-from likewise.types import Items
 
 BACKBONE_CHOICES = (DEFAULT_BACKBONE, *PACKAGED_BACKBONES)
 """Backbones that a training without a named one may get."""

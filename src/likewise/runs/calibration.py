@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write, load_arrays, read_json, write_json
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, load_arrays, read_json, write_json
 from likewise.runs.scores import REWRITE_HINT
 
 CALIBRATION_FILE = "calibration.json"

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from likewise.config import Train
-from likewise.config.spec import build
-from likewise.contracts import NoiseModel, Protocol
+from likewise.core.contracts import NoiseModel, Protocol
+from likewise.core.files import cache_folder
+from likewise.core.settings import Train
+from likewise.core.settings.spec import build
+from likewise.core.types import Items, LikewiseError
 from likewise.data import NAMES, is_named, load
 from likewise.data.broken_images import skip_again, skip_broken
 from likewise.data.fingerprint import fingerprint
@@ -21,9 +23,7 @@ from likewise.data.folder import is_flat, read_flat
 from likewise.data.label_sets import sample_labels, with_labels
 from likewise.data.table import split_columns
 from likewise.data.tabular import read_csv
-from likewise.io.files import cache_folder
 from likewise.runs.folder import Run
-from likewise.types import Items, LikewiseError
 
 
 def load_items(

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.config import SPECS, Train, default_metrics, default_select, duration_fields, texts_of
-from likewise.config.overrides import with_argument
-from likewise.config.spec import build, canonical, check_names, describe, spec
-from likewise.contracts import Loss, Protocol, Relevance
+from likewise.core.contracts import Loss, Protocol, Relevance
+from likewise.core.durations import period_of, steps_of
+from likewise.core.settings import SPECS, Train, default_metrics, default_select, duration_fields, texts_of
+from likewise.core.settings.overrides import with_argument
+from likewise.core.settings.spec import build, canonical, check_names, describe, spec
+from likewise.core.types import Items, LikewiseError
 from likewise.data import DRAWN_DATA, NAMES
-from likewise.durations import period_of, steps_of
+from likewise.data.protocols.class_folds import ClassFolds
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
-from likewise.pretrained.foundation import FOUNDATION_BACKBONES
-from likewise.pretrained.weights import DEFAULT_BACKBONE
-from likewise.protocols.class_folds import ClassFolds
+from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES
+from likewise.models.pretrained.weights import DEFAULT_BACKBONE
 from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
-from likewise.types import Items, LikewiseError
 
 
 def check_texts(config: Train) -> None:

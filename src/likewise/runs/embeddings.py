@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int
 
+from likewise.core.errors import DiskFull
+from likewise.core.files import atomic_write, load_arrays, reason_of
+from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.schema import BOX_CORNERS, coarse_cells
-from likewise.errors import DiskFull
-from likewise.io.files import atomic_write, load_arrays, reason_of
-from likewise.types import Embedded, Items, LikewiseError
 
 EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from likewise.distributed.collectives import cores
+from likewise.core.distributed.collectives import cores
 from likewise.runs.power import driver_version, open_nvml
 
 

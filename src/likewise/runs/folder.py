@@ -33,15 +33,15 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from likewise._notebook import table, view
-from likewise.errors import RunBusy
-from likewise.io.files import atomic_write, read_json, write_json
-from likewise.io.locks import HeartbeatLock, LockHeld
-from likewise.pretrained.weights import DEFAULT_BACKBONE, DIGEST_KEY, brief, digest, read_safetensors
+from likewise.core.errors import RunBusy
+from likewise.core.files import atomic_write, read_json, write_json
+from likewise.core.locks import HeartbeatLock, LockHeld
+from likewise.core.notebook import table, view
+from likewise.core.types import LikewiseError
+from likewise.models.pretrained.weights import DEFAULT_BACKBONE, DIGEST_KEY, brief, digest, read_safetensors
 from likewise.runs.log import append_log, read_log, rewind_log
 from likewise.runs.loss_history import Losses, read_losses
 from likewise.runs.scores import REWRITE_HINT, read_scores
-from likewise.types import LikewiseError
 
 FORMAT = 1
 RESULT_FILES = (
@@ -72,7 +72,7 @@ class Run:
 
     @view
     def _repr_html_(self) -> str:
-        from likewise.render.results import Scored
+        from likewise.score.result_views import Scored
 
         config = self.about["config"]
         shown = ("data", "backbone", "dim", "loss", "confidence", "noise", "epochs", "steps")

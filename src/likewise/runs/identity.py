@@ -10,14 +10,14 @@ from pathlib import Path
 
 import torch
 
-from likewise.config import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, texts_of, to_dict
-from likewise.config.spec import files
+from likewise.core.errors import RunBusy
+from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, texts_of, to_dict
+from likewise.core.settings.spec import files
+from likewise.core.types import Items, LikewiseError
 from likewise.data.fingerprint import fingerprint
-from likewise.errors import RunBusy
-from likewise.pretrained.encoders import content_of
+from likewise.models.pretrained.encoders import content_of
 from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULT_FILES, TRAINING_FILES, Run, identity
-from likewise.types import Items, LikewiseError
 
 STARTUP_FILES = {"lock", "environment.json"}
 """Files in the folder of a training that was killed before it wrote config.json."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write, load_arrays
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, load_arrays
 
 LOSSES_FILE = "losses.npz"
 RESTART_HINT = "use --restart to train the run again"

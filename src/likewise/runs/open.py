@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.config import Train
-from likewise.contracts import Protocol
+from likewise.core.contracts import Protocol
+from likewise.core.devices import choose_device
+from likewise.core.settings import Train
+from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.augment import Plain
 from likewise.data.decoded_cache import Pixels
 from likewise.models.embedder import Embedder
 from likewise.runs.dataset import check_fingerprint, inject_noise, load_items, make_protocol
-from likewise.runs.devices import choose_device
 from likewise.runs.folder import Run
 from likewise.runs.network import open_embedder, transforms
 from likewise.runs.settings import read_config, similarity_of
-from likewise.types import Embedded, Items, LikewiseError
 
 
 class OpenRun:
@@ -147,7 +147,7 @@ class OpenRun:
             how: further arguments of `engine.embed.embed_rows`.
         """
         from likewise.data.placement import once
-        from likewise.engine.embed import embed_rows
+        from likewise.runs.engine.embed import embed_rows
 
         options = {
             "held": once(pixels, rows, self.device),

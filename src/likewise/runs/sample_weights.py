@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write, load_arrays
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, load_arrays
 
 SAMPLE_WEIGHTS_FILE = "sample_weights.npz"
 RESTART_HINT = "use --restart to train the run again"

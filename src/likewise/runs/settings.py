@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from likewise.config import Train, check
-from likewise.config.spec import describe
-from likewise.contracts import Loss, input_of
+from likewise.core.contracts import Loss, input_of
+from likewise.core.settings import Train, check
+from likewise.core.settings.spec import describe
+from likewise.core.types import LikewiseError
 from likewise.runs.folder import Run
-from likewise.types import LikewiseError
 
 
 def read_config(run: Run, **changes) -> Train:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from likewise.errors import LikewiseError
+from likewise.core.errors import LikewiseError
 
 
 def load_into(module: nn.Module, tensors: dict[str, torch.Tensor], where) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, load_arrays
+from likewise.core.types import Items
 from likewise.data.content_keys import KEY_BYTES, content_keys, is_known
-from likewise.errors import LikewiseError
-from likewise.io.files import atomic_write, load_arrays
-from likewise.types import Items
 
 TRAINED_FILE = "trained.npz"
 

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 
 import torch
 
-from likewise.config.type_check import misfit
-from likewise.distributed.collectives import world
+from likewise.core.distributed.collectives import world
+from likewise.core.settings.type_check import misfit
+from likewise.core.types import LikewiseError
 from likewise.runs.environment import commit, device_name
 from likewise.runs.folder import Run
 from likewise.runs.power import Meter
-from likewise.types import LikewiseError
 
 USAGE_FILE = "usage.json"
 SESSION_FIELD_TYPES = {

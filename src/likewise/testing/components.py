@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.contracts import BatchSampler, Metric, Miner, NoiseModel, SetMetric
+from likewise.core.contracts import BatchSampler, Metric, Miner, NoiseModel, SetMetric
+from likewise.core.retrieval.ranking import rank
+from likewise.core.similarity import compare
+from likewise.core.types import Embedded, Items, LikewiseError, Pairs, Tuples
 from likewise.data.fingerprint import fingerprint
 from likewise.data.images import check_files, image_of
 from likewise.data.own_reader import check_items
-from likewise.retrieval.ranking import rank
-from likewise.similarity import compare
 from likewise.testing.loss import CHECK_DIM, batch
-from likewise.types import Embedded, Items, LikewiseError, Pairs, Tuples
 
 
 def check_miner(make: Callable[[], Miner]) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likewise.config.spec import ARRAY_FACTS, build, spec
-from likewise.contracts import Confidence
+from likewise.core.contracts import Confidence
+from likewise.core.settings.spec import ARRAY_FACTS, build, spec
+from likewise.core.types import Embedded, PeerView, Relabelling, SampleWeights
 from likewise.testing.loss import CHECK_CLASSES, batch
-from likewise.types import Embedded, PeerView, Relabelling, SampleWeights
 
 CHECK_LABELS = batch()[1].numpy()
 """Labels of the twelve training samples in the checks of confidences and terms."""

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.config.spec import build, spec
-from likewise.contracts import Loss, Relevance
-from likewise.supervision import RelevanceInput
-from likewise.types import LikewiseError, Ref, Tuples
+from likewise.core.contracts import Loss, Relevance
+from likewise.core.settings.spec import build, spec
+from likewise.core.supervision import RelevanceInput
+from likewise.core.types import LikewiseError, Ref, Tuples
 
 CHECK_CLASSES, CHECK_DIM = 5, 8
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from likewise.contracts import Relevance
-from likewise.types import LikewiseError
+from likewise.core.contracts import Relevance
+from likewise.core.types import LikewiseError
 
 MAX_CHECK_IDS = 24
 """Number of ids that the check compares with each other."""

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.contracts import Term
+from likewise.core.contracts import Term
+from likewise.core.types import Batch, Output, TrainingSetInfo
 from likewise.models.heads import Relational
 from likewise.testing.confidence import CHECK_LABELS, built_again, stored
 from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM
-from likewise.types import Batch, Output, TrainingSetInfo
 
 
 def check_term(make: Callable[[nn.Module], Term]) -> None:

@@ -1,9 +1,9 @@
 """The section about thresholds: its numbers by hand, and a run without a calibration has none."""
 
 import pytest
+from likewise.config import Report
 from made_calibration import make_calibration, threshold
 
-from likewise.config import Report
 from likewise.report.section import Study
 from likewise.report.sections.calibration import of_run
 from likewise.report.target import ReportTarget

@@ -4,15 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-
 from likewise.config import Compare, Report, Train
-from likewise.evaluation.compare import compare
+
+from likewise.learn.training.fit import train
 from likewise.report.pools import make_pool
 from likewise.report.run_analysis import analyse_run
 from likewise.report.sections.compared import compare_runs, most_changed, with_names
 from likewise.report.targets import open_target
 from likewise.runs.per_query import read_per_query
-from likewise.training.fit import train
+from likewise.score.compare import compare
 
 
 @pytest.fixture(scope="module")

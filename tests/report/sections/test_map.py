@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from likewise.config import Report
 from report.made_facts import made_facts
 
-from likewise.config import Report
 from likewise.report import projection
 from likewise.report.payload import first_blocks, large_blocks
 from likewise.report.sections import map as section

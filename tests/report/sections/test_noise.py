@@ -1,9 +1,9 @@
 """Doubted labels: with their pictures where the data is there, and packed with the numbers of these pictures."""
 
 import numpy as np
+from likewise.config import Report
 from PIL import Image
 
-from likewise.config import Report
 from likewise.data import load
 from likewise.report.records import Facts, FlaggedLabel, LabelNoise
 from likewise.report.section import Packing, Study

@@ -3,6 +3,7 @@
 import dataclasses
 
 from likewise.config import Report
+
 from likewise.report.sections.overlap import find_overlap
 from likewise.report.targets import open_target
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
+from likewise.config import Report
 from torch.nn import functional as F
 
-from likewise.config import Report
 from likewise.report.section import Study
 from likewise.report.sections.spectrum import of_run
 from likewise.report.target import ReportTarget

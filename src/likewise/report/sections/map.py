@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.config import Report
-from likewise.io.progress import bar
+from likewise.core.progress import bar
+from likewise.core.settings import Report
 from likewise.report import projection
 from likewise.report.blocks import Block, array_block, finite_range, index_dtype
 from likewise.report.records import Facts, RunView

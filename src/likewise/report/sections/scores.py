@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from likewise.metrics import is_set_metric, low_is_good
 from likewise.report.records import Facts, RunView, Score
 from likewise.report.section import Section
+from likewise.score.metrics import is_set_metric, low_is_good
 
 
 class Line(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from torch.nn import functional as F
 
-from likewise.metrics import spectrum
 from likewise.report.section import Section, Study
+from likewise.score.metrics import spectrum
 
 
 @dataclass(frozen=True, eq=False)

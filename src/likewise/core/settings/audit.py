@@ -1,0 +1,143 @@
+"""The settings of audit and review: probably wrong labels, and the decisions of reviewers about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from likewise.core.settings.cli_types import Data, File, Folder, Location, Positional, called
+from likewise.core.settings.shared import Checkpoint, Computation
+
+
+@dataclass(frozen=True)
+class Audit(Checkpoint):
+    """Find labels that are probably wrong, classes that should be merged, and the training samples that cause test errors."""
+
+    targets: Annotated[Positional[tuple[str, ...]], called("TARGET")] = ()
+    """A folder of images with one sub-folder per class, or another DATA of `likewise train`; a run folder; or embeddings (.npz,
+    .npy, .parquet). With --overlap, several runs."""
+    labels: File | None = None
+    """Labels for embeddings without labels: a table (.csv) with the column `label`, in the order of the embeddings, or an array
+    (.npy). By default the labels in the file of embeddings."""
+    out: Folder | None = None
+    """Folder of the audit. By default `audit` in the run folder, or audit/NAME for data and embeddings."""
+    backbone: str | None = None
+    """For data: the pretrained network that computes its features. By default the best one whose weights can be had."""
+    weights: Location | None = None
+    """For data: weight file of the backbone, in place of the published weights. By default none."""
+    votes: File | None = None
+    """Labels by several workers: a table (.csv, .parquet) with one line per vote and the columns sample (the path, or the row of
+    embeddings), worker and label. By default the column `votes` of the data, if it has one."""
+    strict: bool = False
+    """For data: stop at the first broken image. By default broken images are skipped and listed."""
+    influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
+    """How the influence of training samples on errors is computed: by a finite step of the head, to first order, with an inverse
+    Hessian (kronecker, lissa), or through all layers (deep)."""
+    heads: int = 1
+    """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head
+    with the error made worse, further heads are random."""
+    max_errors: int = 50
+    """Number of test errors of each kind for which causes are computed, worst first; all errors are listed."""
+    max_classes: int = 10
+    """Number of test classes whose causes are computed, those with most errors first; the causes of a class count for all its
+    errors together."""
+    worst_by: Literal["count", "rate"] = "count"
+    """Order of the worst classes: by the number of errors, or by the share of the class's queries that are errors."""
+    forecast: bool = False
+    """Forecast how a review of the flagged labels changes R@1 and MAP@R of a head on these features, with an interval."""
+    order: Literal["suspicion", "gain"] = "suspicion"
+    """With --forecast, the order of the review that is forecast and written to queue.csv: the most suspect labels first, or the
+    decisions with the highest expected gain first, with groups that are decided at once."""
+    verify: bool = False
+    """Verify the causes: give training samples the weight 2 or 0, fine-tune the head, and measure whether the pairs move as
+    predicted."""
+    retrain: bool = False
+    """Train again with the labels that the audit suggests, without a review, and compare both runs on the test split, query by
+    query. After a review: `likewise review AUDIT --retrain`."""
+    overlap: bool = False
+    """Compare the test classes with most errors between several runs, and measure their overlap."""
+    k: int = 10
+    """Number of causes listed per error and direction (harmful, helpful); with --overlap, number of classes per run."""
+    seed: int = 0
+    """Seed of all random choices: folds, batches for losses that compare samples, random baselines, resamples."""
+
+
+@dataclass(frozen=True)
+class Review(Computation):
+    """Serve a page in the browser on which people review the findings of an audit; corrected.csv is written at the end."""
+
+    audit: Annotated[Positional[str], called("AUDIT")]
+    """The folder of an audit, or the run folder that contains it."""
+    host: str = "127.0.0.1"
+    """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
+    port: int = 8017
+    """Port to serve on; 0 takes any free port."""
+    token_file: File | None = None
+    """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
+    random token. The printed address contains it."""
+    store: File | None = None
+    """File of the reviewers' decisions. By default decisions.sqlite in the folder of the audit."""
+    root: Folder | None = None
+    """Current folder of the images, if they were moved. By default the folder in the audit."""
+    order: Literal["suspicion", "gain", "votes"] | None = None
+    """Order in which the page begins: the most suspect labels first, the decisions with the highest expected gain first, or
+    labels whose votes differ first. By default the order of the audit's forecast, or else suspicion."""
+    stop_below: float | None = None
+    """Points of MAP@R: the page suggests to stop when the next 20 decisions are expected to gain less. The audit must have a
+    forecast. By default the page never suggests to stop."""
+    browser: bool = True
+    """Open the page in the browser; without a display the address is only printed."""
+    retrain: bool = False
+    """Serve no page: train again with the labels of the review, and compare the gain with the forecast of the audit: of the head
+    that was forecast, and of the network if a run was audited."""
+
+
+@dataclass(frozen=True)
+class Clean(Computation):
+    """Find wrong labels in a folder of images without training, review them on a page, and write the corrected labels."""
+
+    data: Annotated[Positional[Data], called("DATA")]
+    """A folder with one sub-folder per class, or another DATA of `likewise train` with images."""
+    to: Folder | None = None
+    """New folder with the corrected classes, written at the end; it holds links to the images and no copies. By default only
+    the corrected table."""
+    out: Folder | None = None
+    """Folder of the audit and of the corrected table. By default audit/NAME. A second call continues there."""
+    backbone: str | None = None
+    """The pretrained network that computes the features. By default the best one whose weights can be had."""
+    weights: Location | None = None
+    """Weight file of the backbone, in place of the published weights. By default none."""
+    votes: File | None = None
+    """Labels by several workers: a table with one line per vote and the columns sample, worker and label; see `likewise audit`.
+    By default the column `votes` of the data, if it has one."""
+    root: Folder | None = None
+    """Folder that the paths of a table start from. By default the folder of the table."""
+    strict: bool = False
+    """Stop at the first broken image. By default broken images are skipped and listed."""
+    browser: bool = True
+    """Open the page in the browser; without a display the address is only printed."""
+    host: str = "127.0.0.1"
+    """Address to serve the page on. An address other than 127.0.0.1 admits other machines that have the token."""
+    port: int = 8017
+    """Port to serve the page on; 0 takes any free port."""
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Apply a corrected table to its images: write a new folder, or move files; without either, show what would change."""
+
+    table: Annotated[Positional[str], called("TABLE")]
+    """corrected.csv of a review, or the folder of its audit."""
+    to: Folder | None = None
+    """New folder: one sub-folder per class, with links to the images. The old folder is not changed. By default none."""
+    in_place: bool = False
+    """Move the relabelled images of the data folder to the folders of their new classes, and removed images to a folder beside
+    it."""
+    copy: bool = False
+    """With --to, copy the images in place of linking them."""
+    dry_run: bool = False
+    """Show what would change, and change nothing."""
+    undo: bool = False
+    """Reverse the last call with this table."""
+    root: Folder | None = None
+    """The data folder. By default the folder in the audit beside the table."""

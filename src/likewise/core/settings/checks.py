@@ -1,0 +1,89 @@
+"""Check the types and the ranges of settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import typing
+from collections.abc import Mapping
+
+from likewise.core.errors import LikewiseError
+from likewise.core.settings import type_check
+
+Config = typing.TypeVar("Config")
+
+
+def to_dict(config) -> dict:
+    """Return a config as a dict for JSON: tuples become lists."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(config).items()}
+
+
+def from_dict(kind: type[Config], values: Mapping[str, typing.Any]) -> Config:
+    """Return the config that `to_dict` wrote."""
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+MIN_VALUES = {
+    "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
+    "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
+    "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "noise_rate": 0,
+    "mixup": 0.01, "jobs": 1, "trials": 1, "final_runs": 0, "views": 1, "short_side": 1, "loss_weight": 0, "lora": 1,
+    "epochs": 0, "steps": 0, "batch_size": 1,
+    "chunk_size": 1, "gpus": 1, "heads": 1, "max_errors": 0, "max_classes": 0, "port": 0, "parity_samples": 0, "max_images": 0,
+    "stop_below": 0,
+}  # fmt: skip
+"""Setting -> its smallest allowed value, in the configs of all commands."""
+
+MAX_NAME_LENGTH = 255
+"""Largest length of the name of a file or folder, in characters: that of the usual file systems is 255 bytes."""
+
+PATH_SETTINGS = (
+    "data", "target", "targets", "run", "runs", "run_a", "run_b", "on", "audit", "table", "out", "root", "to", "labels",
+    "weights", "votes", "exclude", "query", "add", "save",
+)  # fmt: skip
+"""Settings that are paths."""
+
+MAX_VALUES = {
+    "momentum": 0.999999, "schedule_factor": 1, "noise_rate": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
+    "jobs": 1024, "gpus": 1024,
+}  # fmt: skip
+"""Setting -> its largest allowed value."""
+
+
+def check_text(owner: str, setting: str, text: str) -> None:
+    """Raise for a text that no path can be: most functions of the operating system would raise errors of other types."""
+    if "\0" in text:
+        raise LikewiseError(f"{owner}: {setting} must not contain a NUL character, got {text!r}")
+    longest = max(map(len, text.split("/")))
+    if setting in PATH_SETTINGS and not text.rstrip().endswith(")") and (longest > MAX_NAME_LENGTH or len(text) > 4000):
+        raise LikewiseError(
+            f"{owner}: {setting} must be a path, whose names have at most {MAX_NAME_LENGTH} characters, got one of {len(text)} "
+            f"characters: '{text[:40]}…'; use a shorter one"
+        )
+    if setting in PATH_SETTINGS and text.startswith("~") and os.path.expanduser(text) == text:
+        user = text[1:].partition("/")[0]
+        raise LikewiseError(
+            f"{owner}: {setting} must be a path, got '{text}', but this machine has no user '{user}'; write the whole path"
+        )
+
+
+def check(config) -> None:
+    """Raise for the first setting whose type or range is wrong. Every command calls it once, before any work."""
+    name = type(config).__name__.lower()
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if not type_check.fits(value, hints[field.name]):
+            raise LikewiseError(f"{name}: {field.name} must be {type_check.words(hints[field.name])}, got {value!r}")
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str):
+                check_text(name, field.name, text)
+        if isinstance(value, int) and abs(value) > 2**53:  # larger whole numbers have no exact float
+            raise LikewiseError(f"{name}: {field.name} must be between -2**53 and 2**53, got a larger whole number")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            low, high = MIN_VALUES.get(field.name, -math.inf), MAX_VALUES.get(field.name, math.inf)
+            if not low <= value <= high or not math.isfinite(value):
+                bounds = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
+                bounds = "a finite number" if low == -math.inf else bounds
+                raise LikewiseError(f"{name}: {field.name} must be {bounds}, got {value}")

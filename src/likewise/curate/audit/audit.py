@@ -1,0 +1,175 @@
+"""audit: find wrong labels, classes to merge, retrieval errors with their causes, and near duplicates; write a folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from likewise.core.files import write_csv, write_json
+from likewise.core.notebook import view
+from likewise.core.settings import Audit, check
+from likewise.curate.audit.attribution import INFLUENCE_METHODS, explain
+from likewise.curate.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
+from likewise.curate.audit.find_copies import Copies, find_copies, load_image
+from likewise.curate.audit.forecast import check_order, forecast_audit, remove_forecast
+from likewise.curate.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
+from likewise.curate.audit.label_set_quality import (
+    QUESTION_COLUMNS,
+    check_label_set_settings,
+    expected_wrong,
+    label_facts,
+    nothing_explained,
+    question_lines,
+    score_label_set_splits,
+)
+from likewise.curate.audit.page import write_page
+from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject, has_own_split
+from likewise.curate.audit.retrain_labels import retrain_with_suggestions
+from likewise.curate.audit.source import folder_of, kind_of, open_subject
+from likewise.curate.audit.write import write_tables
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """The folder of an audit, and the content of its audit.json."""
+
+    folder: Path
+    about: dict
+
+    def __fspath__(self) -> str:
+        """Return the folder, so that an audit can be used as a path."""
+        return str(self.folder)
+
+    @view
+    def _repr_html_(self) -> str:
+        from likewise.curate.audit.summary import findings_html
+
+        return findings_html(self)
+
+
+def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
+    """Audit a run, a file of embeddings or data, write the audit folder, and retrain with the suggested labels if configured."""
+    check(config)
+    check_order(config)
+    subject = open_subject(config, say)
+    folder = folder_of(config)
+    if subject.items.label_sets is not None:
+        return audit_sets(subject, folder, config)
+    explained = explain(subject, config)
+    weighed = weigh_subject_votes(subject, config)
+    quality = score_splits(subject, explained, config, weighed)
+    copies = find_copies(subject, config.quiet)
+    conflicts = note_conflicts(subject, copies)
+    trainable = add_copies(subject, quality, copies, across=False)
+    quality = add_copies(subject, quality, copies)
+    about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
+    about["votes"] = None if weighed is None else weighed.summary(subject.items)
+    remove_summary(folder)
+    remove_forecast(folder)
+    write_tables(folder, subject, quality, explained, copies, about, weighed)
+    (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
+    if config.forecast:
+        write_json(folder / "audit.json", without_nan(about))  # an interrupted forecast leaves a complete audit
+        forecast_audit(subject, quality, config, folder)
+    finish(folder, subject, about, config)
+    if config.retrain:
+        about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
+        finish(folder, subject, about, config)
+    return Audited(folder, about)
+
+
+def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
+    """Audit samples with several labels, and write the audit folder; labels.csv has the findings about single labels."""
+    check_label_set_settings(config)
+    found = score_label_set_splits(subject, config)
+    subject = replace(subject, items=found.items)
+    explained, copies = nothing_explained(), find_copies(subject, config.quiet)
+    conflicts = note_set_conflicts(subject, copies)
+    about = build_summary(subject, found.quality, explained, copies, config) | {
+        "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
+        "conflicts": conflicts,
+    }  # fmt: skip
+    remove_summary(folder)
+    remove_forecast(folder)
+    write_tables(folder, subject, found.quality, explained, copies, about)
+    write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
+    finish(folder, subject, about, config)
+    return Audited(folder, about)
+
+
+def remove_summary(folder: Path) -> None:
+    """Remove audit.json and the page: a folder with files of two audits must not look complete."""
+    for name in ("audit.json", "audit.html"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:
+    """Write audit.json, which marks the folder as a complete audit, and the page."""
+    write_json(folder / "audit.json", without_nan(about))
+    write_page(folder, lambda row: load_image(subject.items, row), config.quiet)
+
+
+def build_summary(
+    subject: Subject, quality: dict[str, SplitQuality], explained: ExplainedErrors, copies: Copies, config: Audit
+) -> dict:
+    """Return the content of audit.json."""
+    splits = {}
+    for name, found in quality.items():
+        e, scored = subject.splits[name].e, found.quality
+        splits[name] = {
+            "samples": len(e.y), "classes": len(subject.splits[name].names), "wrong": found.wrong,
+            "flagged": int(np.isin(found.state, ["flagged", "conflict"]).sum()),
+            "states": found.state_counts,
+            "unknown_reason": unknown_reason(found), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
+            "any": scored.any, "similar": scored.similar,
+        }  # fmt: skip
+    used = [name for name in SCORE_DESCRIPTIONS if any(name in found.single for found in quality.values())]
+    names, split_of, pairs = list(subject.splits), copies.split_of, copies.found
+    between = [f"{names[split_of[a]]}-{names[split_of[b]]}" for a, b in zip(pairs.row, pairs.other)]
+    items, first = subject.items, next(iter(subject.splits))
+    return {
+        "target": str(config.targets[0]),
+        "kind": {"run": "run", "data": "data"}.get(kind_of(config.targets[0]), "embeddings"),
+        "opened": {"checkpoint": config.checkpoint, "data": config.data, "root": config.root},
+        "own_split": has_own_split(items),
+        "title": subject.title,
+        "root": str(Path(items.root).absolute()) if items.path is not None else "",
+        "rows": len(items),
+        "pictures": items.path is not None,
+        "parts": splits,
+        "scores": {
+            "score": "probability that the label is right, by class densities and votes of neighbours",
+            **{name: SCORE_DESCRIPTIONS[name] for name in used},
+        },
+        "influence": INFLUENCE_METHODS[config.influence] if explained.causes is not None else "",
+        "errors": {
+            "queries": len(subject.test.e.y), "confusion": len(explained.pairs.confusion.query),
+            "mis_similar": len(explained.pairs.mis_similar.query),
+        },
+        "duplicates": {names: between.count(names) for names in dict.fromkeys(between)},
+        **measure(subject.splits[first], quality[first], items),
+        "notes": subject.notes,
+        "verify": explained.verified,
+        "retrain": None,
+    }  # fmt: skip
+
+
+def unknown_reason(found: SplitQuality) -> str:
+    """Return why labels of a split cannot be scored, in one sentence; empty if all can."""
+    unknown = found.state == "unknown"
+    if not unknown.any():
+        return ""
+    return found.quality.unknown_reason or "the evidence does not suffice"
+
+
+def without_nan(value):
+    """Return a value with NaN and infinity replaced by None, because JSON has neither."""
+    if isinstance(value, dict):
+        return {k: without_nan(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_nan(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

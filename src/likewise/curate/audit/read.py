@@ -1,0 +1,393 @@
+"""Reader of an audit folder; raises if a file is damaged.
+
+`audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its
+label is
+suspect; the other files may be missing. All files identify samples by their row in the data.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+from types import UnionType
+from typing import NamedTuple, get_type_hints
+
+import numpy as np
+
+from likewise.core.errors import LikewiseError
+from likewise.core.files import load_arrays, open_csv
+from likewise.curate.audit.label_question import LabelQuestion
+from likewise.curate.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
+
+UNSPLIT_NAME = "all"
+"""Name of the only split of data without splits; the `split` column of its samples is empty."""
+
+BOX_CORNERS = ("left", "top", "right", "bottom")
+"""Columns of the box of an image."""
+CARRIED_COLUMNS = ("split", "query", "gallery", "group", "camera", *BOX_CORNERS, "weight")
+"""Columns of the data's own table that audit.csv and the corrected table copy."""
+
+
+class Sample(NamedTuple):
+    """One line of audit.csv."""
+
+    row: int
+    path: str
+    label: str
+    score: float | None  # None: unknown
+    suggested: str  # empty: the label is not flagged
+    confidence: float | None
+    margin: float | None
+    reason: str
+    split: str
+    carried: dict[str, str]
+    state: str = ""  # a key of `STATE_DESCRIPTIONS`
+    same_as: int | None = None  # lowest row among the exact copies; None: no copy
+    off_topic: float | None = None  # probability that the image fits no class; None: not computed
+
+    @property
+    def decision(self) -> SuggestedDecision:
+        """Return what the audit suggests to do."""
+        return suggested_decision(self.state, self.score, self.confidence)
+
+    @property
+    def name(self) -> str:
+        """Return the file name, or the row of a sample without a file."""
+        return PurePath(self.path).name or f"row {self.row}"
+
+    @property
+    def box(self) -> list[float] | None:
+        """Return (left, top, right, bottom); None: the whole image."""
+        corners = [self.carried.get(name, "") for name in BOX_CORNERS]
+        return [float(corner) for corner in corners] if all(corners) else None
+
+
+class Pair(NamedTuple):
+    """A retrieval error, with the query's nearest sample of another class (`wrong`) and of its own (`mate`, -1: none)."""
+
+    query: int
+    other: int
+    type: str
+    distance: float
+    wrong: int
+    mate: int
+
+
+class Cause(NamedTuple):
+    """A training sample that influences an error.
+
+    `relative` is its influence divided by the root mean square over all samples.
+    """
+
+    error: str
+    kind: str
+    direction: str
+    place: int
+    row: int
+    relative: float
+
+
+class ClassLine(NamedTuple):
+    """One line of classes.csv: where the samples of a class would go by the suggested labels, and a class like it."""
+
+    split: str
+    label: str
+    size: int
+    moved: int
+    share: float
+    target: str
+    entropy: float
+    kind: str
+    partner: str
+    overlap: float | None  # None: unknown
+    state: str
+
+
+class Duplicate(NamedTuple):
+    """One line of duplicates.csv: a pair of near duplicates."""
+
+    row: int
+    other: int
+    similarity: float
+    bits: int | None
+    kind: str
+    parts: str
+    same_label: bool
+    probability: float | None = None  # that both show the same image
+
+    @property
+    def across(self) -> bool:
+        """Whether the two samples are in different splits."""
+        return spans_two_splits(self.parts)
+
+
+class Group(NamedTuple):
+    """A test class with many errors: the number of its `size` queries that fail, and the classes that it is confused with."""
+
+    label: str
+    split: str
+    errors: int
+    size: int
+    confused: list[tuple[str, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The content of an audit folder.
+
+    Keys of pairs are their rows, such as "12-40", so decisions about them stay valid after a new audit.
+    """
+
+    about: dict
+    sample: dict[int, Sample]
+    single: dict[int, dict[str, float | None]]  # of flagged samples: the scores that the score combines
+    suspects: list[Sample]  # exact copies with several labels first, then the most suspect first
+    off_topic: list[Sample]  # samples that probably fit no class, the most likely first
+    members: dict[tuple[str, str], list[int]]  # (split, class) -> rows, the least suspect first
+    pair: dict[str, Pair]
+    causes: dict[
+        tuple[str, str], dict[str, list[Cause]]
+    ]  # (kind, error) -> "harmful", "helpful" -> the strongest first
+    classes: list[ClassLine]
+    duplicates: list[Duplicate]
+    near: dict[int, list[int]]  # row -> nearest rows of the same split
+    questions: dict[str, LabelQuestion] | None = None  # item -> question, the worst first; None: one label per sample
+
+    @property
+    def across(self) -> dict[str, int]:
+        """Return the number of near duplicates between two splits, such as {"train-test": 3}."""
+        return {parts: count for parts, count in self.about["duplicates"].items() if spans_two_splits(parts)}
+
+    @cached_property
+    def same_images(self) -> dict[int, list[int]]:
+        """Return lowest row -> all rows of every image that has exact copies."""
+        found = defaultdict(list)
+        for one in self.sample.values():
+            if one.same_as is not None:
+                found[one.same_as].append(one.row)
+        return dict(found)
+
+    def copies_of(self, row: int) -> list[int]:
+        """Return the other rows that show exactly the same image."""
+        first = self.sample[row].same_as
+        return [] if first is None else [other for other in self.same_images[first] if other != row]
+
+    def exemplars(self, split: str, label: str, most: int, but: Collection[int] = ()) -> list[int]:
+        """Return the least suspect rows of a class, without the rows `but`: of this split, or of another if it has none."""
+        for name in (split, *(name for name in self.about["parts"] if name != split)):
+            if found := [row for row in self.members.get((name, label), ()) if row not in but]:
+                return found[:most]
+        return []
+
+    def merges(self) -> list[ClassLine]:
+        """Return classes that are one class under two names, the likeliest first; of two partners, the first name."""
+        found = [one for one in self.classes if one.kind == "merge"]
+        mutual = {(one.split, one.label, one.partner) for one in found}
+        once = [o for o in found if o.label < o.partner or (o.split, o.partner, o.label) not in mutual]
+        return sorted(once, key=lambda c: (-(c.overlap or 0), c.label))
+
+    def groups(self) -> list[Group]:
+        """Return the test classes for which causes were computed, the worst first."""
+        errors = defaultdict(list)
+        for pair in self.pair.values():
+            if pair.type == "confusion":
+                errors[self.sample[pair.query].label].append(pair)
+        found = []
+        for label in (error for kind, error in self.causes if kind == "group" and errors[error]):
+            wrong = Counter(self.sample[pair.wrong].label for pair in errors[label])
+            split = self.sample[errors[label][0].query].split
+            size = len(self.members[split, label])
+            found.append(Group(label, split, len(errors[label]), size, wrong.most_common()))
+        return found
+
+
+def spans_two_splits(parts: str) -> bool:
+    """Return whether a pair of splits, such as "train-test", has two different splits."""
+    return len(set(parts.split("-"))) > 1
+
+
+def read_findings(folder: str | os.PathLike) -> Findings:
+    """Read and check all files of an audit folder."""
+    folder = Path(folder)
+    about = read_about(folder / "audit.json")
+    sample, single = read_samples(folder / "audit.csv", about)
+    members, causes = defaultdict(list), defaultdict(lambda: defaultdict(list))
+    for one in sorted(sample.values(), key=lambda s: (s.state != "ok", -(s.score or 0), s.row)):
+        members[one.split, one.label].append(one.row)
+    pairs: list[Pair]
+    listed: list[Cause]
+    classes: list[ClassLine]
+    duplicates: list[Duplicate]
+    pairs, listed, classes, duplicates = (  # pyright: ignore[reportAssignmentType] - a list of each kind
+        [kind(**values) for _, values, _ in read_lines(folder / f"{name}.csv", kind, sample)]
+        if (folder / f"{name}.csv").exists() else []
+        for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
+    )  # fmt: skip
+    asked = read_lines(folder / "labels.csv", LabelQuestion, sample) if "labels" in about else ()
+    for cause in sorted(listed, key=lambda c: c.place):  # stable: errors keep the order of the file, the worst first
+        causes[cause.kind, cause.error][cause.direction].append(cause)
+    return Findings(
+        about,
+        sample,
+        single,
+        suspects=in_order(one for one in sample.values() if one.state in ("flagged", "conflict")),
+        off_topic=sorted(
+            (s for s in sample.values() if s.state == "off-topic"), key=lambda s: (-(s.off_topic or 0), s.row)
+        ),
+        members=dict(members),
+        pair={f"{one.query}-{one.other}": one for one in pairs},
+        causes={key: dict(causes[key]) for key in dict.fromkeys((c.kind, c.error) for c in listed)},
+        classes=[one._replace(split=one.split or UNSPLIT_NAME) for one in classes],
+        duplicates=duplicates,
+        near=read_near(folder / "neighbours.npz", sample),
+        questions={(one := LabelQuestion(**v)).item: one for _, v, _ in asked} if "labels" in about else None,
+    )
+
+
+def in_order(suspects: Iterable[Sample]) -> list[Sample]:
+    """Return suspect samples: exact copies with several labels first, image by image; then by score."""
+    suspects = list(suspects)
+    lowest: dict[int | None, float] = {}
+    for one in suspects:
+        if one.state == "conflict":
+            lowest[one.same_as] = min(lowest.get(one.same_as, 1.0), one.score or 0.0)
+
+    def key(one: Sample) -> tuple:
+        conflict = one.state == "conflict"
+        image = (lowest[one.same_as], one.same_as or 0) if conflict else (0.0, 0)
+        return (not conflict, *image, one.score or 0.0, one.row)
+
+    return sorted(suspects, key=key)
+
+
+def read_about(file: Path) -> dict:
+    """Read and check audit.json; keys that may be missing get empty values."""
+    defaults = {"parts": {}, "scores": {}, "errors": {}, "duplicates": {}, "notes": []}
+    try:
+        about = json.loads(file.read_text("utf-8"))
+        for name, kind in (("title", str), ("root", str), ("rows", int), ("pictures", bool)):
+            if not isinstance(about[name], kind):
+                raise ValueError(f"{name} is {about[name]!r}")
+        about = defaults | {name: value for name, value in about.items() if value is not None}
+        for name, kind in defaults.items():
+            if not isinstance(about[name], type(kind)):
+                raise ValueError(f"{name} is {about[name]!r}")
+        return about
+    except (FileNotFoundError, NotADirectoryError):
+        raise LikewiseError(
+            f"audit: the folder must have {file.name}, but {file.parent} has none; run `likewise audit` first"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LikewiseError(f"audit: {file} is damaged ({error!r}); audit again") from None
+
+
+def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, dict[str, float | None]]]:
+    """Return all samples, and the single scores of those to review. Audits before `state` had flagged labels alone."""
+    sample, single = {}, {}
+    for line, values, cells in read_lines(file, Sample):
+        one = Sample(**values, carried={name: cells[name] for name in CARRIED_COLUMNS if name in cells})
+        if not 0 <= one.row < about["rows"] or one.row in sample:
+            raise LikewiseError(
+                f"audit: line {line} of audit.csv must have a new row below {about['rows']}, got {one.row}; audit again"
+            )
+        for name in BOX_CORNERS:
+            parse_cell(cells.get(name, ""), float | None, name, line, file)
+        state = one.state or ("flagged" if one.suggested else "ok")
+        if state not in STATE_DESCRIPTIONS:
+            raise LikewiseError(
+                f"audit: state must be one of {', '.join(STATE_DESCRIPTIONS)}, got {state!r} in line {line} of {file.name}; "
+                "audit again"
+            )
+        if one.score is None and state not in ("unknown", "off-topic"):
+            raise LikewiseError(f"audit: score must be a number, got '' in line {line} of {file.name}; audit again")
+        sample[one.row] = one._replace(split=one.split or UNSPLIT_NAME, state=state)
+        if state in REVIEWED_STATES:
+            names = (name for name in about["scores"] if name in cells and name not in Sample._fields)
+            single[one.row] = {name: parse_cell(cells[name], float | None, name, line, file) for name in names}
+    if not sample:
+        raise LikewiseError("audit: audit.csv must have a sample or more, got none; audit again")
+    return sample, single
+
+
+def read_lines(
+    file: Path, record: type, sample: dict[int, Sample] | None = None
+) -> Iterator[tuple[int, dict, dict[str, str]]]:
+    """Yield for each line its number, the values of the record's columns, and all cells as text.
+
+    Columns of fields with a default may be missing. Raises if a column that identifies a sample has an unknown row.
+    """
+    kinds = {name: kind for name, kind in get_type_hints(record).items() if name != "carried"}
+    optional: dict = record._field_defaults  # pyright: ignore[reportAttributeAccessIssue] - a NamedTuple
+    named = [name for name in kinds if name in ("row", "query", "other", "wrong", "mate") and sample]
+    try:
+        with open_csv(file) as text:
+            reader = csv.DictReader(text, restval="")
+            present = [name for name in kinds if name in (reader.fieldnames or ())]
+            missing = [name for name in kinds if name not in present and name not in optional]
+            if missing:
+                raise LikewiseError(f"audit: {file.name} must have the column {missing[0]!r}, got none; audit again")
+            for cells in reader:
+                line = reader.line_num
+                values = {name: parse_cell(cells[name], kinds[name], name, line, file) for name in present}
+                rows = [values[name] for name in named if not (values[name] == -1 and name == "mate")]
+                check_rows(rows, sample, f"{file.name} line {line}")
+                yield line, values, cells
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise LikewiseError(f"audit: {file} cannot be read ({error}); audit again") from None
+
+
+def parse_cell(text: str, kind: type | UnionType, name: str, line: int, file: Path) -> str | float | int | bool | None:
+    """Return a cell as a value of its type; raise if it is not one."""
+    if kind is str:
+        return text
+    if kind is bool:
+        return text.lower() in ("1", "true")
+    if not text and kind in (int | None, float | None):
+        return None
+    try:
+        value = int(text) if kind in (int, int | None) else float(text)
+        if math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    raise LikewiseError(f"audit: {name} must be a number, got {text!r} in line {line} of {file.name}; audit again")
+
+
+def check_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
+    """Raise unless all rows are in audit.csv."""
+    unknown = next((row for row in rows if sample is None or row not in sample), None)
+    if unknown is not None:
+        raise LikewiseError(f"audit: {where} must have rows of audit.csv, got {unknown}; audit again")
+
+
+def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
+    """Return the nearest neighbours of every row, from neighbours.npz; empty if there is no such file."""
+    if not file.exists():
+        return {}
+    row, near = load_arrays(file, "audit", "audit again", ("row", "near")).values()
+    if row.ndim != 1 or near.ndim != 2 or len(row) != len(near) or {row.dtype.kind, near.dtype.kind} - {*"iu"}:
+        raise LikewiseError(
+            f"audit: {file.name} must have 'row' and one row of 'near' for each of them, got {row.dtype} {row.shape} and "
+            f"{near.dtype} {near.shape}; audit again"
+        )
+    check_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
+    return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
+
+
+def find_audit(place: str, owner: str) -> Path:
+    """Return the audit folder: the given folder, or `audit` in the given run folder."""
+    given = Path(place).expanduser()
+    folder = next((one for one in (given, given / "audit") if (one / "audit.json").is_file()), None)
+    if folder is None:
+        raise LikewiseError(
+            f"{owner}: the folder must be an audit (with audit.json) or a run with an audit in `audit`, got '{place}'; "
+            "run `likewise audit` first"
+        )
+    return folder

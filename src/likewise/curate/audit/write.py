@@ -1,0 +1,250 @@
+"""Writer of the tables of an audit folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import SupportsFloat
+
+import numpy as np
+
+from likewise.core.files import atomic_write, text_column, write_csv
+from likewise.core.types import Items
+from likewise.curate.audit.find_copies import Copies
+from likewise.curate.audit.read import UNSPLIT_NAME
+from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
+from likewise.curate.audit.weighed_votes import WeighedVotes, write_votes
+from likewise.data.label_sets import split_labels
+from likewise.data.schema import BOX_CORNERS
+
+FIXED_COLUMNS = (
+    "row",
+    "path",
+    "label",
+    "score",
+    "state",
+    "suggested",
+    "confidence",
+    "margin",
+    "reason",
+    "split",
+    "same_as",
+)
+"""Columns of audit.csv that every audit has; `off_topic` if computed, the single scores and the carried columns follow."""
+
+
+def write_tables(
+    folder: Path,
+    subject: Subject,
+    quality: dict[str, SplitQuality],
+    explained: ExplainedErrors,
+    copies: Copies,
+    about: dict,
+    weighed: WeighedVotes | None = None,
+) -> None:
+    """Write audit.csv and audit.parquet, the other tables of an audit, and neighbours.npz."""
+    write_votes(folder, weighed, subject.items)
+    scores = [name for name in about["scores"] if name != "score"]
+    carried = carried_columns(subject.items)
+    extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())
+    head, first = [*FIXED_COLUMNS, *extra, *scores, *carried], copies.first_row()
+    lines = [
+        line
+        for name in subject.splits
+        for line in sample_lines(subject, name, quality[name], first, [*extra, *scores], carried)
+    ]
+    write_csv(folder / "audit.csv", head, lines)
+    write_parquet(folder / "audit.parquet", head, lines)
+    pairs = ("query", "other", "type", "distance", "wrong", "mate", "query_path", "other_path")
+    write_csv(folder / "pairs.csv", pairs, pair_lines(subject, explained))
+    causes = ("error", "kind", "direction", "place", "row", "influence", "relative", "path")
+    write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
+    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind", "partner", "overlap", "state")
+    write_csv(folder / "classes.csv", classes, class_lines(subject, quality))
+    copied = (
+        "row",
+        "other",
+        "similarity",
+        "bits",
+        "kind",
+        "parts",
+        "same_label",
+        "probability",
+        "path",
+        "other_path",
+    )
+    write_csv(folder / "duplicates.csv", copied, duplicate_lines(subject, copies))
+    row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
+    near = []
+    for name, split in subject.splits.items():
+        own, place = split.e.row.numpy(), quality[name].near
+        near.append(np.where(place >= 0, own[place.clip(0)], -1))
+    with atomic_write(folder / "neighbours.npz") as aside, aside.open("wb") as file:
+        np.savez_compressed(file, row=row, near=np.concatenate(near))
+
+
+def path_of(items: Items, row: int) -> str:
+    """Return the path of a row as in the data's own table; empty if the data has no paths."""
+    return "" if items.path is None else items.path[row]
+
+
+def carried_columns(items: Items) -> dict[str, Sequence]:
+    """Return the columns of the data's own table that audit.csv copies, for the corrected table."""
+    columns = {
+        name: own
+        for name in ("query", "gallery", "group", "camera", "weight")
+        if (own := getattr(items, name)) is not None
+    }
+    if items.gallery is not None and items.gallery_name is not None:
+        columns["gallery"] = np.where(items.gallery, items.gallery_name, "")
+    if items.group is not None:
+        columns["group"] = np.where(items.group < 0, "", items.group.astype(str))
+    found = {name: (own.astype(int) if own.dtype == bool else own).tolist() for name, own in columns.items()}
+    if items.box is not None:
+        found |= {name: ["" if np.isnan(v) else f"{v:g}" for v in side] for name, side in zip(BOX_CORNERS, items.box.T)}
+    return found
+
+
+def sample_lines(
+    subject: Subject, name: str, found: SplitQuality, first: dict[int, int], scores: list[str], carried: dict
+) -> Iterable[list]:
+    """Yield the lines of audit.csv for one split.
+
+    Args:
+        first: row -> lowest row among its exact copies, for rows that have exact copies.
+        scores: names of the single scores, after "off_topic" if that is written.
+    """
+    split, items, state = subject.splits[name], subject.items, found.state
+    known = found.single if found.quality.off_topic is None else {"off_topic": found.quality.off_topic, **found.single}
+    single = [known[s].tolist() if s in known else [math.nan] * len(state) for s in scores]
+    score, shown = found.quality.score.tolist(), "" if name == UNSPLIT_NAME else name
+    for place, row in enumerate(split.e.row.tolist()):
+        yield [
+            row, path_of(items, row), split.names[int(split.e.y[place])], number(score[place]),
+            state[place], *suggestion_cells(subject, name, found, place, str(state[place])), shown, first.get(row, ""),
+            *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
+        ]  # fmt: skip
+
+
+def suggestion_cells(subject: Subject, name: str, found: SplitQuality, place: int, state: str) -> list[str]:
+    """Return suggested label, confidence, margin and reason of a sample; without a suggestion unless its label is suspect."""
+    evidence = found.copies.get(place)
+    said = "" if evidence is None else evidence.reason
+    if state == "unknown":
+        return ["", "", "", said or found.quality.unknown_reason]
+    if state == "off-topic":
+        return ["", "", "", found.blank.get(place) or said or "fits no class"]
+    if not bool(found.flagged[place]):
+        return ["", "", "", said]
+    split = subject.splits[name]
+    own, (other, sure, ahead) = split.names[int(split.e.y[place])], found.suggestion(place, subject.items.class_name)
+    labels = [split.names[int(split.e.y[n])] for n in found.near[place] if n >= 0]
+    if other == own:  # all other classes have one sample, so that none can be suggested
+        return ["", "", "", said]
+    if subject.items.label_sets is not None:
+        return [other, number(sure), number(ahead), said or changed_labels(own, other)]
+    return [other, number(sure), number(ahead), said or reason(labels, own, other)]
+
+
+def reason(labels: list[str], own: str, other: str) -> str:
+    """Return the labels of the nearest neighbours in a few words."""
+    if not labels:
+        return ""
+    return f"{len(labels)} nearest: {labels.count(other)} with the suggested label, {labels.count(own)} with the given label"
+
+
+def changed_labels(own: str, other: str) -> str:
+    """Return the labels that a suggested set adds and takes away, in a few words."""
+    given, suggested = split_labels(own), split_labels(other)
+    missing, superfluous = (", ".join(x for x in a if x not in b) for a, b in ((suggested, given), (given, suggested)))
+    return "; ".join(
+        f"{word}: {names}" for word, names in (("missing", missing), ("superfluous", superfluous)) if names
+    )
+
+
+def pair_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:
+    """Yield the lines of pairs.csv."""
+    row = np.append(subject.test.e.row.numpy(), -1)  # position -1, no sample, gives row -1
+    found = explained.pairs
+    for kind, pairs in (("confusion", found.confusion), ("mis-similar", found.mis_similar)):
+        query, partner, wrong, mate = (row[t.numpy()].tolist() for t in pairs[:4])
+        for q, p, d, w, m in zip(query, partner, pairs.distance.tolist(), wrong, mate):
+            yield [q, p, kind, number(d), w, m, path_of(subject.items, q), path_of(subject.items, p)]
+
+
+def cause_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:
+    """Yield the lines of causes.csv."""
+    if explained.causes is None:
+        return
+    found, row = explained.causes, subject.splits["train"].e.row.numpy()
+    for place, (error, kind) in enumerate(explained.errors.name):
+        spread = float(found.spread[place]) or 1.0
+        for way, rows, values in (
+            ("harmful", found.harmful_row[place], found.harmful[place]),
+            ("helpful", found.helpful_row[place], found.helpful[place]),
+        ):
+            for rank, (at, value) in enumerate(zip(rows.tolist(), values.tolist()), 1):
+                cells = [error, kind, way, rank, row[at], number(value), number(value / spread)]
+                yield [*cells, path_of(subject.items, int(row[at]))]
+
+
+def class_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[list]:
+    """Yield the lines of classes.csv."""
+    names = subject.items.class_name
+    for name in subject.splits:
+        c = quality[name].classes
+        for at, label in enumerate(c.label.tolist()):
+            target = names[c.target[at]] if c.target[at] >= 0 else ""
+            share = number(c.moved[at] / c.size[at])
+            shown = "" if name == UNSPLIT_NAME else name
+            line = [shown, names[label], c.size[at], c.moved[at], share, target, number(c.entropy[at]), c.kind[at]]
+            if c.partner is None or c.overlap is None:
+                yield [*line, "", "", "unknown"]
+                continue
+            partner = names[c.partner[at]] if c.partner[at] >= 0 else ""
+            yield [*line, partner, number(c.overlap[at]), c.state[at]]
+
+
+def duplicate_lines(subject: Subject, copies: Copies) -> Iterable[list]:
+    """Yield the lines of duplicates.csv."""
+    names, y, (row, split_of, found) = list(subject.splits), subject.items.y, copies
+    columns = (found.row, found.other, found.similarity, found.bits, found.kind, found.probability)
+    for a, b, similarity, bits, kind, probability in zip(*columns, strict=True):
+        splits = f"{names[split_of[a]]}-{names[split_of[b]]}"
+        same = int(y[row[a]] == y[row[b]])
+        yield [
+            row[a],
+            row[b],
+            number(similarity),
+            "" if bits < 0 else int(bits),
+            kind,
+            splits,
+            same,
+            number(probability),
+            path_of(subject.items, int(row[a])),
+            path_of(subject.items, int(row[b])),
+        ]
+
+
+def number(value: SupportsFloat) -> str:
+    """Return a number as text with six digits; empty for NaN."""
+    return "" if math.isnan(value) else f"{float(value):.6g}"
+
+
+def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) -> None:
+    """Write the same table as Parquet: numbers as numbers, empty cells as null."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text = {"path", "label", "state", "suggested", "reason", "split", "group", "camera", "gallery"}
+    columns = {}
+    for name, column in zip(head, zip(*lines, strict=True), strict=True):
+        if name in text:
+            columns[name] = text_column([str(v) for v in column])
+        else:
+            columns[name] = [
+                None if v == "" else int(v) if name in ("row", "query", "same_as") else float(v) for v in column
+            ]
+    with atomic_write(file) as aside:
+        pq.write_table(pa.table(columns), aside)

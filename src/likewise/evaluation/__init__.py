@@ -1,1 +1,0 @@
-"""Scores of runs and embeddings: scoring, comparison, baselines, error overlap, learned hierarchies."""

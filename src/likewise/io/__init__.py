@@ -1,1 +1,0 @@
-"""Files written atomically, locks, child processes, progress bars, image files."""

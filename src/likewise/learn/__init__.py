@@ -1,0 +1,1 @@
+"""Training: losses, miners, samplers, terms, confidences, the training loop, loggers, recipes."""

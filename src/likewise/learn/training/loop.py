@@ -1,0 +1,113 @@
+"""The training loop: step, log, validate, save, in this order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from likewise.core.distributed.process_group import any_process
+from likewise.core.errors import LikewiseError
+from likewise.core.progress import bar
+from likewise.core.types import Batch
+from likewise.data.images import BadImage
+from likewise.learn.training.interrupts import CheckpointTimer, Interrupted, leave_cores_for, stop_on_signal
+from likewise.learn.training.run_log import RunLog
+from likewise.learn.training.state import TrainState
+from likewise.learn.training.step import NetworkRunner, step
+
+
+@dataclass(frozen=True)
+class PeriodicWork:
+    """Work on whole splits that the loop does between steps, every few steps or epochs (learn/training/validation.py)."""
+
+    relabel: Callable[[], None]
+    validate: Callable[[], None]
+    test: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Functions that a caller, such as a test, can pass to observe or change a training.
+
+    Attributes:
+        built: gets the state before a checkpoint is loaded.
+        restored: gets the state after a checkpoint was loaded.
+        before_step: gets the state and the batch, and returns the batch to train on.
+        after_step: gets the state after the step, before anything is logged or saved.
+        saved: gets the state after every checkpoint.
+    """
+
+    built: Callable[[TrainState], object] = lambda state: None
+    restored: Callable[[TrainState], object] = lambda state: None
+    before_step: Callable[[TrainState, Batch], Batch] = lambda state, batch: batch
+    after_step: Callable[[TrainState], object] = lambda state: None
+    saved: Callable[[TrainState], object] = lambda state: None
+
+
+def loop(
+    state: TrainState,
+    runner: NetworkRunner,
+    feed: Iterator[Batch],
+    log: RunLog,
+    periodic: PeriodicWork,
+    hooks: Hooks,
+    workers: int = 0,
+) -> None:
+    """Train until the last step, a stop signal, or the end of patience; then save.
+
+    Args:
+        feed: the batches from `state.step` on.
+        workers: processes that read images during training and need cores.
+    """
+    plan = state.plan
+    images, began, timer = 0, time.monotonic(), CheckpointTimer(plan.checkpoint_every)
+    progress_bar = bar("train", plan.steps, start=state.step, quiet=state.config.quiet)
+    with stop_on_signal() as stop, leave_cores_for(workers, state.device), progress_bar as progress:
+        while state.step < plan.steps and not state.out_of_patience():
+            if plan.relabel_every and state.step % plan.relabel_every == 0:
+                periodic.relabel()
+            batch = hooks.before_step(state, next_batch(feed, state, log))
+            step(state, runner, batch)
+            hooks.after_step(state)
+            images += len(batch.row)
+            last, epoch_ends = state.step == plan.steps, state.step % plan.steps_per_epoch == 0
+            if state.step % plan.log_every == 0 or last:
+                rate = images / max(time.monotonic() - began, 1e-9)
+                log.log_step(state, runner.known_mode, runner.milliseconds, rate)
+                images, began = 0, time.monotonic()
+            if state.components.confidence and (epoch_ends or last):
+                log.log_suspicion(state)
+            if state.history and epoch_ends:
+                state.history.end_epoch(state.step)
+            progress.advance(1, log.shown)
+            if len(state.samples.val_rows) and (state.step % plan.validate_every == 0 or last):
+                periodic.validate()
+            if plan.test_every and (state.step % plan.test_every == 0 or last):
+                periodic.test()
+            due, stopped = any_process(timer.due(state.step), stop.is_set())
+            if (due or stopped) and not last:
+                with timer:
+                    log.save(state)
+                hooks.saved(state)
+            if stopped and not last:
+                raise Interrupted(log.run, state.step, plan.steps)
+    if state.history:
+        state.history.end_epoch(state.step)  # the last epoch may be incomplete
+    log.save(state)
+    hooks.saved(state)
+    if state.components.confidence:
+        log.save_sample_weights(state)
+
+
+def next_batch(feed: Iterator[Batch], state: TrainState, log: RunLog) -> Batch:
+    """Return the next batch; if an image cannot be read, save a checkpoint and raise."""
+    try:
+        return next(feed)
+    except LikewiseError as error:
+        if state.processes == 1:  # other processes are in the middle of a step and cannot take part in saving
+            log.save(state)
+        hint = "; all images could be decoded when it started. Restore the file; the same command resumes the training"
+        raise LikewiseError(
+            f"{error}. Training stopped at step {state.step}{hint if isinstance(error, BadImage) else ''}"
+        ) from None

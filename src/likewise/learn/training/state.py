@@ -1,0 +1,197 @@
+"""The state of a training: networks, losses, optimiser, sampler, labels and counters, as checkpoints store them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from likewise.core.contracts import BatchSampler, Confidence, Loss, Miner, Term
+from likewise.core.distributed.sharded_proxies import full_optimizer_state, own, own_optimizer_state, whole
+from likewise.core.errors import LikewiseError
+from likewise.core.settings import Train
+from likewise.core.types import Output, Relabelling
+from likewise.learn.training.noise_monitor import LossHistory, NoiseMonitor
+from likewise.learn.training.objective import Objective
+from likewise.learn.training.plan import Plan
+from likewise.learn.training.samples import Samples
+from likewise.learn.training.schedule import Schedule
+from likewise.models.embedder import Embedder
+from likewise.models.teacher import Teacher
+from likewise.runs.engine.cuda_graphs import Mode
+from likewise.runs.engine.grad_cache import generators
+from likewise.runs.tensors import load_into
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Networks, losses, confidence and terms of a training.
+
+    Attributes:
+        embedders: one network, or several if the confidence trains several together.
+        losses: one for each network.
+        teacher: moving average of the first network; None if no miner needs one.
+        taught_miners: the miners that use the embeddings of the teacher.
+        facts: values of the arguments that a spec may omit: classes, dim, labels, seed, steps and others.
+    """
+
+    embedders: list[Embedder]
+    losses: list[Loss]
+    confidence: Confidence | None
+    terms: list[Term]
+    teacher: Teacher | None
+    taught_miners: list[Miner]
+    facts: dict[str, Any]
+    mixup: Callable[[Tensor], tuple[Output, Any]] | None = None
+
+    @property
+    def embedder(self) -> Embedder:
+        return self.embedders[0]
+
+    @property
+    def loss(self) -> Loss:
+        return self.losses[0]
+
+    def trained(self) -> list[nn.Module]:
+        """Return the modules that the optimiser trains."""
+        return [*self.embedders, *self.losses, *self.terms]
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Return all modules with a state, by their names in checkpoints."""
+        found: dict[str, nn.Module] = {"embedder": self.embedder, "loss": self.loss}
+        for number, (embedder, loss) in enumerate(zip(self.embedders[1:], self.losses[1:], strict=True), 2):
+            found |= {f"embedder_{number}": embedder, f"loss_{number}": loss}
+        found |= {f"term_{number}": term for number, term in enumerate(self.terms)}
+        found |= {} if self.confidence is None else {"confidence": self.confidence}
+        return found | ({} if self.teacher is None else {"teacher": self.teacher})
+
+
+class TrainState:
+    """The state of a training. `step` is the number of finished steps.
+
+    Args:
+        config: resolved settings.
+        samples: the training and validation samples.
+        sampler: the first batch sampler.
+        make_sampler: builds a batch sampler for other labels, after a relabelling round.
+        rank, processes: number of this process, and the number of processes.
+
+    Attributes:
+        y: class number of every training sample, as relabelled; `samples.labels` has the given ones.
+        kept: the training samples that batches are drawn from: all that were not dropped.
+        kept_position: index of every training sample in `kept`.
+        total, counted: sum of the losses since the last line of the log, and the number of steps in it.
+        mode: execution mode of the network; None until it was chosen.
+        best, waited: best validation score, and the number of validations since then.
+    """
+
+    def __init__(
+        self,
+        config: Train,
+        samples: Samples,
+        components: Components,
+        sampler: BatchSampler,
+        make_sampler: Callable[[np.ndarray], BatchSampler],
+        plan: Plan,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        device: torch.device,
+        rank: int = 0,
+        processes: int = 1,
+    ):
+        self.config, self.samples, self.components, self.plan = config, samples, components, plan
+        self.device, self.rank, self.processes = device, rank, processes
+        self.objective = Objective(components.losses, components.confidence, components.terms, config.loss_weight)
+        self.similarity = "cosine" if components.loss.input == "unit" else "euclidean"
+        self.optimizer, self.schedule = optimizer, schedule
+        self.sampler, self.make_sampler = sampler, make_sampler
+        self.y = torch.as_tensor(samples.labels, device=device)
+        self.kept = np.arange(len(samples.rows))
+        self.kept_position = torch.arange(len(samples.rows), device=device)
+        self.relabelling: Relabelling | None = None
+        self.monitor = NoiseMonitor(len(samples.rows), samples.noisy, device)
+        zeros = torch.zeros(2, len(samples.rows), device=device)
+        self.history = LossHistory(zeros) if config.record_losses else None
+        self.step, self.best, self.waited = 0, -math.inf, 0
+        self.total, self.counted = torch.zeros((), device=device), 0
+        self.mode: Mode | None = None
+
+    def seed(self, purpose: int) -> None:
+        """Seed torch's generators from the seed of the settings, the step, and a number for the purpose."""
+        drawn = np.random.SeedSequence((self.config.seed, self.step, purpose)).generate_state(1, np.uint64)
+        for generator in generators(self.device):  # torch.manual_seed would initialise every kind of device
+            generator.manual_seed(int(drawn[0] >> np.uint64(1)))
+
+    def out_of_patience(self) -> bool:
+        """Return whether the last `patience` validations brought no improvement."""
+        return self.plan.patience is not None and self.waited >= self.plan.patience
+
+    def relabel(self, relabelling: Relabelling) -> None:
+        """Use the labels of a relabelling round, and draw no more batches from the samples that it drops."""
+        self.relabelling, self.y = relabelling, relabelling.y.to(self.device)
+        self.kept, step = np.flatnonzero(relabelling.w.cpu().numpy() > 0), self.sampler.step
+        try:
+            self.sampler = self.make_sampler(self.y.cpu().numpy()[self.kept])
+        except LikewiseError as error:
+            raise LikewiseError(
+                f"{error}. This is after {self.config.confidence} dropped samples; use a smaller --batch-size"
+            ) from None
+        self.sampler.step = step
+        kept_position = torch.zeros(len(self.samples.rows), dtype=torch.int64)
+        kept_position[torch.as_tensor(self.kept)] = torch.arange(len(self.kept))
+        self.kept_position = kept_position.to(self.device)
+
+    def tensors(self, *names: str) -> dict[str, Tensor]:
+        """Return the tensors of these modules (default: all), with sharded tensors gathered. All processes must call it."""
+        modules = self.components.modules()
+        return {f"{name}.{k}": v for name in names or modules for k, v in whole(modules[name]).items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for an exact resume. All processes must call it; only the first gets gathered tensors."""
+        relabelling = self.relabelling and {"y": self.relabelling.y, "w": self.relabelling.w}
+        return {
+            "step": self.step,
+            "best": self.best,
+            "waited": self.waited,
+            "tensors": self.tensors(),
+            "mode": self.mode,
+            "optimizer": full_optimizer_state(self.optimizer, self.components.losses),
+            "schedule": self.schedule.state_dict(),
+            "relabelling": relabelling,
+            "sampler": self.sampler.state_dict(),
+            "total": self.total,
+            "counted": self.counted,
+            "noise_monitor": {"last": self.monitor.last, "sums": self.monitor.sums},
+            "losses": self.history and vars(self.history),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], file: str | Path) -> None:
+        """Restore a state from `state_dict`; errors name `file`."""
+        for name, module in self.components.modules().items():
+            stored = {k.removeprefix(f"{name}."): v for k, v in state["tensors"].items() if k.startswith(f"{name}.")}
+            load_into(module, own(module, stored), file)
+        try:
+            self.optimizer.load_state_dict(
+                own_optimizer_state(self.optimizer, state["optimizer"], self.components.losses)
+            )
+        except ValueError as error:
+            raise LikewiseError(
+                f"train: {file} was saved with other parameter groups of the optimiser ({error}); use --restart to train again"
+            ) from None
+        self.schedule.load_state_dict(state["schedule"])
+        if state["relabelling"]:
+            self.relabel(Relabelling(**state["relabelling"]))
+        self.sampler.load_state_dict(state["sampler"])
+        self.step, self.best, self.waited = state["step"], state["best"], state["waited"]
+        self.total, self.counted = state["total"].to(self.device), state["counted"]
+        self.monitor.last.copy_(state["noise_monitor"]["last"])
+        self.monitor.sums = {name: both.to(self.device) for name, both in state["noise_monitor"]["sums"].items()}
+        if stored := state["losses"]:
+            self.history = LossHistory(**stored | {"sums": stored["sums"].to(self.device)})
+        self.mode = state["mode"]

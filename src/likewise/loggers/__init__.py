@@ -1,7 +1,0 @@
-"""Loggers: they send the log of a training to other tools. The classes imported here are the registry."""
-
-from likewise.loggers.ml_flow import MLflow as MLflow
-from likewise.loggers.tensor_board import TensorBoard as TensorBoard
-from likewise.loggers.wand_b import WandB as WandB
-
-__all__ = sorted((name for name in dir() if name[0].isupper()), key=str.casefold)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -1,0 +1,89 @@
+"""Scatter plot of spectral decay against a score, one point per method, with its correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from likewise.core.render.figures import (
+    FAINT_COLOUR,
+    INK_COLOUR,
+    SOFT_COLOUR,
+    WITH_COLOUR,
+    WITHOUT_COLOUR,
+    Estimate,
+    entitle,
+    shorten,
+    spread,
+    tidy,
+)
+from likewise.score.correlation import Coefficient, Correlation
+
+PLOT_WIDTH, MIN_PLOT_HEIGHT, NAME_HEIGHT, MAX_NAME_LETTERS = 5.2, 3.8, 0.18, 34
+"""Inches: width and smallest height of the plot, distance between names; and the largest length of a name."""
+
+
+class DecayPoint(NamedTuple):
+    """One method: spectral decay and score over seeds. `partner`: for a regularised method, the name of the one without."""
+
+    name: str
+    rho: Estimate
+    score: Estimate
+    partner: str | None = None
+
+
+def draw_decay(points: Sequence[DecayPoint], metric: str, data: str, correlation: Correlation) -> Figure:
+    """Return the scatter plot; whiskers are standard deviations over seeds, arrows lead to the method with regularisation."""
+    points = sorted(points, key=lambda p: p.score.mean)
+    plot_height = max(MIN_PLOT_HEIGHT, NAME_HEIGHT * (len(points) + 1))
+    wide, tall = (
+        PLOT_WIDTH + 1.3 + 0.068 * max(len(shorten(p.name, MAX_NAME_LETTERS)) for p in points),
+        plot_height + 1.75,
+    )
+    wide = max(wide, 7.4)
+    figure = Figure(figsize=(wide, tall), facecolor="white")
+    axes = figure.add_axes((0.75 / wide, 0.9 / tall, PLOT_WIDTH / wide, plot_height / tall))
+    rho, score = (np.array([getattr(p, kind)[:2] for p in points]).T for kind in ("rho", "score"))
+    axes.errorbar(
+        rho[0], score[0], score[1], rho[1], fmt="none", ecolor=SOFT_COLOUR, elinewidth=1, capsize=2, alpha=0.7, zorder=2
+    )
+    for is_with, colour, name in ((False, WITHOUT_COLOUR, "without"), (True, WITH_COLOUR, "with rho-regularisation")):
+        some = np.array([bool(p.partner) == is_with for p in points])
+        axes.scatter(rho[0][some], score[0][some], s=34, color=colour, label=name, zorder=4)
+    place = {p.name: (p.rho.mean, p.score.mean) for p in points}
+    for point in (p for p in points if p.partner in place):
+        axes.annotate(
+            "", place[point.name], place[str(point.partner)], zorder=3,
+            arrowprops={"arrowstyle": "->", "color": WITH_COLOUR, "lw": 0.9, "alpha": 0.65, "shrinkA": 4, "shrinkB": 4},
+        )  # fmt: skip
+    low, high = axes.get_ylim()
+    for point, at in zip(points, spread(score[0], NAME_HEIGHT / plot_height * (high - low), low, high)):
+        axes.annotate(
+            shorten(point.name, MAX_NAME_LETTERS), place[point.name], (1.03, at), textcoords=axes.get_yaxis_transform(),
+            va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False, parse_math=False, zorder=1.5,
+            arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
+        )  # fmt: skip
+    axes.set_ylim(low, high)
+    tidy(axes)
+    axes.set_xlabel("spectral decay ρ of the training embeddings (0: flat spectrum)", fontsize=9, color=INK_COLOUR)
+    axes.set_ylabel(f"{metric} of the test split (%)", fontsize=9, color=INK_COLOUR)
+    figure.legend(
+        loc="lower left", bbox_to_anchor=(0.6 / wide, 0), ncols=2, fontsize=9, frameon=False, labelcolor=INK_COLOUR
+    )
+    entitle(figure, f"Spectral decay against {metric} on {data}", describe_correlation(correlation))
+    return figure
+
+
+def describe_correlation(found: Correlation) -> str:
+    """Return both coefficients with their 95 % intervals, and the number of methods, as text."""
+    if np.isnan(found.pearson.value):
+        return f"no correlation: {found.n} methods, or all values are the same"
+    return f"Pearson {_in_words(found.pearson)}, Spearman {_in_words(found.spearman)}, {found.n} methods"
+
+
+def _in_words(one: Coefficient) -> str:
+    between = "" if np.isnan(one.low) else f" ({one.low:.2f} to {one.high:.2f})"
+    return f"{one.value:.2f}{between}".replace("-", "\N{MINUS SIGN}")

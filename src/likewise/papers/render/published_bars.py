@@ -1,0 +1,108 @@
+"""Bars of published scores by method, in groups by their source; values of our trainings beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from likewise.core.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, shorten, tidy
+from likewise.papers.render.benchmark_table import as_printed
+from likewise.score.intervals import Interval
+
+BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.21, 5.6, 40
+"""Inches: height of a bar, width of the plot; and the largest length of a name."""
+
+HEAD_HEIGHT = 0.42
+"""Inches: height of the title of a group."""
+
+BAR_COLOURS = {True: COLOURS[1], False: COLOURS[0], None: SOFT_COLOUR}
+"""Whether a loss compares samples with proxies (None: no training) -> colour of its bar."""
+
+LABEL_ROOM_SHARE = 0.36
+"""Room for the numbers to the right of the longest bar, as a share of the plot."""
+
+
+class PublishedBar(NamedTuple):
+    """One bar: method, published mean and spread in per cent, and our value if there is one.
+
+    `has_proxies`: whether its loss compares samples with proxies of the classes; None without training.
+    """
+
+    name: str
+    mean: float
+    spread: float | None
+    has_proxies: bool | None
+    ours: Interval | None = None
+
+
+class BarGroup(NamedTuple):
+    """The bars of one source, the highest first."""
+
+    title: str
+    bars: Sequence[PublishedBar]
+
+
+def draw_published_bars(groups: Sequence[BarGroup], metric: str) -> Figure:
+    """Return horizontal bars from 0, one block per source; whiskers: printed ±; circles: our means with intervals."""
+    names = [shorten(bar.name, MAX_NAME_LETTERS) for group in groups for bar in group.bars]
+    heights = [BAR_HEIGHT * (len(group.bars) + 0.4) for group in groups]
+    wide = PLOT_WIDTH + 0.4 + 0.075 * max(map(len, names))
+    tall = 0.75 + sum(heights) + HEAD_HEIGHT * len(groups)
+    figure = Figure(figsize=(wide, tall), facecolor="white")
+    left, top = wide - PLOT_WIDTH - 0.15, tall - 0.3
+    highest = max(bar.mean + (bar.spread or 0) for group in groups for bar in group.bars)
+    for group, height in zip(groups, heights):
+        top -= HEAD_HEIGHT + height
+        axes = figure.add_axes((left / wide, top / tall, PLOT_WIDTH / wide, height / tall))
+        _draw_group(axes, group, highest)
+        figure.text(
+            0.12 / wide, (top + height + 0.13) / tall, group.title, fontsize=10, fontweight="bold", va="center",
+            color=INK_COLOUR, parse_math=False,
+        )  # fmt: skip
+        if group is groups[-1]:
+            axes.set_xlabel(f"{metric} (%)", fontsize=9, color=INK_COLOUR)
+        else:
+            axes.tick_params(labelbottom=False)
+    _add_legend(figure, any(bar.ours for group in groups for bar in group.bars))
+    return figure
+
+
+def _draw_group(axes: Axes, group: BarGroup, highest: float) -> None:
+    """Draw the bars of one source, with their numbers to the right."""
+    for y, bar in enumerate(group.bars):
+        axes.barh(y, bar.mean, 0.8, color=BAR_COLOURS[bar.has_proxies], alpha=0.8, zorder=2)
+        text, end = as_printed(bar.mean, bar.spread), bar.mean + (bar.spread or 0)
+        if bar.spread:
+            axes.plot([bar.mean - bar.spread, end], [y, y], color=INK_COLOUR, lw=1, zorder=3)
+        if bar.ours:
+            low, high = (
+                (bar.ours.low, bar.ours.high) if not math.isnan(bar.ours.low) else (bar.ours.mean, bar.ours.mean)
+            )
+            axes.plot([low, high], [y + 0.2] * 2, color=INK_COLOUR, lw=1, zorder=4)
+            axes.plot(bar.ours.mean, y + 0.2, "o", ms=4.5, mfc="white", mec=INK_COLOUR, zorder=5)
+            text, end = f"{text}  (ours {bar.ours.mean:.1f})", max(end, high)
+        axes.text(end + 0.012 * highest, y, text, va="center", fontsize=8, color=INK_COLOUR)
+    axes.set(xlim=(0, (1 + LABEL_ROOM_SHARE) * highest), ylim=(len(group.bars) - 0.3, -0.7))
+    tidy(axes, [shorten(bar.name, MAX_NAME_LETTERS) for bar in group.bars])
+
+
+def _add_legend(figure: Figure, has_ours: bool) -> None:
+    handles: list = [
+        Patch(color=BAR_COLOURS[True], alpha=0.8, label="loss with proxies of the classes"),
+        Patch(color=BAR_COLOURS[False], alpha=0.8, label="other losses"),
+        Patch(color=BAR_COLOURS[None], alpha=0.8, label="not trained"),
+        Line2D([], [], color=INK_COLOUR, lw=1, label="printed ±"),
+    ]
+    if has_ours:
+        handles.append(Line2D([], [], marker="o", mfc="white", mec=INK_COLOUR, color=SOFT_COLOUR, label="our mean"))
+    wide, tall = figure.get_size_inches()
+    figure.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0.04 / wide, 1 - 0.04 / tall), ncols=5, fontsize=8.5, frameon=False,
+        labelcolor=INK_COLOUR, columnspacing=1.4, handlelength=1.6,
+    )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Bars of a score per method with and without regularisation, with deviations over seeds and the printed values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from likewise.core.render.figures import (
+    INK_COLOUR,
+    WITH_COLOUR,
+    WITHOUT_COLOUR,
+    Estimate,
+    entitle,
+    shorten,
+    tidy,
+)
+from likewise.papers.render.benchmark_table import as_printed
+
+BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.2, 6.0, 34
+"""Inches: height of a bar, width of the plot; and the largest length of a name."""
+
+METHOD_GAP_SHARE = 0.5
+"""Distance between two methods, as a share of a bar."""
+
+PRINTED_OFFSET = 0.2
+"""Distance of our whisker and the printed diamond from the middle of the bar, in bars."""
+
+LABEL_ROOM_SHARE = 0.42
+"""Room for the numbers to the right of the longest bar, as a share of the plot."""
+
+
+class Bar(NamedTuple):
+    """One bar: its name, the method that it belongs to, its score in per cent, and the published mean and deviation."""
+
+    name: str
+    method: str
+    score: Estimate
+    is_regularised: bool
+    printed: tuple[float, float | None] | None = None
+
+
+def draw_bars(bars: Sequence[Bar], metric: str, data: str) -> Figure:
+    """Return horizontal bars from 0, the bars of a method side by side; whiskers: standard deviations; diamonds: printed."""
+    at = places_of(bars)
+    names = [shorten(bar.name, MAX_NAME_LETTERS) for bar in bars]
+    height = BAR_HEIGHT * (at[-1] + 1.6)
+    wide, tall = PLOT_WIDTH + 0.5 + 0.075 * max(map(len, names)), height + 1.75
+    left = wide - PLOT_WIDTH - 0.2
+    figure = Figure(figsize=(wide, tall), facecolor="white")
+    axes = figure.add_axes((left / wide, 0.9 / tall, PLOT_WIDTH / wide, height / tall))
+    colours = [WITH_COLOUR if bar.is_regularised else WITHOUT_COLOUR for bar in bars]
+    axes.barh(at, [bar.score.mean for bar in bars], 0.86, color=colours, alpha=0.85, zorder=2)
+    ends = _draw_whiskers(axes, bars, at)
+    for y, end, bar in zip(at, ends, bars):
+        text = bar.score.text(1) + (f"  (printed {as_printed(*bar.printed)})" if bar.printed else "")
+        axes.text(
+            end + 0.012 * max(ends), y, text, va="center", fontsize=8, color=INK_COLOUR, parse_math=False,
+            bbox={"color": "white", "pad": 0.6},
+        )  # fmt: skip
+    tidy(axes, names)
+    axes.set_yticks(at, names, fontsize=9, color=INK_COLOUR, parse_math=False)
+    axes.set(xlim=(0, (max(ends) or 1.0) * (1 + LABEL_ROOM_SHARE)), ylim=(at[-1] + 0.8, -0.8))
+    axes.set_xlabel(f"{metric} (%)", fontsize=9, color=INK_COLOUR)
+    keys: list = [
+        Patch(color=WITHOUT_COLOUR, label="without"),
+        Patch(color=WITH_COLOUR, label="with rho-regularisation"),
+    ]
+    if any(bar.printed for bar in bars):
+        keys += axes.plot([], [], "D", ms=4, mfc="white", mec=INK_COLOUR, label="printed in the paper")
+    figure.legend(
+        handles=keys, loc="lower left", bbox_to_anchor=(left / wide - 0.01, 0), ncols=3, fontsize=9, frameon=False,
+        labelcolor=INK_COLOUR,
+    )  # fmt: skip
+    entitle(figure, f"{metric} with and without rho-regularisation on {data}", "mean and standard deviation over seeds")
+    return figure
+
+
+def places_of(bars: Sequence[Bar]) -> list[float]:
+    """Return the height of every bar, in bars from the top; the bars of one method touch."""
+    at = [0.0]
+    for before, bar in pairwise(bars):
+        at.append(at[-1] + 1 + (0 if bar.method == before.method else METHOD_GAP_SHARE))
+    return at
+
+
+def _draw_whiskers(axes: Axes, bars: Sequence[Bar], at: Sequence[float]) -> list[float]:
+    """Draw our deviations, and below them the printed values with theirs; return the right end of each bar."""
+    offset = PRINTED_OFFSET if any(bar.printed for bar in bars) else 0.0
+    ends = []
+    for y, bar in zip(at, bars):
+        axes.errorbar(
+            bar.score.mean,
+            y - offset,
+            xerr=bar.score.std,
+            fmt="none",
+            ecolor=INK_COLOUR,
+            elinewidth=1,
+            capsize=2.5,
+            zorder=3,
+        )
+        ends.append(bar.score.mean + float(np.nan_to_num(bar.score.std)))
+        if bar.printed:
+            mean, std = bar.printed
+            axes.errorbar(
+                mean,
+                y + offset,
+                xerr=std,
+                fmt="D",
+                ms=3.5,
+                mfc="white",
+                mec=INK_COLOUR,
+                ecolor=INK_COLOUR,
+                elinewidth=1,
+                zorder=4,
+            )
+            ends[-1] = max(ends[-1], mean + (std or 0))
+    return ends

@@ -1,1 +1,0 @@
-"""Turn records into text and figures: console tables, figures, HTML templates."""

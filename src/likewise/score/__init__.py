@@ -1,0 +1,1 @@
+"""Scores: metrics, evaluation of runs and embeddings, intervals, comparison."""

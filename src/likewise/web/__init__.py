@@ -1,1 +1,0 @@
-"""Served pages and their HTTP limits: search and review."""

@@ -1,0 +1,99 @@
+"""Progress: lines where there is no terminal, a bar where there is one, nothing when quiet."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from likewise.core import progress
+
+SCRIPT = """
+import time
+from likewise.core.progress import bar
+with bar("learn", 5, start=1, quiet={quiet}) as shown:
+    for step in range(4):
+        time.sleep(0.15)
+        shown.advance(1, facts=f"loss 0.{{step}}")
+print("the end")
+"""
+
+
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
+    with progress.bar("learn", 4, start=1) as shown:
+        shown.advance(1, facts="loss 0.5")
+        shown.advance(2)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert len(lines) == 2
+    assert lines[0].startswith("learn 2/4 loss 0.5")
+    assert re.search(r"\d+ s left", lines[0])
+    assert lines[1].startswith("learn 4/4")
+    assert "0 s left" in lines[1]
+    assert shown.done == 4
+
+
+def test_lines_come_only_now_and_then(capsys):
+    with progress.bar("learn", 1000) as shown:
+        for _ in range(1000):
+            shown.advance()
+    assert capsys.readouterr().err == ""  # over long before a line is due
+
+
+def test_quiet_prints_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
+    with progress.bar("learn", 4, quiet=True) as shown:
+        shown.advance(4, facts="loss 0.5")
+    assert capsys.readouterr() == ("", "")
+    assert shown.done == 4
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_terminal_shows_a_bar(quiet):
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")} | {
+        "TERM": "xterm",
+        "COLUMNS": "100",
+    }
+    child = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(quiet=quiet)],
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:  # the other side has gone
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(ours)
+    out = child.communicate(timeout=600)[0]
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    assert child.returncode == 0
+    assert out == "the end\n"
+    if quiet:
+        assert text == ""
+        return
+    assert "learn" in text
+    assert "━" in text
+    assert re.search(r"[1-5]/5", text)
+    assert "loss 0." in text
+    assert "left" in text
+    assert re.search(r"0:00:0\d", text)
+
+
+def test_a_share_of_the_whole_moves_the_bar_there():
+    with progress.bar("look", 200, quiet=True) as shown:
+        shown.reach(0.25)
+        shown.reach(0.5)
+        assert shown.done == 100

@@ -1,0 +1,128 @@
+"""Names of files with bytes that are not UTF-8, for every tool: back without loss, or an error before anything is written."""
+
+import csv
+import json
+import os
+from contextlib import closing
+
+import numpy as np
+import pytest
+from exchange_rows import PNG, arrays
+from likewise.errors import LikewiseError
+
+import likewise
+from likewise.core import files
+from likewise.curate.audit.read import read_findings
+from likewise.curate.exchange.label_studio import task
+from likewise.curate.exchange.records import from_cells
+from likewise.curate.review.store import Store
+
+ODD = os.fsdecode(b"\xffbird \xe9\xb3\xa5.png")
+NEEDS_TABLES = pytest.mark.skipif(not hasattr(files, "open_csv"), reason="needs tables that hold names in any bytes")
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    """Embeddings of two images; the name of one is not UTF-8."""
+    paths = [str(tmp_path / "images" / name) for name in (ODD, "b.png")]
+    (tmp_path / "images").mkdir()
+    for path in paths:
+        try:
+            with open(path, "wb") as out:
+                out.write(PNG)
+        except OSError:
+            pytest.skip("the file system has names in UTF-8 alone")
+    np.savez(tmp_path / "z.npz", x=np.eye(2, dtype=np.float32), label=["owl", "wren"], path=paths, row=[0, 1])
+    return tmp_path / "z.npz"
+
+
+def made(folder):
+    """Return what is in a folder beside the embeddings and the images."""
+    return sorted(file.name for file in folder.iterdir() if file.name not in ("z.npz", "images"))
+
+
+def test_tools_that_hold_only_utf8_refuse_before_any_work(vectors, tmp_path, subtests):
+    cases = {
+        "hugging-face": ("pyarrow", "out", "path of row 0"),
+        "cvat": (None, "out", "names must not hold bytes that are not UTF-8"),
+        "lancedb": ("lancedb", "out", "path of row 0"),
+        "pgvector": ("psycopg", "postgresql://ann@/none?host=/no/such/folder", "path of row 0"),
+        "qdrant": ("qdrant_client", "http://127.0.0.1:1", "path of row 0"),
+    }
+    for tool, (package, out, reason) in cases.items():
+        with subtests.test(tool):
+            if package:
+                pytest.importorskip(package)
+            with pytest.raises(LikewiseError, match=f"{tool}: .*{reason}.*udcff.*; rename|{tool}: .*udcff.*; rename"):
+                likewise.send(vectors, tool, out if "://" in out else tmp_path / out)
+            assert made(tmp_path) == []
+
+
+def test_a_class_name_that_xml_cannot_hold(tmp_path):
+    names = from_cells({"path": ["/a/b.png"], "label": ["\udcff"]}, "tool")
+    from likewise.config import Send
+
+    from likewise.curate.exchange.label_studio import send
+
+    with pytest.raises(
+        LikewiseError, match="a class name must not hold bytes that are not UTF-8, got '.udcff'; rename"
+    ):
+        send(names, Send("t", "label-studio", str(tmp_path / "out")))
+    assert not (tmp_path / "out" / "tasks.json").exists()
+
+
+def test_embedded_qdrant_keeps_the_bytes(vectors, tmp_path):
+    pytest.importorskip("qdrant_client", reason="needs likewise[qdrant]")
+    likewise.send(vectors, "qdrant", tmp_path / "q")
+    likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz")
+    assert arrays(tmp_path / "back.npz")["path"].tolist() == arrays(vectors)["path"].tolist()
+
+
+def test_the_address_of_an_image_has_its_bytes():
+    """Percent-encoded as in the file system; the path in the task is JSON with an escape, which Label Studio keeps."""
+    from urllib.parse import quote
+
+    one = task({"row": 0, "path": ODD, "label": "owl"}, quote(os.fsencode(ODD)))
+    assert one["data"]["image"] == "%FFbird%20%E9%B3%A5.png"
+    assert json.loads(json.dumps(one))["data"]["path"] == ODD
+
+
+@NEEDS_TABLES
+def test_csv_and_faiss_keep_the_bytes(vectors, tmp_path):
+    likewise.send(vectors, "csv", tmp_path / "t.csv")
+    likewise.receive(tmp_path / "t.csv", "csv", tmp_path / "u.csv")
+    assert b"\xffbird \xe9\xb3\xa5.png" in (tmp_path / "u.csv").read_bytes()
+    pytest.importorskip("faiss", reason="needs likewise[faiss]")
+    likewise.send(vectors, "faiss", tmp_path / "i.faiss")
+    likewise.receive(tmp_path / "i.faiss", "faiss", tmp_path / "back.npz")
+    assert arrays(tmp_path / "back.npz")["path"].tolist() == arrays(vectors)["path"].tolist()
+
+
+@NEEDS_TABLES
+def test_decisions_about_such_an_image_come_back(vectors, tmp_path, subtests):
+    audit = tmp_path / "audit"
+    audit.mkdir()
+    head = ["row", "path", "label", "score", "state", "suggested", "confidence", "margin", "reason", "split"]
+    lines = [[0, ODD, "owl", 0.5, "ok", "", "", "", "", ""], [1, "b.png", "wren", 0.5, "ok", "", "", "", "", ""]]
+    with open(audit / "audit.csv", "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        csv.writer(file).writerows([head, *lines])
+    about = {"title": "birds", "root": str(tmp_path / "images"), "rows": 2, "pictures": True}
+    (audit / "audit.json").write_text(json.dumps(about))
+    likewise.send(audit, "csv", tmp_path / "t.csv")
+    content = (tmp_path / "t.csv").read_bytes().replace(b",owl,", b",wren,")
+    (tmp_path / "t.csv").write_bytes(content)
+    likewise.send(audit, "label-studio", tmp_path / "studio")
+    tasks = json.loads((tmp_path / "studio" / "tasks.json").read_text("utf-8"))
+    for number, one in enumerate(tasks, 1):
+        choice = [{"from_name": "choice", "value": {"choices": ["remove"]}}] if one["data"]["row"] == 0 else []
+        one |= {"id": number, "annotations": [{"result": choice}]}
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    for tool, source, expected in (
+        ("csv", "t.csv", ("relabel", "wren")),
+        ("label-studio", "export.json", ("remove", "")),
+    ):
+        with subtests.test(tool):
+            likewise.receive(tmp_path / source, tool, audit)
+            with closing(Store(audit / "decisions.sqlite", read_findings(audit))) as store:
+                (found,) = [d for d in store.current_decisions() if d.reviewer in (tool, "")]
+            assert (found.item, found.choice, found.label) == ("0", *expected)

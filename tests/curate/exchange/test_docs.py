@@ -1,0 +1,59 @@
+"""The examples of docs/exchange.md run, each with its real package; one without its package is skipped."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exchange_rows import LABELS, write_audit
+
+import likewise
+from likewise.curate.exchange import TOOL_BY_NAME
+
+PAGE = (Path(__file__).parents[3] / "docs" / "exchange.md").read_text("utf-8")
+EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n+```python\n(.*?)^```", PAGE, re.M | re.S))
+PACKAGES = {"Hugging Face datasets": "datasets", "faiss": "faiss", "Qdrant": "qdrant_client", "LanceDB": "lancedb"}
+"""Example -> the package that it needs."""
+
+
+@pytest.fixture
+def playground(tmp_path, monkeypatch):
+    """A folder with what the examples name: an audit of a run, embeddings, and exports of people's work."""
+    audit = write_audit(tmp_path / "runs" / "mine", n=40, images=True)
+    np.savez(tmp_path / "z.npz", x=np.eye(40, dtype=np.float32), label=[LABELS[i % len(LABELS)] for i in range(40)])
+    line = {"row": 3, "label": LABELS[3], "choice": "remove", "annotator": "ann@b.example", "id": 1}
+    (tmp_path / "export.json").write_text(json.dumps([line]))
+    likewise.send(audit, "cvat", tmp_path / "sent")
+    tree = ET.parse(tmp_path / "sent" / "annotations.xml")
+    tree.find("image/tag/attribute").text = "remove"
+    tree.write(tmp_path / "annotations.xml")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_tool_has_a_short_example():
+    assert len(EXAMPLES) == len(TOOL_BY_NAME)
+    for code in EXAMPLES.values():
+        assert len([line for line in code.splitlines() if line.strip()]) <= 5
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "pgvector"])
+def test_an_example_runs(name, playground, capsys):
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name], reason=f"the example of {name} needs it")
+    exec(EXAMPLES[name], {})
+    assert f"received from {name.lower().replace(' datasets', '').replace(' ', '-')}" in capsys.readouterr().out
+
+
+@pytest.mark.process
+def test_the_example_of_pgvector_runs(playground, capsys, address):
+    pytest.importorskip("pgvector", reason="needs likewise[pgvector]")
+    exec(
+        EXAMPLES["pgvector"]
+        .replace("postgresql://ann@localhost/birds", address)
+        .replace('name="birds"', 'name="docs"'),
+        {},
+    )
+    assert "40 embeddings received from pgvector" in capsys.readouterr().out

@@ -1,0 +1,142 @@
+"""Which items the page asks for, and what it shows of one."""
+
+import numpy as np
+import pytest
+
+from likewise.curate.audit.read import read_findings
+from likewise.curate.review.items import (
+    ItemFilter,
+    flagged_questions,
+    is_copy_pair,
+    looks_like,
+    matches_filter,
+    other_questions,
+    shown,
+    tile,
+)
+
+AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
+10,,wren,0.9,,,,,train
+11,,wren,0.1,robin,0.8,0.5,near robins,train
+12,,robin,0.7,,,,,test
+16,,robin,0.6,,,,,train
+13,,robin,0.05,wren,0.6,0.2,near wrens,test
+14,,tit,0.3,robin,,,,test
+15,,tit,0.1,wren,,,,train
+"""
+PAIRS = """query,other,type,distance,wrong,mate
+12,14,confusion,0.25,14,13
+12,13,mis-similar,1.5,14,13
+14,12,confusion,0.5,12,-1
+"""
+CAUSES = "error,kind,direction,place,row,influence,relative\n12-14,confusion,harmful,1,11,0.1,3\n"
+
+
+@pytest.fixture
+def findings(tmp_path):
+    (tmp_path / "audit.json").write_text(
+        '{"title": "birds", "root": "", "rows": 17, "pictures": false, "parts": {"train": {}, "test": {}}}'
+    )
+    (tmp_path / "audit.csv").write_text(AUDIT)
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    (tmp_path / "causes.csv").write_text(
+        CAUSES + "".join(f"12-14,confusion,helpful,{k},10,-1,-{9 - k}\n" for k in range(1, 9))
+    )
+    np.savez(tmp_path / "neighbours.npz", row=np.array([11]), near=np.array([[15, 10, -1]]))
+    return read_findings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "items"),
+    [
+        ({}, ["13", "11", "15", "14"]),
+        ({"label": "wren"}, ["13", "11", "15"]),  # claimed or suggested
+        ({"label": "wren", "among": "train"}, ["11", "15"]),
+        ({"among": "test", "suspicion": 0.7}, ["13", "14"]),
+        ({"suspicion": 0.9}, ["13", "11", "15"]),
+        ({"among": "val"}, []),
+    ],
+)
+def test_samples_are_asked_for_by_class_split_and_score(findings, wanted, items):
+    found = [str(one.row) for one in findings.suspects]
+    assert [one for one in found if matches_filter(findings, one, ItemFilter("sample", **wanted))] == items
+
+
+def test_pairs_are_asked_for_by_class_and_type(findings):
+    def found(**wanted):
+        return [item for item in findings.pair if matches_filter(findings, item, ItemFilter("pair", **wanted))]
+
+    assert found() == ["12-14", "12-13", "14-12"] and found(suspicion=0.9) == found(label="tit") == found()
+    assert found(among="mis-similar") == ["12-13"] and found(label="wren") == []
+
+
+def test_a_sample_is_shown_with_its_classes_and_neighbours(findings):
+    [panel] = shown(findings, "11", [11])["panels"]
+    assert (panel["label"], panel["suggested"], panel["score"], panel["margin"]) == ("wren", "robin", 0.1, 0.5)
+    assert panel["split"] == "train" and "carried" not in panel
+    assert [one["row"] for one in panel["claimed"]] == [10]  # without itself
+    assert [one["row"] for one in panel["instead"]] == [16]  # of its own part
+    assert [(one["row"], one["label"]) for one in panel["near"]] == [(15, "tit"), (10, "wren")]
+
+
+def test_a_class_of_another_split_is_shown_with_samples_of_that_split(findings):
+    [panel] = shown(findings, "13", [13])["panels"]
+    assert panel["suggested"] == "wren" and findings.sample[13].split == "test"
+    assert [one["row"] for one in panel["instead"]] == [10, 11]
+    assert findings.exemplars("test", "wren", 1) == [10] and findings.exemplars("test", "wren", 2, [10]) == [11]
+    assert findings.exemplars("train", "robin", 2) == [16] and findings.exemplars("test", "owl", 2) == []
+
+
+def test_a_pair_is_shown_as_a_triple_with_its_causes(findings):
+    pair = shown(findings, "12-14", [12, 14, 13])
+    assert [one["row"] for one in pair["panels"]] == [12, 14, 13]  # query, wrong neighbour, one of its own
+    assert (pair["type"], pair["distance"]) == ("confusion", 0.25)
+    assert pair["harmful"] == [{"row": 11, "label": "wren", "name": "row 11", "relative": 3}]
+    assert [one["relative"] for one in pair["helpful"]] == [-8, -7, -6, -5, -4, -3]
+    apart = shown(findings, "12-13", [12, 14, 13])
+    assert [one["row"] for one in apart["panels"]] == [12, 14, 13] and apart["harmful"] == []
+    assert [one["row"] for one in shown(findings, "14-12", [14, 12])["panels"]] == [14, 12]  # alone in its class
+
+
+COPIES = """row,path,label,score,state,suggested,confidence,margin,reason,split,same_as,off_topic
+0,a/0.png,wren,0.9,conflict,,,,,,0,
+1,a/1.png,robin,0.1,conflict,wren,0.9,0.8,,,0,
+2,a/2.png,robin,0.2,flagged,wren,0.5,0.1,,,,
+3,a/3.png,wren,0.8,ok,,,,,,,
+4,a/4.png,wren,0.7,ok,,,,,,,
+5,a/5.png,wren,0.6,off-topic,,,,,,,0.75
+6,a/6.png,tit,,unknown,,,,,,,
+"""
+
+
+@pytest.fixture
+def copies(tmp_path):
+    (tmp_path / "audit.json").write_text('{"title": "birds", "root": "", "rows": 7, "pictures": false}')
+    (tmp_path / "audit.csv").write_text(COPIES)
+    (tmp_path / "pairs.csv").write_text(
+        "query,other,type,distance,wrong,mate\n0,1,confusion,0,1,3\n2,3,confusion,0.1,3,-1\n"
+    )
+    np.savez(tmp_path / "neighbours.npz", row=np.array([4, 3]), near=np.array([[2, 1, 6], [0, 4, -1]]))
+    return read_findings(tmp_path)
+
+
+def test_copies_are_one_question_and_come_first_then_flags_then_images_of_no_class(copies):
+    assert flagged_questions(copies) == {"0": (0, 1), "2": (2,), "5": (5,)}
+    assert list(other_questions(copies)) == ["4", "3", "6"]  # rising scores; what has no score comes last
+    asked = ItemFilter("sample", label="robin")
+    assert matches_filter(copies, "0", asked)  # the label of its copy
+    assert is_copy_pair(copies, "0-1") and not is_copy_pair(copies, "2-3")
+
+
+def test_what_a_label_that_is_not_flagged_looks_like_is_said_by_its_neighbours(copies):
+    assert looks_like(copies, copies.sample[4]) == "robin" and looks_like(copies, copies.sample[3]) == ""
+    assert looks_like(copies, copies.sample[2]) == "wren" and looks_like(copies, copies.sample[5]) == ""
+
+
+def test_a_tile_has_the_probability_of_the_change(copies):
+    found = tile(copies, "2", (2,), {})
+    assert found["probability"] == pytest.approx(0.8 * 0.5) and found["flagged"] and found["choice"] == ""
+    assert tile(copies, "5", (5,), {})["probability"] == 0.75
+    beyond = tile(copies, "4", (4,), {})
+    assert beyond["probability"] is None and not beyond["flagged"] and beyond["suggested"] == "robin"
+    assert tile(copies, "0", (0, 1), {})["labels"] == ["wren", "robin"]

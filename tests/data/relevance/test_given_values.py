@@ -1,0 +1,35 @@
+import math
+
+import pytest
+import torch
+from likewise.relevance import GivenValues
+from likewise.types import LikewiseError
+
+from likewise.testing import check_relevance
+
+VALUES = torch.tensor([[1.0, 0.5, 0.0], [0.2, 1.0, math.nan], [0.0, 0.7, 1.0]])
+
+
+def test_the_contract():
+    check_relevance(lambda: GivenValues(VALUES))
+
+
+def test_values_by_row_and_column():
+    relevance = GivenValues(VALUES, threshold=0.6)
+    found = relevance(torch.tensor([2, 0]), torch.tensor([1, 1, 2]))
+    assert torch.equal(found, torch.tensor([[0.7, 0.7, 1.0], [0.5, 0.5, 0.0]]))
+    pairs = relevance.pairs(torch.arange(3), torch.arange(3))
+    assert pairs.pos.tolist() == [[True, False, False], [False, True, False], [False, True, True]]
+    assert not pairs.neg[1, 2] and pairs.value[1, 2] == 0  # not known: in no mask
+
+
+def test_it_moves_and_stays_out_of_checkpoints():
+    relevance = GivenValues(VALUES).to("meta")
+    assert relevance.values.device.type == "meta" and not relevance.state_dict()
+
+
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match="must be from 0 to 1 or NaN, got 0 to 2; scale"):
+        GivenValues(torch.tensor([[0.0, 2.0], [1.0, 1.0]]))
+    with pytest.raises(LikewiseError, match="threshold must be above 0"):
+        GivenValues(VALUES, threshold=0)

@@ -1,0 +1,80 @@
+"""calibrate: which rows it may use, what it writes, and what it refuses."""
+
+import numpy as np
+import pytest
+from likewise.config import Calibrate, Train
+from likewise.types import Items, LikewiseError
+
+from likewise.deploy.calibration.calibrate import calibrate, check_classes
+from likewise.learn.training.fit import train
+from likewise.runs.calibration import read_calibration, read_validation
+
+
+def ask(run, **settings):
+    return calibrate(Calibrate(str(run.path), device="cpu", quiet=True, **settings))
+
+
+def test_it_uses_validation_classes_and_writes_into_the_run(calibrated, open_run):
+    held = read_validation(open_run.path)
+    assert held.class_name == tuple(map(str, range(6, 18))) and held.z.shape == (144, 8)
+    made = read_calibration(open_run.path)
+    assert made == calibrated.calibration and (open_run.path / "calibration.png").stat().st_size > 1000
+    assert made.similarity == "cosine" and made.gallery == {"rows": 144, "classes": 12}
+    assert made.pair.rate == 0.4 and -1 < made.pair.value < 1 and made.pair.observed < 0.4
+    assert made.unknown.classes == 12 and made.unknown.smallest_rate == pytest.approx(3 / 12)
+    assert made.about == {"checkpoint": "best", "rate": "given"}
+
+
+def test_a_rate_that_is_too_small_is_refused_and_the_default_is_not(open_run, tmp_path):
+    refused = ask(open_run, far=0.001, out=str(tmp_path / "other.png")).calibration
+    assert refused.pair.value is None and refused.pair.smallest_rate == pytest.approx(4 / 66)
+    assert "12 validation classes can promise a false-accept rate of 0.0607 for pairs" in refused.pair.reason
+    assert (tmp_path / "other.png").exists() and not (open_run.path / "calibration.png").exists()
+    default = ask(open_run).calibration
+    assert default.pair.rate == pytest.approx(4 / 66) and default.pair.value is not None
+    assert default.about["rate"] == "default"
+
+
+def test_precision(open_run):
+    made = ask(open_run, precision=0.1).calibration
+    assert made.pair.aim == "precision" and made.pair.rate == pytest.approx(0.9) and 0 < made.same_pairs < 0.1
+    assert made.unknown.value is not None and made.unknown.observed <= 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"far": 0.01, "precision": 0.9}, "give --far or --precision, not both"),
+        ({"far": 1.5}, "--far must lie between 0 and 1, got 1.5"),
+        ({"precision": 0.0}, "--precision must lie between 0 and 1, got 0.0"),
+        ({"out": "figure.pdf"}, "--out must end in .png"),
+    ],
+)
+def test_settings_that_make_no_sense(open_run, settings, message):
+    with pytest.raises(LikewiseError, match=message):
+        ask(open_run, **settings)
+
+
+def test_training_and_test_classes_are_never_used(settings):
+    plain = train(Train(**settings | {"evaluate": False}))
+    with pytest.raises(LikewiseError, match=r"must have a validation split, but has none.*UnseenClasses\(val=0.2\)"):
+        ask(plain)
+    seen = train(
+        Train(**settings | {"evaluate": False, "out": settings["out"] + "2", "protocol": "SeenClasses(val=0.3)"})
+    )
+    with pytest.raises(LikewiseError, match="validation classes must not be training classes, but 24 of"):
+        ask(seen)
+
+
+def test_several_labels_and_relevance_between_samples_are_refused():
+    def trained(relevance):
+        return Train(data="x", relevance=relevance)
+
+    plain = Items("shop", np.array([0, 1]), ("dress|red", "red"))
+    check_classes(trained(None), plain)
+    check_classes(trained("TreeDepth()"), plain)  # samples still have one class each
+    several = Items("shop", plain.y, plain.class_name, label_name=("dress", "red"), label_sets=((0, 1), (1,)))
+    with pytest.raises(LikewiseError, match="one class each, but those of 'shop' have several labels.*column `label`"):
+        check_classes(trained("SharedLabels()"), several)
+    with pytest.raises(LikewiseError, match=r"relevance of single samples, JudgedPairs\(file='pairs.csv'\)"):
+        check_classes(trained("JudgedPairs(file='pairs.csv')"), plain)

@@ -1,0 +1,156 @@
+"""Forecast of a review: labels of worlds and the interval by hand, its coverage, determinism, and when there is none."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from likewise.types import LikewiseError
+from scipy.stats import t as student
+
+from likewise.labels.label_draws import Candidates
+from likewise.labels.many_heads import HeadSettings
+from likewise.labels.review_forecast import (
+    Forecast,
+    GainCurve,
+    curve_points,
+    forecast_review,
+    predictive_interval,
+    random_loss,
+    world_labels,
+)
+
+SMALL = HeadSettings(dim=4, epochs=1)
+
+
+def case(seed=0, wrong=0.9):
+    """Ten classes of sixteen; five are trained, of whose samples twelve have a probably wrong label."""
+    random = torch.Generator().manual_seed(seed)
+    true = torch.arange(160) % 10
+    x = 2 * torch.randn(10, 6, generator=random)[true] + torch.randn(160, 6, generator=random)
+    train = true < 5
+    rows = train.nonzero()[:12, 0]
+    given = true.clone()
+    given[rows] = (true[rows] + 1) % 5
+    probability = torch.zeros(160, 2, dtype=torch.float64)
+    probability[:, 0] = 1
+    probability[rows] = torch.tensor([1 - wrong, wrong], dtype=torch.float64)
+    other = torch.where(given == true, (given + 1) % 10, true)
+    return x, given, Candidates(torch.stack([given, other], 1), probability), rows, train
+
+
+def look(seed=0, **changes):
+    x, given, candidates, rows, train = case()
+    settings = {"train": train, "test": ~train, "worlds": 4, "settings": SMALL, "seed": seed} | changes
+    return forecast_review(x, given, candidates, rows, **settings)
+
+
+def test_no_interval_is_narrower_than_one_query():
+    """Classes that are far apart: no world changes a result, which is no proof that none will."""
+    _, given, candidates, rows, train = case()
+    far = 1000 * torch.nn.functional.one_hot(given, 10).float()
+    found = forecast_review(far, given, candidates, rows, train=train, test=~train, worlds=4, settings=SMALL, k=[12])
+    for curve in found.curves.values():
+        assert curve.low[0] == curve.mean[0] == curve.high[0] == 0  # nothing is reviewed
+        assert curve.low[1] <= curve.mean[1] - 1 / 80 and curve.high[1] >= curve.mean[1] + 1 / 80
+
+
+def test_labels_of_worlds_by_hand():
+    given, truth = torch.tensor([0, 1, 2, 0]), torch.tensor([[1, 1, 0, 3], [0, 2, 2, 1]])
+    classes = torch.tensor([True, True, True, False])
+    found = world_labels(given, truth, torch.tensor([3, 0]), np.array([0, 1, 2]), classes)
+    assert found.tolist() == [
+        [[0, 1, 2, 0], [0, 1, 2, -1], [1, 1, 2, -1]],
+        [[0, 1, 2, 0], [0, 1, 2, 1], [0, 1, 2, 1]],
+    ]
+
+
+def test_factor_of_true_labels_by_hand():
+    probability = torch.tensor([[0.2, 0.5, 0.3], [0.0, 1.0, 0.0], [0.9, 0.1, 0.0]], dtype=torch.float64)
+    candidates = Candidates(torch.tensor([[0, 1, 2]]).repeat(3, 1), probability)
+    found = random_loss(candidates, torch.tensor([1, 0, 2]), np.array([0, 1, 2, 3]))
+    missed = 1 - 0.2**2 - 0.5**2 - 0.3**2
+    last = (missed + 1 - 0.9**2 - 0.1**2) / (1 + 0.8 + 0.1)
+    assert found == pytest.approx([1, 1, 1 / (1 - 0.5 * missed / 1.8), 1 / (1 - 0.5 * last)])
+
+
+def test_interval_by_hand():
+    gain = np.array([[[0.01], [0.03], [0.02], [0.06]]])
+    mean, low, high = predictive_interval(gain, relative=0.5)
+    spread = math.sqrt(sum((g - 0.03) ** 2 for g in (0.01, 0.03, 0.02, 0.06)) / 3 * (1 + 1 / 4) + (0.5 * 0.03) ** 2)
+    half = student.ppf(0.95, 3) * spread
+    assert (mean.item(), low.item(), high.item()) == pytest.approx((0.03, 0.03 - half, 0.03 + half))
+
+
+def test_the_interval_covers_one_more_world():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0.02, 0.01, (4000, 17, 1))
+    _, low, high = predictive_interval(draws[:, :16], relative=0.0)
+    inside = (low <= draws[:, 16]) & (draws[:, 16] <= high)
+    assert inside.mean() == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / 4000))  # four standard errors
+
+
+def test_the_same_seed_gives_the_same_forecast():
+    one, same, other = look(), look(), look(seed=9)
+    for name in ("R@1", "MAP@R"):
+        assert np.array_equal(one.curves[name].mean, same.curves[name].mean)
+        assert one.curves[name].mean[0] == 0 and one.curves[name].low[0] == one.curves[name].high[0] == 0
+        assert (one.curves[name].low <= one.curves[name].mean).all()
+    assert not np.array_equal(one.curves["MAP@R"].mean, other.curves["MAP@R"].mean)
+    assert one.k[-1] == 12 and one.corrected[-1] == pytest.approx(12 * 0.9)
+
+
+def test_a_review_of_certain_labels_changes_nothing():
+    x, given, candidates, rows, train = case(wrong=0.0)
+    found = forecast_review(x, given, candidates, rows, train=train, test=~train, worlds=3, settings=SMALL)
+    assert all((curve.mean == 0).all() and (curve.high == 0).all() for curve in found.curves.values())
+    assert found.flat_at is None and not found.certain
+
+
+def test_rows_that_are_not_trained_change_nothing():
+    x, given, candidates, _, train = case()
+    tested = (~train).nonzero()[:5, 0]
+    found = forecast_review(x, given, candidates, tested, train=train, test=~train, worlds=3, settings=SMALL)
+    assert all((curve.mean == 0).all() for curve in found.curves.values())
+
+
+def test_names_of_classes_do_not_matter():
+    x, given, candidates, rows, train = case()
+    again = Candidates(candidates.label + 7, candidates.probability)
+    one, other = (
+        forecast_review(x, y, c, rows, train=train, test=~train, worlds=3, settings=SMALL)
+        for y, c in ((given, candidates), (given + 7, again))
+    )
+    assert np.array_equal(one.curves["MAP@R"].mean, other.curves["MAP@R"].mean)
+
+
+def test_where_the_curve_flattens():
+    zero = np.zeros(4)
+    curve = GainCurve(0.5, np.array([0, 0.05, 0.095, 0.1]), zero, zero)
+    found = Forecast(np.array([0, 10, 20, 40]), zero, {"R@1": curve, "MAP@R": curve})
+    assert found.flat_at == 20 and curve.at(found.k, 15)[0] == pytest.approx(0.0725)
+    assert curve_points(100).tolist() == [0, 9, 26, 47, 72, 100] and curve_points(0).tolist() == [0]
+    assert curve_points(2).tolist() == [0, 1, 2]
+
+
+def test_too_little_data_has_a_reason():
+    x, given, candidates, rows, train = case()
+    few = train & (torch.arange(160) < 60)
+    found = forecast_review(x, given, candidates, rows, train=few, test=~train, worlds=3)
+    assert not found.curves and "training samples of 5 classes are too few" in found.reason
+    none = forecast_review(x, given, candidates, rows[:0], train=train, test=~train, worlds=3)
+    assert none.reason == "no label is suspect"
+    queries = ~train & (torch.arange(160) > 100)
+    assert "to search with are too few" in look(test=queries).reason
+
+
+def test_refuses():
+    x, given, candidates, rows, train = case()
+    with pytest.raises(LikewiseError, match="worlds must be 3 or more"):
+        look(worlds=2)
+    with pytest.raises(LikewiseError, match="both trained and tested"):
+        look(test=train)
+    with pytest.raises(LikewiseError, match="different rows below 160"):
+        forecast_review(x, given, candidates, rows[[0, 0]], train=train, test=~train)
+    with pytest.raises(LikewiseError, match="candidates must have one entry for each of 160"):
+        forecast_review(x, given, candidates.of(rows), rows, train=train, test=~train)

@@ -1,0 +1,87 @@
+import math
+
+import pytest
+import torch
+from likewise.losses import Histogram
+from likewise.types import LikewiseError, Ref
+from pytorch_metric_learning.losses import HistogramLoss
+
+
+def by_hand(z, y, nodes):
+    width = 2 / (nodes - 1)
+    counts = {True: [0.0] * nodes, False: [0.0] * nodes}
+    pairs = {True: 0, False: 0}
+    for i in range(len(y)):
+        for j in range(i):
+            same, s = bool(y[i] == y[j]), float(z[i] @ z[j])
+            k = min(max(math.floor((s + 1) / width), 0), nodes - 2)
+            w = (s + 1) / width - k
+            counts[same][k] += 1 - w
+            counts[same][k + 1] += w
+            pairs[same] += 1
+    below = [sum(counts[True][: r + 1]) / pairs[True] for r in range(nodes)]
+    return sum(n * b for n, b in zip(counts[False], below)) / pairs[False]
+
+
+@pytest.mark.parametrize("nodes", [65, 11, 2, 150])
+def test_by_hand(golden, nodes):
+    for z in (golden.z, golden.half):
+        found = Histogram(nodes=nodes)(z, golden.y).mean().item()
+        assert math.isclose(found, by_hand(z, golden.y, nodes), rel_tol=1e-10)
+
+
+@pytest.mark.parametrize("nodes", [65, 11])
+def test_golden(golden, nodes):
+    each = Histogram(nodes=nodes)(golden.z, golden.y)
+    torch.testing.assert_close(each, golden.each[f"histogram_{nodes}"], rtol=0, atol=1e-8)
+    assert math.isclose(each.mean().item(), golden.value[f"histogram_{nodes}"], abs_tol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("nodes", [11, 65, 100])
+def test_no_mass_is_lost_in_the_worst_case(nodes, dtype):
+    """Every negative above every positive costs 1, whatever the width of a bin."""
+    z = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=dtype).repeat(6, 1)
+    y = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    each = Histogram(nodes=nodes)(z, y)  # positives all at -1; negatives half at -1, half at 1: all at or above
+    torch.testing.assert_close(each.mean(), torch.ones((), dtype=dtype))
+
+
+def test_gradients_flow_through_everybodys_positives(golden):
+    z = golden.z.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: Histogram(nodes=5)(z, golden.y), z)
+    Histogram(nodes=5)(z, golden.y)[0].backward()
+    others = golden.y != golden.y[0]
+    by_negatives_alone = golden.z[0] * (z.grad[others] @ golden.z[0])[:, None]
+    assert not torch.allclose(z.grad[others], by_negatives_alone)
+
+
+def test_nothing_to_compare_is_zero(golden):
+    for y in (torch.zeros(12, dtype=torch.int64), torch.arange(12)):
+        z = golden.z.clone().requires_grad_()
+        each = Histogram()(z, y)
+        each.mean().backward()
+        assert (each == 0).all() and (z.grad == 0).all()
+
+
+def test_a_reference_without_the_batch(golden):
+    """No `own`: every pair counts, block after block."""
+    ref = Ref(golden.half, golden.y)
+    loss = Histogram(nodes=5)
+    found = loss(golden.z, golden.y, ref)
+    whole = torch.cat([loss(golden.z[i : i + 1], golden.y[i : i + 1], ref) for i in range(12)])
+    assert found.shape == whole.shape and torch.isfinite(found).all() and not torch.allclose(found, whole)
+    wide = Ref(golden.half.repeat(4000, 1), golden.y.repeat(4000))  # several blocks of rows; shares stay what they are
+    torch.testing.assert_close(loss(golden.z, golden.y, wide), found)
+
+
+@pytest.mark.parity
+def test_agrees_with_pytorch_metric_learning(golden):
+    for nodes in (65, 11):
+        other = HistogramLoss(n_bins=nodes - 1)(golden.z, golden.y)
+        assert math.isclose(Histogram(nodes=nodes)(golden.z, golden.y).mean(), other, rel_tol=1e-6)
+
+
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match="nodes must be 2 or more, got 1"):
+        Histogram(nodes=1)

@@ -1,0 +1,56 @@
+import math
+
+import pytest
+import torch
+from likewise.losses import Triplet
+from likewise.miners import HardPairs
+from likewise.types import LikewiseError
+from pytorch_metric_learning.distances import LpDistance
+from pytorch_metric_learning.losses import TripletMarginLoss
+from pytorch_metric_learning.reducers import MeanReducer
+
+
+def by_hand(z, triplets, margin, power):
+    each = []
+    for a, p, n in triplets:
+        pull = math.dist(z[a].tolist(), z[p].tolist()) ** power
+        push = math.dist(z[a].tolist(), z[n].tolist()) ** power
+        each.append(max(0.0, pull - push + margin))
+    return torch.tensor(each, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_by_hand_and_golden(golden, squared):
+    each = Triplet(squared=squared, miner=golden.miner)(golden.z, golden.y)
+    torch.testing.assert_close(each, by_hand(golden.z, golden.miner.triplets, 0.2, 2 if squared else 1))
+    name = "triplet_squared" if squared else "triplet"
+    torch.testing.assert_close(each, golden.each[name], rtol=0, atol=1e-8)
+    assert math.isclose(each.mean().item(), golden.value[name], abs_tol=1e-8)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("squared", [False, True])
+def test_agrees_with_pytorch_metric_learning_on_the_same_triplets(golden, squared):
+    other = TripletMarginLoss(margin=0.2, distance=LpDistance(power=2 if squared else 1), reducer=MeanReducer())
+    value = other(golden.z, golden.y, tuple(torch.tensor(golden.miner.triplets).T))
+    mine = Triplet(squared=squared, miner=golden.miner)(golden.z, golden.y).mean()
+    assert math.isclose(mine.item(), value.item(), abs_tol=1e-6)
+
+
+def test_the_mean_is_over_the_anchors_that_have_a_triplet():
+    z = torch.nn.functional.normalize(
+        torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64), dim=1
+    )
+    y = torch.tensor([0, 0, 1, 2, 3])  # three anchors have no class mate
+    torch.manual_seed(0)
+    each = Triplet(margin=2.0)(z, y)
+    assert (each[2:] == 0).all() and (each[:2] > 0).all()
+    d = torch.cdist(z, z)
+    assert (each[:2] / (5 / 2) <= d[0, 1] - d[:2, 2:].min() + 2.0).all()
+
+
+def test_a_miner_of_pairs_is_refused(golden):
+    with pytest.raises(LikewiseError, match="Triplet: miner must yield triplets.*HardPairs"):
+        Triplet(miner=HardPairs())(golden.z, golden.y)
+    with pytest.raises(LikewiseError, match="margin must be 0 or more, got -0.1"):
+        Triplet(margin=-0.1)

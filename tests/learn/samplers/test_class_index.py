@@ -1,0 +1,97 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from likewise.types import LikewiseError
+
+from likewise.learn.samplers._class_index import (
+    ClassIndex,
+    candidate_batches,
+    check_batch,
+    check_candidates,
+    check_pool,
+    usable_classes,
+)
+
+LABELS = np.array([7, 3, 7, 9, 3, 7, 3, 3, 1])  # 1 x1, 3 x4, 7 x3, 9 x1
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_rows_stand_by_class():
+    members = ClassIndex(LABELS)
+    assert [r.tolist() for r in members.rows] == [[8], [1, 4, 6, 7], [0, 2, 5], [3]]
+    assert members.of_row.tolist() == [2, 1, 2, 3, 1, 2, 1, 1, 0]
+    few = ClassIndex(LABELS, least=2)
+    assert few.size.tolist() == [4, 3] and sorted(few.every) == [0, 1, 2, 4, 5, 6, 7]
+    assert few.of_row.tolist() == [1, 0, 1, -1, 0, 1, 0, 0, -1]
+
+
+def test_draws_are_uniform_inside_the_class(rng):
+    drawn = ClassIndex(LABELS).draw(np.repeat([[1], [2]], 6000, axis=1), rng)
+    assert drawn.shape == (2, 6000)
+    for line, rows in zip(drawn, ([1, 4, 6, 7], [0, 2, 5])):
+        count = Counter(line.tolist())
+        assert set(count) == set(rows)
+        assert max(abs(c - 6000 / len(rows)) for c in count.values()) < 200
+
+
+def test_slots_of_one_class_share_no_row_while_it_has_others(rng):
+    members = ClassIndex(LABELS)
+    for _ in range(20):
+        filled = members.fill(np.array([1, 2, 1, 0]), 2, rng)
+        assert set(filled[[0, 2]].flat) == {1, 4, 6, 7}
+        assert set(filled[1]) < {0, 2, 5} and len(set(filled[1])) == 2
+        assert filled[3].tolist() == [8, 8]
+
+
+def test_a_class_comes_again_when_all_have_come_and_it_has_rows_left(rng):
+    labels = np.repeat(np.arange(4), [2, 3, 4, 9])
+    members = ClassIndex(labels)
+    for _ in range(20):
+        dealt = members.deal(8, 2, rng)
+        assert (labels[dealt[:, :1]] == labels[dealt]).all() and len(set(dealt.flat)) == 16
+        assert sorted(labels[dealt[:4, 0]]) == [0, 1, 2, 3]
+        assert sorted(labels[dealt[4:, 0]]) == [2, 3, 3, 3]
+    assert len(members.deal(30, 2, rng)) == 30  # more than there are: from the start again
+
+
+def test_a_pool_holds_no_row_twice_and_all_when_it_can(rng):
+    members = ClassIndex(np.repeat(np.arange(5), [2, 9, 9, 9, 9]))
+    assert sorted(members.pool(99, 2, rng)) == list(range(38))
+    pool = members.pool(20, 2, rng)
+    assert len(pool) == len(set(pool)) == 20
+    assert len(members.pool(20, 4, rng)) == 18  # a class of two cannot give four
+
+
+def test_candidates_are_batches_from_the_pool(rng):
+    labels = np.repeat(np.arange(6), 4)
+    tries = candidate_batches(labels, 7, 8, 2, rng)
+    assert tries.shape == (7, 8) and len({tuple(t) for t in tries}) == 7
+    for t in tries:
+        assert set(Counter(labels[t].tolist()).values()) == {2} and len(set(t)) == 8
+
+
+def test_bad_arguments():
+    with pytest.raises(
+        LikewiseError, match=r"X: per_class=2 needs two .* 2 of 4 classes have one \(first: one\).*lonely='skip' in X"
+    ):
+        usable_classes("X", LABELS, "per_class=2", "error", ("zero", "one", "two", "three"))
+    with pytest.raises(LikewiseError, match="every class has one; use Shuffled"):
+        usable_classes("X", np.arange(5), "per_class=2", "skip", None)
+    assert len(usable_classes("X", np.arange(5), None, "error", None).every) == 5
+    with pytest.raises(LikewiseError, match="X: lonely must be"):
+        usable_classes("X", LABELS, None, "drop", None)
+    with pytest.raises(LikewiseError, match="multiple of per_class, got batch=3, per_class=2"):
+        check_batch("X", 3, 2)
+    with pytest.raises(LikewiseError, match="pool must be at least batch, got pool=4, batch=6; raise pool"):
+        check_pool("X", 4, 6, ClassIndex(LABELS))
+    with pytest.raises(LikewiseError, match="batch=10 with 9; lower batch"):
+        check_pool("X", 512, 10, ClassIndex(LABELS))
+    with pytest.raises(LikewiseError, match="candidates must be 1 or more, got 0"):
+        check_candidates("X", 0, 4)
+    with pytest.raises(LikewiseError, match="batch must be 2 or more"):
+        check_candidates("X", 1, 1)

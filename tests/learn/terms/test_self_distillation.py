@@ -1,0 +1,108 @@
+"""The teacher is the network of the pass before; its rows by hand."""
+
+import copy
+
+import pytest
+import torch
+from likewise.terms import SelfDistillation
+from likewise.types import Batch, LikewiseError
+from torch import nn
+
+from likewise.core.settings.spec import build, spec
+
+
+def batch(seed=0, size=6):
+    torch.manual_seed(seed)
+    return Batch(torch.randn(size, 4), torch.tensor([0, 0, 1, 1, 2, 2][:size]), torch.arange(size))
+
+
+def move(net):
+    with torch.no_grad():
+        for p in net.parameters():
+            p.add_(torch.randn_like(p))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_by_hand(net, kl_by_hand, temperature):
+    term = SelfDistillation(net, per_pass=3, steps=12, temperature=temperature)
+    b = batch()
+    move(net)
+    assert term(net(b.x), b).abs().max() == 0, "nothing in the first pass"
+    before = copy.deepcopy(net)
+    for step in range(1, 7):
+        term.after_step(step)  # two passes of four are over
+    move(net)
+    found = term(net(b.x), b)
+    teacher, student = (n(b.x).z @ n(b.x).z.T for n in (before, net))
+    torch.testing.assert_close(found, 2 / 4 * kl_by_hand(teacher, student, temperature), rtol=1e-4, atol=1e-6)
+    assert found.min() > 0
+
+
+def test_the_teacher_is_refreshed_at_the_end_of_a_pass_alone(net):
+    net.register_buffer("count", torch.zeros(()))
+    term = SelfDistillation(net, per_pass=2, steps=8)
+    move(net)
+    term.after_step(1)
+    assert not torch.equal(term.teacher.head.weight, net.head.weight)
+    net.count.fill_(5)
+    term.after_step(2)
+    assert torch.equal(term.teacher.head.weight, net.head.weight) and term.teacher.count == 5
+    move(net)
+    assert not torch.equal(term.teacher.head.weight, net.head.weight), "a copy, not the network itself"
+
+
+def test_gradient_reaches_the_network_and_never_the_teacher(net):
+    term = SelfDistillation(net, per_pass=1, steps=4)
+    term.after_step(1)
+    move(net)
+    b = batch()
+    term(net(b.x), b).mean().backward()
+    assert net.head.weight.grad.abs().sum() > 0
+    assert all(p.grad is None and not p.requires_grad for p in term.teacher.parameters())
+
+
+def test_the_teacher_stays_in_evaluation_mode_and_the_network_is_no_part_of_the_term(net):
+    net.drop = nn.Dropout(0.5)
+    term = SelfDistillation(net, per_pass=1, steps=4)
+    term.train()
+    assert term.training and net.training and not term.teacher.training and not term.teacher.drop.training
+    assert {name.split(".")[0] for name in term.state_dict()} == {"teacher", "ramp"}
+    assert not any(p is q for p in term.parameters() for q in net.parameters())
+
+
+def test_it_goes_on_from_its_state(net):
+    b = batch()
+    term = SelfDistillation(net, per_pass=2, steps=8)
+    term.after_step(2)
+    move(net)
+    other = SelfDistillation(net, per_pass=2, steps=8)
+    assert not torch.equal(other(net(b.x), b), term(net(b.x), b))
+    other.load_state_dict(term.state_dict())
+    assert torch.equal(other(net(b.x), b), term(net(b.x), b))
+
+
+def test_bfloat16_outputs_and_autocast(net):
+    b = batch()
+    term = SelfDistillation(net, per_pass=1, steps=4)
+    term.after_step(1)
+    move(net)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = term(net(b.x), b)
+    assert found.dtype == torch.float32 and found.isfinite().all()
+
+
+def test_no_value_is_looked_at(net):
+    net.to("meta")  # there are no values there: whoever looks fails
+    term, b = SelfDistillation(net, per_pass=1, steps=4).to("meta"), Batch(*(t.to("meta") for t in batch()[:3]))
+    found = term(net(b.x), b)
+    term.after_step(1)
+    assert found.shape == (6,)
+
+
+def test_spec_and_bad_arguments(net):
+    term = build("SelfDistillation(weight=200)", embedder=net, per_pass=3, steps=9)
+    assert term.weight == 200 and spec(term) == "SelfDistillation(per_pass=3, steps=9, weight=200)"
+    with pytest.raises(LikewiseError, match="temperature must be above 0, got 0"):
+        SelfDistillation(net, 1, 1, temperature=0.0)
+    with pytest.raises(LikewiseError, match="per_pass and steps must be 1 or more, got 0 and 5"):
+        SelfDistillation(net, 0, 5)

@@ -1,0 +1,65 @@
+"""Building a training: the seed decides every start, and every part is trained once."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from learn.training.small_training import same
+from likewise.types import LikewiseError
+
+
+@pytest.mark.parametrize("confidence", ["ProcSim()", "LabelPosterior()", "PRISM(share=0.2)"])
+def test_doubting_labels_changes_no_other_start(items, make, confidence):
+    """Of the network, the loss, the terms, and of the random numbers to come."""
+    both = {"loss": "ProxyAnchor()", "terms": ("S2SD(dims=(6, 7))",)}
+    plain = make(items, **both)
+    state = torch.get_rng_state()
+    doubting = make(items, **both, confidence=confidence)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(same(plain, doubting, part) for part in ("embedder.", "loss.", "term_0."))
+    assert plain.tensors("term_0") and doubting.sampler.epoch_batches(0) == plain.sampler.epoch_batches(0)
+
+
+def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):
+    state = make(items, confidence="CoTeaching(share=0.2)", loss="NormSoftmax()")
+    assert len(state.components.embedders) == len(state.components.losses) == 2
+    assert list(state.components.modules()) == ["embedder", "loss", "embedder_2", "loss_2", "confidence"]
+    first, second = (dict(embedder.named_parameters()) for embedder in state.components.embedders)
+    assert not any(torch.equal(first[k], second[k]) for k in first if k.endswith("weight"))
+    assert not torch.equal(state.components.losses[0].proxies, state.components.losses[1].proxies)
+    trained = {id(p) for group in state.optimizer.param_groups for p in group["params"]}
+    for module in (*state.components.embedders, *state.components.losses):
+        assert all(id(p) in trained for p in module.parameters())
+    alone = make(items, loss="NormSoftmax()")
+    assert same(alone, state, "embedder.") and same(
+        alone, state, "loss."
+    )  # the first is who it would be without the other
+
+
+def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
+    """Those of a second network's loss and of a term's copies too."""
+    loss = "Contrastive(miner=TSINT(share=0.2))"
+    two = make(items, loss=loss, confidence="CoTeaching(share=0.2)")
+    assert (
+        two.components.taught_miners == [own.miner for own in two.components.losses]
+        and len(two.components.taught_miners) == 2
+    )
+    one = make(items, loss=loss, terms=("S2SD(dims=(6,))",))
+    assert (
+        one.components.taught_miners == [own.miner for own in (one.components.loss, *one.components.terms[0].losses)]
+        and len(one.components.taught_miners) == 2
+    )
+
+
+def test_a_network_is_trained_once_though_terms_know_it(items, make):
+    state = make(items, terms=("SelfDistillation()", "S2SD(dims=(6,))"))
+    everyone = [p for group in state.optimizer.param_groups for p in group["params"]]
+    assert len({id(p) for p in everyone}) == len(everyone)
+    names = [group["name"] for group in state.optimizer.param_groups]
+    assert "terms" in names and not any(p.requires_grad for p in state.components.terms[0].parameters())
+
+
+def test_without_training_rows_it_says_so(items, make):
+    with pytest.raises(LikewiseError, match="the train split of .* must not be empty"):
+        make(dataclasses.replace(items, split=np.full(288, "test")), sampler="Shuffled(batch=4)")

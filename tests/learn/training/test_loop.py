@@ -1,0 +1,251 @@
+"""The loop: an exact resume after every kind of end, and no diverged state is saved."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learn.training.small_training import GLYPHS, SMALL, assert_same_network, pictures, told
+from likewise.config import Train
+from likewise.types import LikewiseError
+
+from likewise import samplers
+from likewise.data import load
+from likewise.learn.training.fit import train
+from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Hooks
+from likewise.runs.defaults import resolve
+from likewise.runs.folder import Run
+from likewise.runs.identity import find_run, prepare_folder
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "Triplet()",
+        "ProxyAnchor()",
+        "Hierarchical(loss=ProxyAnchor(), every=6)",
+        "Hierarchical(loss=ProxyNCA(), every=6, by='means')",
+    ],
+)
+def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, stop_at, loss):
+    """Stopped in the middle of a pass and of a logging interval: weights, log and scores equal an uninterrupted run's."""
+    settings = settings | {"loss": loss, "noise": "Uniform(share=0.2)", "schedule": "cosine", "checkpoint_every": "7"}
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    with pytest.raises(Interrupted, match="stopped at step 23 of 40; run the same command to resume"):
+        train(Train(**settings), hooks=stop_at(23))
+    half = Run(settings["out"])
+    assert not half.done and half.load_state()["step"] == 23
+    resumed = train(Train(**settings))
+    assert resumed.done
+    assert_same_network(whole, resumed)
+    assert resumed.scores == whole.scores
+    assert [line["step"] for line in resumed.read_log()] == [10, 20, 30, 40]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
+    """Killed without a chance to save: the steps since the last checkpoint are done again, to the same end."""
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    code = (
+        "import os\nfrom likewise.config import Train\n"
+        "from likewise.learn.training.fit import train\nfrom likewise.learn.training.loop import Hooks\n"
+        "hooks = Hooks(after_step=lambda state: state.step == 27 and os._exit(9))\n"
+        f"train(Train(**{settings!r}), hooks=hooks)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=600, check=False).returncode == 9
+    run = Run(settings["out"])
+    assert run.load_state()["step"] == 20 and (run.path / "lock").exists()
+    train(Train(**settings))
+    assert_same_network(whole, run)
+    whole_losses, losses = ([line["loss"] for line in r.read_log()] for r in (whole, run))
+    assert whole_losses[2:] == pytest.approx(losses[2:]) and len(losses) == 4
+
+
+def test_pictures_resume_exactly_with_workers(tmp_path):
+    """The augmentation of step n is the same whether or not training began there, in whatever process, from files or not."""
+    settings = {
+        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "sampler": "SamplesPerClass(batch=8, per_class=2)",
+        "dim": 8, "steps": 6, "checkpoint_every": "3", "quiet": True, "evaluate": False, "device": "cpu",
+    }  # fmt: skip
+    whole = train(Train(**settings, workers=1, cache="files", out=str(tmp_path / "whole")))
+    half = train(Train(**settings | {"steps": 3}, workers=0, out=str(tmp_path / "half")))
+    other, items = Run(tmp_path / "other"), load(settings["data"])
+    config = resolve(Train(**settings, out=str(other.path)), items)
+    with other.owned():
+        prepare_folder(find_run(config, items), config, torch.device("cpu"))
+    (other.path / "state.pt").write_bytes((half.path / "state.pt").read_bytes())
+    train(Train(**settings, workers=0, out=str(other.path)))
+    assert_same_network(whole, other)
+
+
+@pytest.mark.parametrize(("sampler", "at"), [("DistanceMatching", 4), ("GreedyCoreset", 3)])
+def test_a_sampler_that_looks_at_embeddings_resumes_exactly(tmp_path, monkeypatch, stop_at, sampler, at):
+    """Stopped in the middle of its second pass, or right after its first, of three steps; with and without workers."""
+    settings, start = GLYPHS | {"sampler": f"{sampler}(batch=8, pool=16)"}, getattr(samplers, sampler).start
+    whole = train(Train(**settings, workers=1, cache="files", out=str(tmp_path / "whole")))
+    with pytest.raises(Interrupted):
+        train(Train(**settings, workers=0, out=str(tmp_path / "half")), hooks=stop_at(at))
+    kind = getattr(samplers, sampler)
+    monkeypatch.setattr(
+        kind, "start", lambda self, embed: start(self, lambda: pytest.fail("the bank was filled again"))
+    )
+    resumed = train(Train(**settings, workers=0, out=str(tmp_path / "half")))
+    assert_same_network(whole, resumed)
+    banks = [r.load_state()["sampler"] for r in (whole, resumed)]
+    assert torch.equal(banks[0]["bank"], banks[1]["bank"]) and banks[0]["bank"].shape == (24, 8)
+    assert torch.equal(banks[0]["batches"], banks[1]["batches"]) and banks[0]["pass"] == banks[1]["pass"] == 2
+
+
+def poison(at: int) -> Hooks:
+    """A weight of the head becomes NaN before the step after `at`."""
+
+    def before_step(state, batch):
+        if state.step == at:
+            next(state.components.embedder.head_parameters()).data.fill_(float("nan"))
+        return batch
+
+    return Hooks(before_step=before_step)
+
+
+def test_a_diverged_training_says_so_and_keeps_the_last_sound_state(settings):
+    with pytest.raises(LikewiseError, match="the loss must stay finite, but became nan before step 20; lower --lr"):
+        train(Train(**settings), hooks=poison(14))
+    assert Run(settings["out"]).load_state()["step"] == 10
+
+
+@pytest.mark.parametrize(("keep", "workers"), [("files", 0), ("files", 1), ("auto", 1), ("disk", 0)])
+def test_a_broken_picture_is_skipped_or_stops_a_strict_training_before_it_starts(tmp_path, keep, workers):
+    folder = pictures(tmp_path / "data")
+    broken = folder / "class1" / "3.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    out, more = str(tmp_path / "run"), {"cache": keep, "workers": workers}
+    with pytest.raises(LikewiseError, match="class1/3.png.*cannot be decoded.*strict: no image is skipped") as caught:
+        train(Train(data=str(folder), out=out, strict=True, **more, **SMALL))
+    assert "Traceback" not in str(caught.value) and not Path(out).exists()
+    lines = []
+    run = train(Train(data=str(folder), out=out, **more, **SMALL), lines.append)
+    assert run.done and run.skipped == [[9, "class1/3.png"]]
+    assert "skipped 1 of 24 images" in lines[0] and "class1/3.png" in lines[0]
+
+
+def test_a_picture_that_breaks_during_the_training_is_named_and_nothing_learned_is_lost(tmp_path):
+    folder = pictures(tmp_path / "data")
+    out = str(tmp_path / "run")
+
+    def damage(state):
+        if state.step == 2:
+            for file in folder.glob("class1/*.png"):
+                file.write_bytes(b"no picture")
+
+    settings = Train(data=str(folder), out=out, cache="files", workers=0, **SMALL)
+    with pytest.raises(LikewiseError, match=r"class1/\d.png.*Training stopped at step .*all images could be decoded"):
+        train(settings, hooks=Hooks(after_step=damage))
+    assert (Path(out) / "state.pt").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_ctrl_c_on_the_command_line(settings, features):
+    """A real process, a real signal: exit code 130, a resumable run, and the same command finishes it."""
+    words = [
+        sys.executable,
+        "-m",
+        "likewise",
+        "train",
+        features,
+        "--out",
+        settings["out"],
+        "--steps",
+        "400",
+        "--dim",
+        "8",
+    ]
+    words += ["--sampler", settings["sampler"], "--log-every", "2", "--device", "cpu"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = Path(settings["out"]) / "log.jsonl"
+    deadline = time.time() + 300
+    while time.time() < deadline and (not log.exists() or not log.read_text()):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=300)
+    assert child.returncode == 130 and "run the same command to resume" in err and "Traceback" not in err
+    step = Run(settings["out"]).load_state()["step"]
+    assert 0 < step < 400
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0 and "R@1" in done.stdout
+    steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+    assert steps == sorted(set(steps)) and steps[-1] == 400
+
+
+@pytest.mark.parametrize(
+    "change", [{"checkpoint_every": "3"}, {"protocol": "UnseenClasses(val=0.3)", "validate_every": "3"}]
+)
+def test_a_network_that_diverged_is_neither_saved_nor_scored(settings, change):
+    with pytest.raises(LikewiseError, match="the loss must stay finite, but became nan before step .*lower --lr"):
+        train(Train(**settings | change), hooks=poison(13))
+    tensors = Run(settings["out"]).load_state()["tensors"]
+    assert all(torch.isfinite(v).all() for v in tensors.values())
+
+
+def test_the_log_goes_on_to_the_same_numbers(settings, tmp_path, stop_at):
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole"), "evaluate": False}))
+    for step, how in ((17, signal.SIGTERM), (31, signal.SIGHUP)):  # a scheduler; a terminal that is closed
+        with pytest.raises(Interrupted, match=f"stopped at step {step} of 40"):
+            train(Train(**settings | {"evaluate": False}), hooks=stop_at(step, how))
+    resumed = train(Train(**settings | {"evaluate": False}))
+    assert [x["loss"] for x in resumed.read_log()] == [x["loss"] for x in whole.read_log()]
+
+
+ROBUST = [
+    {"confidence": "LabelPosterior(every='15')"},
+    {"confidence": "ProcSim(lam=0.1)", "terms": ("SelfDistillation()",)},
+    {"confidence": "ProcSim(threshold='mean', score_by='loss')", "views": 2, "precision": "bf16"},
+    {"confidence": "CoTeaching(share=0.2, ramp='2e')", "loss": "NormSoftmax()"},
+    {"confidence": "CoTeachingPlus(share=0.2, start='1e', ramp='2e')", "loss": "ProxyNCA()"},
+    {"confidence": "PRISM(share=0.2)", "loss": "CrossBatchMemory(size=100)"},
+    {"terms": ("S2SD(dims=(16, 12), delay=20)",), "loss": "ProxyAnchor()", "loss_weight": 0.5},
+]
+
+
+@pytest.mark.parametrize(
+    "parts", ROBUST, ids=lambda parts: (parts.get("confidence") or parts["terms"][0]).split("(")[0]
+)
+def test_a_training_that_doubts_its_labels_resumes_exactly(settings, tmp_path, stop_at, parts):
+    """Stopped between two verdicts, in the middle of a pass and of a logging interval: weights, log and trust are equal."""
+    settings = settings | {"noise": "Uniform(share=0.3)", "evaluate": False} | parts
+    whole = train(Train(**settings | {"out": str(tmp_path / "whole")}))
+    with pytest.raises(Interrupted):
+        train(Train(**settings), hooks=stop_at(23))
+    resumed = train(Train(**settings))
+    assert_same_network(whole, resumed)
+    assert told(whole) == told(resumed)
+    states = [run.load_state()["tensors"] for run in (whole, resumed)]
+    assert states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
+    if "confidence" in parts:
+        files = [dict(np.load(run.path / "sample_weights.npz")) for run in (whole, resumed)]
+        assert all(np.array_equal(v, files[1][k], equal_nan=v.dtype.kind == "f") for k, v in files[0].items())
+
+
+def test_weights_that_are_not_finite_are_never_saved(settings, tmp_path):
+    """The loss of a step is from before its update, so that it may be finite where the weights are not any more."""
+
+    def spoil_a_weight(state):
+        if state.step == 4:
+            next(state.components.embedder.parameters()).data.flatten()[0] = torch.nan
+
+    hooks = Hooks(after_step=spoil_a_weight)
+    where = tmp_path / "nan"
+    with pytest.raises(
+        LikewiseError,
+        match=r"a parameter must stay finite, but became nan before step 4; .* The last finite checkpoint is in",
+    ):
+        train(Train(**settings | {"checkpoint_every": "1", "steps": 9, "out": str(where)}), hooks=hooks)
+    tensors = Run(where).load_state()["tensors"]
+    assert Run(where).load_state()["step"] == 3 and all(t.isfinite().all() for t in tensors.values())

@@ -1,0 +1,112 @@
+"""The trainings of a grid: which are trained, and what their outcomes say."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from likewise.config import Train
+
+from likewise.papers.experiments.budget import Budget
+from likewise.papers.experiments.executors import LocalExecutor
+from likewise.papers.experiments.grid_run import in_useful_order, next_call, save_results, train_all
+from likewise.papers.experiments.grid_types import Cell, Grid, Point
+from likewise.papers.experiments.jobs import GridPlan, Job, PlannedRun
+from likewise.papers.experiments.worker import Outcome
+
+
+class Recorded(LocalExecutor):
+    """Trains nothing, the last config first; the training of dim 3 fails."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.dims = []
+
+    def work(self, configs, more=None):
+        for place, config in reversed(list(enumerate(configs))):
+            self.dims.append(config.dim)
+            yield place, Outcome("why" if config.dim == 3 else None)
+
+
+@pytest.fixture
+def plan(monkeypatch):
+    """Four trainings, one a cell; the one of dim 2 is finished."""
+    monkeypatch.setattr(Job, "state", property(lambda job: "finished" if job.config.dim == 2 else "new"))
+    return [
+        PlannedRun(dim, Cell({}, {}), None, Job(Train(data="x", dim=dim, out=f"nowhere/{dim}"), str(dim)))
+        for dim in (1, 2, 3, 4)
+    ]
+
+
+def test_what_is_wanted_and_not_finished_is_trained(plan):
+    executor = Recorded()
+    runs = train_all(plan, {0, 1, 2}, executor, quiet=True, budget=Budget(None))
+    assert executor.dims == [3, 1]
+    assert [run.error for run in runs] == [None, None, "why", None]
+    assert [run.error for run in plan] == [None] * 4
+
+
+def test_results_are_written_after_every_training(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr("likewise.papers.experiments.table_files.provenance", lambda t: {})
+    grid_plan = GridPlan(Grid("", {}, {}, {}), tmp_path / "table", [], set())
+    seen = []
+
+    def after(runs):
+        unfinished = [
+            replace(run, job=replace(run.job, config=replace(run.job.config, metrics=()))) for run in runs[2:]
+        ]
+        save_results(grid_plan, unfinished[::-1])
+        seen.append((tmp_path / "table" / "results.csv").read_text().splitlines())
+
+    train_all(plan, {2, 3}, Recorded(), quiet=True, budget=Budget(None), after=after)
+    assert seen == [["cell,fold,status", "3,,new", "4,,new"], ["cell,fold,status", "3,,failed: why", "4,,new"]]
+
+
+def test_without_work_the_executor_is_not_entered(plan):
+    class Forbidden(LocalExecutor):
+        def __enter__(self):
+            raise AssertionError("something is to be trained")
+
+    assert train_all(plan, {1}, Forbidden(1), quiet=True, budget=Budget(None)) == plan
+    assert train_all(plan, set(), Forbidden(1), quiet=True, budget=Budget(None)) == plan
+
+
+def test_every_row_is_trained_once_before_any_row_twice():
+    axes = {
+        axis: [Point(name, {}) for name in names]
+        for axis, names in {"method": "abc", "noise": "nu", "seed": "01"}.items()
+    }
+    grid = Grid("", {}, axes, {}, columns=("noise",), first=("c",))
+    cells = [{"method": m, "noise": n, "seed": s} for m in "abc" for n in "nu" for s in "01"]
+    runs = [PlannedRun(i, Cell(names, {}), None, Job(Train(data="x"), "")) for i, names in enumerate(cells, 1)]
+    order = ["".join(t.cell.names.values()) for t in in_useful_order(GridPlan(grid, Path("table"), runs, set()))]
+    assert order == ["cn0", "an0", "bn0", "cu0", "au0", "bu0", "cn1", "an1", "bn1", "cu1", "au1", "bu1"]
+
+
+def test_a_spent_budget_keeps_what_is_trained_and_names_the_next(plan, monkeypatch):
+    monkeypatch.setattr("likewise.papers.experiments.grid_run.duration", lambda t: 50.0 if t.finished else 0.0)
+    now = [0.0]
+
+    class Slow(LocalExecutor):
+        def work(self, configs, more):
+            for place, _ in enumerate(configs):
+                if not more():
+                    return
+                now[0] += 50
+                yield place, Outcome()
+
+    budget = Budget(2, clock=lambda: now[0])  # ends at 114
+    runs = train_all(plan, {0, 1, 2, 3}, Slow(1), quiet=True, budget=budget)
+    assert now == [100.0]
+    (note,) = next_call(runs, {0, 1, 2, 3}, budget)
+    assert note.startswith("The budget of 2 minutes is used up") and "at 50 s each" in note
+
+
+def test_an_interrupt_before_the_end_of_the_budget_is_raised(plan):
+    class Stopped(LocalExecutor):
+        def work(self, configs, more):
+            raise KeyboardInterrupt
+            yield
+
+    with pytest.raises(KeyboardInterrupt):
+        train_all(plan, {0}, Stopped(1), quiet=True, budget=Budget(10))
+    train_all(plan, {0}, Stopped(1), quiet=True, budget=Budget(1, clock=iter([0.0, *[1e6] * 9]).__next__))

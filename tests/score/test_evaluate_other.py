@@ -1,0 +1,104 @@
+"""A run is scored on other data: by its labels, without what trained, and without touching the run's own scores."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from likewise.config import Train
+from likewise.types import LikewiseError
+from score.by_hand import NAMES, assert_scores, by_hand, score
+
+import likewise
+from likewise.cli import main as cli
+from likewise.data import load
+from likewise.learn.training.fit import train
+from likewise.runs.per_query import read_per_query
+
+
+def save(file, items, rows, y=None, **columns):
+    np.savez(file, x=items.x[rows], label=(items.y if y is None else y)[rows], **columns)
+    return str(file)
+
+
+def embeddings(run):
+    with np.load(run.path / "embeddings.npz") as saved:
+        return saved["x"], saved["row"]
+
+
+def test_old_runs_are_scored_by_new_labels(run, features, tmp_path):
+    items = load(features)
+    y = items.y.copy()
+    y[150:160] = 20  # ten test rows of class 12 are of class 20 after all
+    z, row = embeddings(run)
+    before = (run.path / "scores.json").read_text()
+    data = save(tmp_path / "corrected.npz", items, np.arange(288), y)
+    result = score(run.path, data=data, out=str(tmp_path / "new.json"), per_query=str(tmp_path / "new.parquet"))
+    assert_scores(result, by_hand(z, y[row])[0])
+    assert result["left_out"] == 144 and result["data"] == data and result["rows"] == 144
+    assert "144 of 288 feature vectors are left out" in result["leaks"]
+    assert (run.path / "scores.json").read_text() == before
+    assert json.loads((tmp_path / "new.json").read_text()) == result
+    assert read_per_query(tmp_path / "new.parquet", "test").row.tolist() == row.tolist()
+    assert likewise.evaluate(run, data=data, metrics=NAMES, device="cpu", quiet=True) == result
+
+
+def test_its_test_split_is_scored_without_rows_that_trained(run, features, tmp_path):
+    items, rows = load(features), np.arange(100, 288)
+    split = np.where(np.arange(100, 288) < 250, "test", "train")  # 44 of the test rows trained
+    data = save(tmp_path / "own.npz", items, rows, split=split)
+    result = score(run.path, data=data)
+    z, row = embeddings(run)
+    kept = row < 250
+    assert_scores(result, by_hand(z[kept], items.y[row[kept]])[0])
+    assert result["left_out"] == 44 and result["rows"] == 106
+
+
+def test_what_cannot_be_scored_is_named(run, features, finished_pictures, tmp_path):
+    items = load(features)
+    data = save(tmp_path / "trained.npz", items, np.arange(100))
+    with pytest.raises(
+        LikewiseError, match=r"the run trained on all 100 feature vectors of 'trained.npz' .*nothing is left"
+    ):
+        score(run.path, data=data)
+    with pytest.raises(LikewiseError, match="which are images, but .* holds features of 16 numbers"):
+        score(finished_pictures.path, data=data)
+    with pytest.raises(LikewiseError, match="must end in .json"):
+        score(run.path, out="scores.txt")
+    with pytest.raises(LikewiseError, match="has per-query of its own"):
+        score(run.path, per_query=str(tmp_path / "q.parquet"))
+
+
+def test_a_run_without_a_test_split_is_scored_on_new_data(settings, features, tmp_path):
+    items = load(features)
+    own = save(tmp_path / "own.npz", items, np.arange(144))
+    run = train(Train(**settings | {"data": own, "protocol": "UnseenClasses(train=1)", "steps": 5}), lambda line: None)
+    result = score(run.path, data=features)
+    assert result["left_out"] == 144 and result["rows"] == 144 and result["queries"] == 144
+    with pytest.raises(LikewiseError, match="or score it on samples that did not train: --data DATA"):
+        score(run.path)
+
+
+def test_pictures_that_were_moved_to_other_classes_are_found_by_content(picture_run, pictures, tmp_path, capsys):
+    """The folder was corrected in place, so that the data of the run does not exist any more."""
+    folder = tmp_path / "corrected"
+    rows = []
+    for c in range(6):
+        for i in range(6):
+            label = (c + 1) % 6 if i == 0 else c  # one picture of every class belongs to the next class
+            file = folder / f"{label} färg" / f"{c}-{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes((pictures / f"{c} färg" / f"bild {i}.png").read_bytes())
+            rows.append((str(file), f"{label} färg"))
+    result = score(picture_run.path, data=str(folder), workers=0)
+    assert result["left_out"] == 18 and result["rows"] == 17
+    assert result["leaks"].endswith("; 1 more of a class that trained is left out, too (0 färg)")
+    with (tmp_path / "table.csv").open("w", newline="", encoding="utf-8") as text:
+        csv.writer(text).writerows([("path", "label"), *rows])
+    table = score(picture_run.path, data=str(tmp_path / "table.csv"), workers=0)
+    assert table["metrics"] == pytest.approx(result["metrics"])
+    words = ["--metrics", "R@1", "--device", "cpu", "--workers", "0"]
+    cli.main(["evaluate", str(picture_run.path), "--data", str(tmp_path / "table.csv"), *words])
+    out = capsys.readouterr().out
+    assert "18 of 36 images are left out, because the run trained on them" in out and "test split of other data" in out
+    assert "not stored; the run keeps the scores of its own data (--out FILE.json stores these)" in out

@@ -1,0 +1,253 @@
+"""The tree of a run's classes: its loss's clusters or k-means of class means, beside the known tree, as files and a picture."""
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from likewise.config import Hierarchy, Train
+from likewise.types import LikewiseError
+from PIL import Image
+
+from likewise.cli import main as cli
+from likewise.data.taxonomies import taxonomy
+from likewise.learn.training.fit import train
+from likewise.score import hierarchy as stage
+from likewise.score.hierarchy import class_directions, compare, hierarchy, purity
+
+CPU = {"device": "cpu", "quiet": True, "workers": 0}
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory):
+    """Nine training classes in three families that features tell apart, and three classes that test; and their tree."""
+    folder, rng, y = tmp_path_factory.mktemp("families"), np.random.default_rng(0), np.repeat(np.arange(12), 8)
+    family = np.arange(12) % 3
+    x = 6 * np.eye(8)[family[y]] + rng.normal(size=(12, 8))[y] + 0.3 * rng.normal(size=(len(y), 8))
+    names = np.array([f"c{c:02d}" for c in range(12)])
+    split = np.where(y < 9, "train", "test")
+    np.savez(folder / "x.npz", x=x.astype(np.float32), label=y, class_name=names[y], split=split)
+    tree = {name: ["all", f"family {family[c]}"] for c, name in enumerate(names)}
+    (folder / "tree.json").write_text(json.dumps(tree))
+    return folder
+
+
+def learn(families, out, loss="ProxyAnchor()", **more):
+    settings = {
+        "data": str(families / "x.npz"), "out": str(out), "sampler": "SamplesPerClass(batch=24, per_class=4)", "dim": 4,
+        "steps": 30, "lr": 3e-2, "loss_lr": 0.1, "evaluate": False, "quiet": True, "device": "cpu",
+    }  # fmt: skip
+    return train(Train(loss=loss, **settings | more))
+
+
+@pytest.fixture(scope="module")
+def plain(families, tmp_path_factory):
+    return learn(families, tmp_path_factory.mktemp("plain") / "run")
+
+
+@pytest.fixture
+def own(plain, tmp_path):
+    """A copy of the plain run whose loss holds clusters, written by hand; `own(name=tensor)` changes them."""
+    run = type(plain)(shutil.copytree(plain.path, tmp_path / "own"))
+    clusters = {"cluster_1": [3, 1, 0, 3, 1, 0, 3, 2, 0], "cluster_2": [0, 0, 0, 1], "begun": 1.0}
+
+    def write(**changes):
+        tensors = run.load_tensors("model.safetensors")
+        kept = {key: value for key, value in tensors.items() if not key.startswith("loss.")}
+        held = {f"loss.{key}": torch.as_tensor(value) for key, value in (clusters | changes).items()}
+        run.save_tensors("model.safetensors", kept | held)
+        return run
+
+    return write
+
+
+def test_class_means_and_the_samples_nearest_to_them_by_hand():
+    z = torch.nn.functional.normalize(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), dim=1)
+    y = torch.arange(40) % 7
+    mean, typical = class_directions(z, y)
+    for c in range(7):
+        rows = [i for i in range(40) if i % 7 == c]
+        total = sum(z[i] for i in rows)
+        assert torch.allclose(mean[c], total / total.norm(), atol=1e-6)
+        assert typical[c] == max(rows, key=lambda i: float(z[i] @ total))
+
+
+def test_the_comparison_by_hand():
+    cluster = [np.array([0, 0, 0, 5, 5, 2]), np.array([1, 1, 1, 1, 1, 4])]
+    paths = [("r", "a", "p"), ("r", "a", "q"), ("r", "b"), ("r", "b"), ("r", "b"), ("r", "c")]
+    found = compare(cluster, paths)
+    # The root tells nobody apart. Shorter paths stand with their last ancestor: at depth 3, p q b b b c.
+    assert [one[:4] for one in found] == [(1, 3, 2, 3), (1, 3, 3, 4), (2, 2, 2, 3), (2, 2, 3, 4)]
+    assert [one.purity for one in found] == pytest.approx([5 / 6, 4 / 6, 4 / 6, 4 / 6])
+    same = compare([np.array([4, 4, 0, 0, 0, 1])], paths)[0]
+    assert (same.ami, same.purity) == (pytest.approx(1), 1)
+    assert compare(cluster, [()] * 6) == []
+    # Two groups of one name under two parents are two groups.
+    assert compare(cluster[:1], [("x", "s"), ("y", "s")] * 3)[1].groups == 2
+
+
+@pytest.mark.parity
+def test_numbers_are_those_of_scikit_learn():
+    from sklearn.metrics import adjusted_mutual_info_score
+    from sklearn.metrics.cluster import contingency_matrix
+
+    rng = np.random.default_rng(0)
+    cluster, group = rng.integers(0, 9, 100), rng.integers(0, 5, 100)
+    group[:50] = cluster[:50] % 5
+    (found,) = compare([cluster], [(str(g),) for g in group])
+    assert found.ami == pytest.approx(adjusted_mutual_info_score(cluster, group), abs=1e-9)
+    assert found.purity == purity(cluster, group) == contingency_matrix(cluster, group).max(1).sum() / 100
+
+
+def test_any_run_is_grouped_by_its_class_means(plain, families, tmp_path):
+    out = tmp_path / "new" / "folder"
+    tree = str(families / "tree.json")
+    found = hierarchy(Hierarchy(str(plain.path), clusters=3, taxonomy=tree, out=str(out), **CPU))
+    assert found.class_names == tuple(f"c{c:02d}" for c in range(9))  # those that train
+    assert len({*found.levels[0][:3]}) == 3 and np.array_equal(found.levels[0][:3], found.levels[0][3:6])
+    assert [one[:4] for one in found.comparison] == [(1, 3, 2, 3)] and found.comparison[0].ami == pytest.approx(1)
+    assert found.picture == out / "hierarchy.png" and Image.open(found.picture).width > 900
+    about = json.loads((out / "hierarchy.json").read_text())
+    assert about["comparison"] == [one._asdict() for one in found.comparison]
+    assert about["classes"]["c04"] == [f"level 1 cluster {found.levels[0][4]}"]
+    # What was written is a tree itself, and agrees with itself.
+    again = hierarchy(Hierarchy(str(plain.path), clusters=3, taxonomy=str(out / "hierarchy.csv"), out=str(out), **CPU))
+    assert again.comparison[0].ami == pytest.approx(1) and np.array_equal(again.levels[0], found.levels[0])
+
+
+def test_without_a_known_tree_it_is_drawn_all_the_same(plain, capsys):
+    cli.main(["hierarchy", str(plain.path), "--device", "cpu"])
+    out = capsys.readouterr().out
+    assert "no taxonomy to compare with; give one with --taxonomy" in out and "AMI" not in out
+    assert "by k-means" in out and (plain.path / "hierarchy.png").exists()
+    with (plain.path / "hierarchy.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["class_name", "level_1"] and len({row[1] for row in rows[1:]}) == 2 and len(rows) == 10
+
+
+def test_clusters_of_the_loss_are_taken_as_they_are(own, families):
+    run = own()
+    found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "tree.json"), **CPU))
+    assert found.levels[0].tolist() == [3, 1, 0, 3, 1, 0, 3, 2, 0]
+    assert found.levels[1].tolist() == [1, 0, 0, 1, 0, 0, 1, 0, 0]
+    assert [one[:4] for one in found.comparison] == [(1, 4, 2, 3), (2, 2, 2, 3)]
+    assert found.comparison[0].purity == 1 and found.comparison[1].purity == pytest.approx(6 / 9)
+    assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
+    other = {"clusters": 3}, {"checkpoint": "untrained"}
+    for question, how in zip(other, ("k-means.* in its best network", "k-means.* before training")):
+        with pytest.raises(
+            LikewiseError, match="stores the tree of its own loss, and this is another tree; .*--out FOLDER"
+        ):
+            hierarchy(Hierarchy(str(run.path), **question, **CPU))
+        asked = hierarchy(Hierarchy(str(run.path), out=str(run.path / "other"), **question, **CPU))
+        assert len(asked.levels) == 1 and re.search(how, asked.how)
+        assert re.search(how, json.loads((run.path / "other" / "hierarchy.json").read_text())["how"])
+    assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
+    (run.path / "file").touch()
+    with pytest.raises(LikewiseError, match="--out must be a folder, got .*file"):
+        hierarchy(Hierarchy(str(run.path), out=str(run.path / "file"), **CPU))
+
+
+def test_what_a_damaged_or_unfinished_run_says(own, families):
+    for wrong in ({"cluster_1": [9] * 9}, {"cluster_2": [10**12] * 4}):
+        with pytest.raises(LikewiseError, match="must hold a cluster for each of .* the file is damaged"):
+            hierarchy(Hierarchy(str(own(**wrong).path), **CPU))
+    run = own()
+    (run.path / "done").unlink()
+    assert (
+        "this run is not finished, so this is its last checkpoint" in hierarchy(Hierarchy(str(run.path), **CPU)).notes
+    )
+    (families / "flat.csv").write_text("".join(f"c{c:02d},all\n" for c in range(12)))
+    found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "flat.csv"), **CPU))
+    assert found.comparison == [] and "the taxonomy puts all classes into one group" in found.notes[-1]
+    tensors = run.load_tensors("model.safetensors")
+    run.save_tensors("model.safetensors", {k: v * torch.nan if "head" in k else v for k, v in tensors.items()})
+    with pytest.raises(LikewiseError, match="must return finite embeddings"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
+
+
+def test_pictures_of_the_classes_are_shown(picture_run):
+    found = hierarchy(Hierarchy(str(picture_run.path), **CPU))
+    seen = np.asarray(Image.open(found.picture)).reshape(-1, 3).astype(int)
+    for colour in [(200, 40, 40), (40, 200, 40), (40, 40, 200)]:
+        assert (np.abs(seen - colour).max(1) < 45).sum() > 1000
+    assert (np.abs(seen - (40, 200, 200)).max(1) < 45).sum() < 100  # a class that tests
+
+
+def test_labels_are_those_that_it_trained_with(families, tmp_path, monkeypatch):
+    run = learn(families, tmp_path / "noisy", noise="Uniform(share=0.5)", steps=2)
+    labels = []
+    monkeypatch.setattr(stage, "class_directions", lambda z, y: (labels.append(y), class_directions(z, y))[1])
+    hierarchy(Hierarchy(str(run.path), clusters=3, **CPU))
+    assert (labels[0].numpy() != np.repeat(np.arange(9), 8)).sum() == 36
+
+
+def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
+    loss = "Hierarchical(loss=ProxyAnchor(), coarse=(4, 2), every=5, start=10)"
+    run = learn(families, tmp_path / "learned", loss)
+    held = run.load_tensors("model.safetensors")
+    found = hierarchy(Hierarchy(str(run.path), taxonomy=str(families / "tree.json"), **CPU))
+    first, second = (held[f"loss.cluster_{n}"].numpy() for n in (1, 2))
+    assert np.array_equal(found.levels[0], first) and np.array_equal(found.levels[1], second[first])
+    run.save_tensors("best.safetensors", held | {"loss.begun": torch.zeros(())})
+    with pytest.raises(LikewiseError, match="from before the first clustering; use --checkpoint last"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
+    assert np.array_equal(hierarchy(Hierarchy(str(run.path), checkpoint="last", **CPU)).levels[0], first)
+    run.save_tensors("model.safetensors", held | {"loss.begun": torch.zeros(())})
+    with pytest.raises(LikewiseError, match="training ended before; train longer"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
+    assert hierarchy(Hierarchy(str(run.path), clusters=2, out=str(tmp_path / "o"), **CPU)).levels[0].max() == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster_1": [0, 1, 2]},
+        {"cluster_1": [[0] * 9]},
+        {"cluster_1": [-1] * 9},
+        {"cluster_1": [0.5] * 9},
+        {"cluster_2": [0, 1]},
+        {"cluster_2": torch.zeros(0, dtype=torch.int64)},
+    ],
+    ids=str,
+)
+def test_damaged_clusters_are_named(own, changes):
+    run = own(**changes)
+    with pytest.raises(LikewiseError, match=f"loss.{next(iter(changes))} in .*model.safetensors must hold a cluster"):
+        hierarchy(Hierarchy(str(run.path), **CPU))
+
+
+def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_path):
+    run = str(plain.path)
+    (tmp_path / "other.json").write_text('{"c00": ["a"]}')
+    cases = {
+        "is not a run folder": {"run": str(tmp_path)},
+        "at least 2 and less than the 9 training classes, got 9; change it": {"clusters": 9},
+        "less than the 9 training classes, got 1": {"clusters": 1},
+        "there is no tree 'cub20'; did you mean 'cub200'": {"taxonomy": "cub20"},
+        "hierarchy: 8 of 9 classes are not in the tree": {"taxonomy": str(tmp_path / "other.json")},
+        "neither a known name nor an existing path": {"data": str(tmp_path / "gone.npz")},
+        "must be the data that '.*' was trained with": {"data": finished_pictures.about["config"]["data"]},
+    }
+    for words, settings in cases.items():
+        with pytest.raises(LikewiseError, match=words):
+            hierarchy(Hierarchy(**{"run": run} | settings, **CPU))
+    data = shutil.copy(families / "x.npz", tmp_path / "x.npz")
+    moved = learn(families, tmp_path / "moved", data=str(data), steps=1)
+    data = shutil.move(data, tmp_path / "y.npz")
+    with pytest.raises(LikewiseError, match="give its location: --data, --root"):
+        hierarchy(Hierarchy(str(moved.path), **CPU))
+    assert hierarchy(Hierarchy(str(moved.path), data=str(data), **CPU)).picture.exists()
+
+
+def test_two_classes_make_no_tree(families, tmp_path):
+    with np.load(families / "x.npz") as file:
+        few = {key: file[key][np.isin(file["label"], (0, 1, 9, 10))] for key in file.files}
+    np.savez(tmp_path / "few.npz", **few)
+    sampler = "SamplesPerClass(batch=8, per_class=4)"
+    run = learn(families, tmp_path / "few", data=str(tmp_path / "few.npz"), steps=1, sampler=sampler)
+    with pytest.raises(LikewiseError, match="three training classes or more, got 2"):
+        hierarchy(Hierarchy(str(run.path), **CPU))

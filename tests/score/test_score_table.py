@@ -1,0 +1,71 @@
+"""Scores as a terminal shows them."""
+
+from likewise.score.score_table import by_camera, by_gallery, label_lines, show_scores, tree_lines
+
+SCORES = {
+    "metrics": {"R@1": 0.5, "rho": 0.25},
+    "interval": {"R@1": (0.4, 0.61)},
+    "interval_over": "queries",
+    "class_mean": {"R@1": 0.45},
+    "queries": 20,
+    "unscored": 3,
+    "similarity": "euclidean",
+    "dim": 8,
+}
+
+
+def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
+    show_scores({"test split": SCORES})
+    shown = capsys.readouterr().out
+    assert "50.0 % (40.0 to 61.0)" in shown and "45.0 %" in shown and "0.2500" in shown
+    assert "20 queries scored, 3 not" in shown and "unit vectors" in shown
+    assert "intervals over queries: they hold for other queries of these few classes, not for other classes" in shown
+
+
+def test_a_missing_interval_has_its_reason(capsys):
+    none = {"interval": {}, "interval_over": "classes", "no_interval": {"R@1": "all classes have the same mean"}}
+    show_scores({"test split": SCORES | none})
+    shown = capsys.readouterr().out
+    assert "no interval for R@1: all classes have the same mean" in shown and "intervals over" not in shown
+
+
+def test_a_missing_value_has_its_reason(capsys):
+    reason = {"threshold@P=0.99": "no threshold reaches a precision of 0.99 on these pairs"}
+    whole = {"metrics": {"threshold@P=0.99": float("nan")}, "no_value": reason, "rows": 9, "dim": 2}
+    for scores in (SCORES | {"no_value": reason}, whole):
+        show_scores({"test split": scores})
+        said = "no value for threshold@P=0.99: no threshold reaches a precision of 0.99 on these pairs"
+        assert said in capsys.readouterr().out
+
+
+def test_wrong_test_labels_are_counted(capsys):
+    show_scores({"test split": SCORES | {"wrong_labels": {"count": 1200, "of": 15000}}})
+    shown = capsys.readouterr().out
+    assert "about 1,200 of 15,000 test labels look wrong, which lowers the scores; see `likewise audit RUN`" in shown
+    assert label_lines(SCORES) == []
+
+
+def test_cameras_have_a_table_of_their_own(capsys):
+    alone = {"metrics": {}, "queries": 0, "unscored": 4}
+    some = SCORES | {"metrics": {"R@1": 0.25}}
+    show_scores({"test split": SCORES | {"cameras": {"c[1]": alone, "c2": some}, "other_cameras": some}})
+    shown = capsys.readouterr().out
+    assert "camera c[1]" in shown and "camera c2" in shown and shown.count("25.0 %") == 2
+    assert list(by_camera(SCORES)) == []
+
+
+def test_every_gallery_has_a_column():
+    alone = {"metrics": {}, "unscored": 1}
+    assert by_gallery("test split", SCORES) == {"test split": SCORES}
+    both = by_gallery("test split", SCORES | {"galleries": {"far": alone}})
+    assert list(both) == ["all galleries", "gallery far"] and both["gallery far"] is alone
+
+
+def test_the_class_tree_and_the_heights_of_mistakes_are_said():
+    tree = {"levels": {"level1": 1, "level2": 4}, "height": 3, "mistakes_by_height": {"1": 6, "3": 2}}
+    assert tree_lines(SCORES) == []
+    assert tree_lines(SCORES | {"tree": tree, "scored": {"severity": 8}}) == [
+        "class tree of height 3, coarsest level first: level1 1 group, level2 4 groups",
+        "queries of metrics that are not defined for all: severity 8",
+        "8 first results are wrong, by height of the lowest common ancestor: 1: 75.0 %, 3: 25.0 % (mean 1.50)",
+    ]
