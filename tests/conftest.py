@@ -31,11 +31,14 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
-NUMERIC = {
-    "audit", "confidence", "losses", "metrics", "miners", "noise", "numerics", "relevance", "retrieval", "samplers", "terms",
-    "engine/test_grad_cache", "evaluation/test_error_overlap", "evaluation/test_scoring", "training/test_objective",
-    "training/test_optim", "test_similarity", "test_examples",
-}  # fmt: skip
+NUMERIC = (
+    "core/retrieval", "core/test_class_sums", "core/test_class_tree", "core/test_kmeans", "core/test_lambert_w",
+    "core/test_ring_buffer", "curate/audit", "data/noise", "data/relevance", "labels", "learn/confidence", "learn/losses",
+    "learn/miners", "learn/samplers", "learn/terms", "learn/training/test_objective", "learn/training/test_optim",
+    "runs/engine/test_grad_cache", "score/metrics", "score/test_correlation", "score/test_error_overlap",
+    "score/test_false_accepts", "score/test_intervals", "score/test_scoring", "score/test_significance", "test_similarity",
+    "test_examples",
+)  # fmt: skip
 """Folders and files whose tests are about formulas and numbers: CI runs them under a second instruction set."""
 
 
@@ -54,7 +57,7 @@ def pytest_collection_modifyitems(items):
     no_gpu = None if torch.cuda.is_available() else pytest.mark.skip(reason="needs a GPU")
     for item in items:
         place = item.path.relative_to(HERE).with_suffix("")
-        if not NUMERIC.isdisjoint((place.parts[0], place.as_posix())):
+        if any(place.as_posix() == name or place.as_posix().startswith(f"{name}/") for name in NUMERIC):
             item.add_marker(pytest.mark.numeric)
         if no_gpu and item.get_closest_marker("gpu"):
             item.add_marker(no_gpu)

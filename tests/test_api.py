@@ -15,6 +15,7 @@ from likewise.errors import LikewiseError
 import likewise
 from likewise.cli.commands import COMMANDS
 from likewise.cli.main import config_class
+from likewise.core.public_modules import PUBLIC_MODULES
 from likewise.runs.folder import Run
 
 FUNCTION = {
@@ -42,7 +43,7 @@ def test_no_module_hides_a_function(everything):
     functions = {name for name, value in everything.items() if not isinstance(value, types.ModuleType)}
     assert all(inspect.isfunction(everything[name]) for name in functions)
     assert functions == {FUNCTION.get(name, name) for name in COMMANDS} | ONLY_IN_PYTHON
-    packages = {module.name for module in pkgutil.iter_modules(likewise.__path__)}
+    packages = {module.name for module in pkgutil.iter_modules(likewise.__path__)} | set(PUBLIC_MODULES)
     assert not functions & packages and set(everything) - functions <= packages
 
 

@@ -16,7 +16,7 @@ import pytest
 
 HOME = Path(__file__).resolve().parent.parent
 SOURCE = HOME / "src" / "likewise"
-PACKAGES = [*sorted(p.name for p in SOURCE.iterdir() if p.is_dir() and (p / "__init__.py").exists()), "core"]
+PACKAGES = [*sorted(p.name for p in SOURCE.iterdir() if p.is_dir() and (p / "__init__.py").exists()), "root"]
 PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", HOME / "SECURITY.md", *sorted((HOME / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if page.name != "glossary.md"]
 
@@ -118,8 +118,8 @@ def test_the_glossary_rules_out_names_and_words():
 
 
 def files_of(package: str) -> list[Path]:
-    """Return the Python files of a package of likewise; "core" is the root."""
-    return sorted(SOURCE.glob("*.py")) if package == "core" else sorted((SOURCE / package).rglob("*.py"))
+    """Return the Python files of a package of likewise; "root" is its own folder."""
+    return sorted(SOURCE.glob("*.py")) if package == "root" else sorted((SOURCE / package).rglob("*.py"))
 
 
 @cache

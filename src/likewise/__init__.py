@@ -1,9 +1,6 @@
 """likewise: visual-similarity learning that people can trust, even when the labels are wrong.
 
-    from likewise import data, models
-    from likewise.data import noise, protocols
-    from likewise.learn import confidence, losses, miners, samplers, terms
-    from likewise.score import metrics
+    from likewise import train, evaluate, embed, losses
 
 Every command is a function here. It has the command's defaults, takes the fields of the command's config as keyword arguments
 (`likewise.config`; a setting such as `loss` may also be an object), returns an object with a notebook view, and prints nothing
@@ -15,8 +12,6 @@ Importing the package is cheap: torch and the networks are loaded when they are 
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +19,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from likewise._version import __version__ as __version__
+from likewise.core import public_modules as public_modules
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -41,11 +37,13 @@ if TYPE_CHECKING:
     from likewise.curate.exchange.transfer import Received, Sent
     from likewise.curate.review.prove import Proved
     from likewise.curate.review.serve import Reviewed
+    from likewise.data import noise, protocols
     from likewise.data.noise_view import NoisyItems
     from likewise.deploy.calibration.result import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.model import Model
     from likewise.deploy.neighbours_view import Neighbours
+    from likewise.learn import confidence, losses, miners, samplers, terms
     from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
     from likewise.papers.experiments.tune import TuneResult
     from likewise.papers.render.benchmark_table import BenchmarkTable
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from likewise.report.widgets.map import MapWidget as MapWidget
     from likewise.report.widgets.review import ReviewWidget as ReviewWidget
     from likewise.runs.folder import Run
+    from likewise.score import metrics
     from likewise.score.error_overlap_view import ErrorOverlap
     from likewise.score.hierarchy_view import LearnedHierarchy
     from likewise.score.result_views import Compared, DemoResult, Page, Scored
@@ -108,7 +107,7 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
     Args:
         data: a folder, a table, a feature file, the name of a data set, or a Dataset of Hugging Face.
         recipe: named settings to start from, such as "proxy-anchor+robust".
-        settings: fields of `likewise.core.settings.Train`; components may be given as objects or as specs.
+        settings: fields of `likewise.config.Train`; components may be given as objects or as specs.
     """
     from likewise.cli.stages.train import sentences
     from likewise.cli.stages.train import train as stage
@@ -133,7 +132,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
     Args:
         target: a run, a file of embeddings, or an array of embeddings (N, D) of numpy or torch.
         labels: for an array, its N labels, N lists of labels, or a matrix (N, L) of 0 and 1; for a file without labels, a file.
-        settings: fields of `likewise.core.settings.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
+        settings: fields of `likewise.config.Evaluate`. `data` is where the data of the run is now, or other data to score it on,
             without the samples that the run trained on. `data`, `root`, `checkpoint`, `workers` and `allow_imports` are for runs;
             `per_query` is for files, arrays and other data; `split` also for files with it. `relevance` may be a matrix (N, N).
     """
@@ -396,37 +395,6 @@ def _say(settings: dict) -> Callable[[str], None]:
     from likewise.core.errors import printable
 
     return lambda line: print(printable(line, keep="\n"), file=sys.stderr, flush=True)
-
-
-PUBLIC_MODULES = {
-    "adapters": "core.adapters", "config": "core.settings", "contracts": "core.contracts", "durations": "core.durations",
-    "errors": "core.errors", "similarity": "core.similarity", "supervision": "core.supervision", "types": "core.types",
-    "noise": "data.noise", "protocols": "data.protocols", "relevance": "data.relevance", "metrics": "score.metrics",
-    "confidence": "learn.confidence", "loggers": "learn.loggers", "losses": "learn.losses", "miners": "learn.miners",
-    "recipes": "learn.recipes", "samplers": "learn.samplers", "terms": "learn.terms",
-}  # fmt: skip
-"""Public name of a module -> its place: `likewise.losses` is short for `likewise.learn.losses`, also in import statements."""
-
-
-class PublicModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports a public module, or a module below it, under its short name; both names are of one module object."""
-
-    def find_spec(self, fullname, path=None, target=None):
-        first, _, rest = fullname.partition(".")
-        name, _, below = rest.partition(".")
-        if first != __name__ or name not in PUBLIC_MODULES:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=not below)
-
-    def create_module(self, spec):
-        return None  # an empty module, until `exec_module` puts the real one in its place
-
-    def exec_module(self, module):
-        _, name, *below = module.__name__.split(".")
-        sys.modules[module.__name__] = importlib.import_module(".".join([__name__, PUBLIC_MODULES[name], *below]))
-
-
-sys.meta_path.insert(0, PublicModules())  # before the finder of files, which would load a second copy
 
 
 def __getattr__(name: str):

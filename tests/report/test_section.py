@@ -44,7 +44,7 @@ def example(tmp_path_factory):
 def test_a_new_section_takes_four_files():
     places = re.findall(r"^\d\. `([\w/.]+)`", PAGE, re.M)
     assert places == [
-        "src/likewise/report/sections/class_sizes.py", "src/likewise/render/templates/class_sizes.js",
+        "src/likewise/report/sections/class_sizes.py", "src/likewise/core/render/templates/class_sizes.js",
         "src/likewise/report/sections/__init__.py", "tests/report/sections/test_class_sizes.py",
     ]  # fmt: skip
     assert [(ROOT / place).exists() for place in places] == [False, False, True, False]

@@ -16,7 +16,7 @@ from typing import IO
 from likewise.core.errors import printable
 
 COMMANDS: dict[str, Callable] = {}
-"""Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.core.settings`."""
+"""Name -> function that takes the command's config. The config is the class of that name in a module of `likewise.config`."""
 
 USAGE: dict[str, tuple[str, str]] = {}
 """Name -> the call and one line of description, as `likewise --help` shows them."""
@@ -40,9 +40,7 @@ def config_class(name: str) -> type:
     from likewise.core import settings as configs
 
     title = "".join(word.title() for word in name.split())
-    modules = (
-        importlib.import_module(f"likewise.core.settings.{found.name}") for found in iter_modules(configs.__path__)
-    )
+    modules = (importlib.import_module(f"likewise.config.{found.name}") for found in iter_modules(configs.__path__))
     found = ((vars(module).get(title), module.__name__) for module in modules)
     return next(kind for kind, home in found if kind is not None and kind.__module__ == home)
 

@@ -77,7 +77,7 @@ def check_items(items: object, owner: str) -> Items:
     """Return the items if they are valid: one entry per row, class numbers 0..C-1, images or features. Raises otherwise."""
     if not isinstance(items, Items):
         raise LikewiseError(
-            f"data: {owner} must return likewise.core.types.Items, got a {type(items).__name__}; correct the reader"
+            f"data: {owner} must return likewise.types.Items, got a {type(items).__name__}; correct the reader"
         )
     for problem, is_valid in _checks(items):
         if not is_valid:

@@ -20,7 +20,7 @@ NO_VALUE = "-"
 class ShownRecipe:
     """A recipe, the data set whose values it shows, and the equivalent command."""
 
-    recipe: Any  # a `likewise.learn.recipes.Recipe`
+    recipe: Any  # a `likewise.recipes.Recipe`
     data: str | None
     command: str
 
@@ -37,7 +37,7 @@ class ShownRecipe:
 class RecipeDifference:
     """Two recipes, and setting -> ((value, source) of a, (value, source) of b) where they differ."""
 
-    a: Any  # a `likewise.learn.recipes.Recipe`, as is b
+    a: Any  # a `likewise.recipes.Recipe`, as is b
     b: Any
     settings: dict[str, tuple]
     data: str | None

@@ -72,14 +72,13 @@ class Run:
 
     @view
     def _repr_html_(self) -> str:
-        from likewise.score.result_views import Scored
-
         config = self.about["config"]
         shown = ("data", "backbone", "dim", "loss", "confidence", "noise", "epochs", "steps")
         lines = [("training", "finished" if self.done else "not finished")]
         lines += [(name, config[name]) for name in shown if config.get(name) is not None]
-        scores = "" if self.scores is None else Scored(self.scores)._repr_html_()
-        return table(f"run {self.path}", (), lines) + scores
+        if self.scores is not None:
+            lines += [(name, f"{value:.4f}") for name, value in self.scores["metrics"].items()]
+        return table(f"run {self.path}", (), lines)
 
     @property
     def done(self) -> bool:

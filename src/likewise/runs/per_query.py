@@ -15,7 +15,7 @@ from likewise.core.files import atomic_write, first_line, text_cells, text_colum
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 
 PER_QUERY = "per_query.parquet"
-RELEVANCE_KEY = b"likewise.data.relevance"
+RELEVANCE_KEY = b"likewise.relevance"
 """Name of the facts about the relevance in the file, as in scores.json."""
 TEXT_COLUMNS = ("class_name", "camera", "path")
 PLAIN_MEANINGS = ("same class", "any label shared")

@@ -1,6 +1,6 @@
 """Proxies sharded over processes, for very many classes: each process holds some proxies, and the loss is exact.
 
->>> from likewise.learn.losses import NormSoftmax
+>>> from likewise.losses import NormSoftmax
 >>> loss = NormSoftmax(classes=6, dim=2)  # whole, from the same seed in every process
 >>> shard(loss)  # now each of n processes holds 6 / n proxies; a single process holds all
 >>> optimizer = torch.optim.SGD(loss.parameters(), lr=0.1)

@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from importlib.resources import files
 
-from likewise import PUBLIC_MODULES
+from likewise.core.public_modules import PUBLIC_MODULES
 
 COMPONENT_REGISTRIES = {
     "losses": "losses",

@@ -16,7 +16,7 @@ from likewise.curate.exchange.records import DEFAULT_NAME, Records, arrow_kind, 
 
 VECTOR_COLUMN = "vector"
 """Name that LanceDB searches by default."""
-SIMILARITY_KEY = b"likewise.core.similarity"
+SIMILARITY_KEY = b"likewise.similarity"
 """Key of the schema's metadata."""
 
 

@@ -42,7 +42,7 @@ class Contrastive(Loss):
         miner: miner of the pairs; None: all pairs.
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
-            `likewise.learn.losses._hyperbolic`.
+            `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs", "triplets")

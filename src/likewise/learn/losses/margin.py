@@ -39,7 +39,7 @@ class Margin(Loss):
         count: what the sum is divided by: "terms" (paper), "triplets" (the study's code) or "all" (the study's print).
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
-            `likewise.learn.losses._hyperbolic`.
+            `likewise.losses._hyperbolic`.
     """
 
     lr_factor = 50.0

@@ -34,7 +34,7 @@ class PairSuperLoss(Loss):
         pull_margin: positives nearer than this are not pulled. ProcSim: 0.
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
-            `likewise.learn.losses._hyperbolic`.
+            `likewise.losses._hyperbolic`.
     """
 
     mean: Tensor

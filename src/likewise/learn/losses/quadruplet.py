@@ -39,7 +39,7 @@ class Quadruplet(Loss):
         miner: miner of the triplets. Study: `DistanceWeighted`.
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
-            `likewise.learn.losses._hyperbolic`.
+            `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)

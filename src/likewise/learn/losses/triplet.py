@@ -29,7 +29,7 @@ class Triplet(Loss):
         miner: miner of the triplets. The study's best: `DistanceWeighted`; FaceNet: `SemiHard`, which collapses more easily.
         space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
             the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
-            `likewise.learn.losses._hyperbolic`.
+            `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs", "triplets")

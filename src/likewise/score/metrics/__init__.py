@@ -123,7 +123,7 @@ def import_metrics(names: Iterable[str], allow_imports: bool) -> None:
         if not isinstance(component, QueryMetric | SetMetric):
             raise LikewiseError(
                 f"metrics: '{name}' must be a QueryMetric or a SetMetric, got a {type(component).__name__}; derive its class "
-                "from one of these in likewise.core.contracts"
+                "from one of these in likewise.contracts"
             )
         _IMPORTED_METRICS[name] = component
 
