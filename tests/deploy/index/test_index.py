@@ -1,4 +1,4 @@
-"""The index: the same answers as an exhaustive search, by hand and by `likewise.core.retrieval.ranking`, while rows come and go."""
+"""The index: the same answers as an exhaustive search, by hand and by `core.retrieval.ranking`, while rows come and go."""
 
 import threading
 

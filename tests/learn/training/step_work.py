@@ -96,7 +96,8 @@ CASES |= {
         "sampler": "SamplesPerLabel(batch=25, per_label=5)", "loss": "ProxyAnchor()", "chunk_size": 12,
     },
     "relevance of samples": LABELLED | {
-        "relevance": "learn.training.labelled_work.Near()", "sampler": "RelatedSamples(batch=25, per_anchor=5)", "loss": "SupCon()",
+        "relevance": "learn.training.labelled_work.Near()",
+        "sampler": "RelatedSamples(batch=25, per_anchor=5)", "loss": "SupCon()",
     },
     "judged triplets": LABELLED | {
         "relevance": "learn.training.labelled_work.Judged()", "sampler": "RelatedSamples(batch=24)", "loss": "Triplet()",

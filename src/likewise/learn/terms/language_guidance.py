@@ -35,7 +35,7 @@ class LanguageGuidance(Term):
     Differs: images are resized to 256/224 of the classifier's input size and centre-cropped; the published code pads them. Which
         level ProcSim used is not published; it calls the term label-free, which is level="sample" with mask_same_label=False:
         then only the diagonal is set, to 1 and 1 + g, and g has no effect. Resolution and network for "images" are ours.
-    Needs: for names, a text encoder (see `likewise.models.pretrained.encoders` for its source), and class names that are words: SOP has
+    Needs: for names, a text encoder (see `models.pretrained.encoders` for its source), and class names that are words: SOP has
         the names of its 12 kinds of product, as published, ImageNet the names of its synsets, iNaturalist those of its species
         if categories.json is beside the images; other numbers and codes are refused. Class names and means use the training
         labels, wrong ones included.
