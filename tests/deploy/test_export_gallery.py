@@ -1,6 +1,7 @@
 """Exports of a calibrated run: threshold, probability and gallery travel with the network, and the example uses them."""
 
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -80,7 +81,11 @@ def test_the_onnx_example_identifies_without_likewise(calibrated, open_run, stra
         "import numpy as np; from example import identify; print(json.dumps(identify(np.load(sys.argv[1]))))"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "x.npy")]
-    done = subprocess.run(words, cwd=made.folder, capture_output=True, text=True)
+    here = {
+        **os.environ,
+        "PYTHONPATH": str(made.folder),
+    }  # the current folder alone is not enough if PYTHONSAFEPATH is set
+    done = subprocess.run(words, env=here, cwd=made.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     z, items = likewise.load(open_run.path, device="cpu")(strangers), read(str(open_run.path / "all_embeddings.npz"))
     wanted = by_hand(z, items.x, [items.class_name[y] for y in items.y], read_calibration(made.folder))

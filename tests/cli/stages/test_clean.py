@@ -76,7 +76,7 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     with open("audit/photos/corrected.csv", newline="") as file:
         table = list(csv.DictReader(file))
     assert list(table[0]) == ["path", "label", "row"] and len(table) == len(messy.good) - 1
-    clean = sorted(str(p.relative_to(tmp_path / "clean")) for p in (tmp_path / "clean").rglob("*") if p.is_file())
+    clean = sorted(str(p.relative_to(tmp_path / "clean")) for p in (tmp_path / "clean").rglob("[!.]*.*"))
     assert len(clean) == len(table) and "lonely lily" not in os.listdir("clean")
     assert len(os.listdir(f"clean/{messy.copy[0].split('/')[0]}")) == 7
     assert all(os.path.exists(messy.root / path) for path in messy.good)  # the user's files stay

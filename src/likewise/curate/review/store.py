@@ -277,6 +277,8 @@ class Store:
         for one in taken:
             self.waiting.remove(one)
         taken = [one for one in taken if one.done.set_running_or_notify_cancel()]
+        if not taken:  # an earlier call committed them together with its own
+            return
         try:
             with self.writing() as base:
                 with self.ledger.lock:
