@@ -113,7 +113,7 @@ def test_a_run_shows_itself_or_what_is_wrong_with_it(tmp_path):
     assert cells(html) == ["training", "not finished", "data", "d", "loss", "L(a=&#x27;&lt;&#x27;)"]
     (tmp_path / "done").touch()
     (tmp_path / "scores.json").write_text('{"metrics": {"R@1": 0.5}}')
-    assert "finished" in cells(shown(run)) and "50.0 %" in cells(shown(run))
+    assert "finished" in cells(shown(run)) and "0.5000" in cells(shown(run))
     (tmp_path / "scores.json").write_text("{")
     assert "scores.json is damaged" in shown(run)
 

@@ -1,7 +1,6 @@
 """Short public names of modules: `likewise.losses` for `likewise.learn.losses`. Standard library only."""
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 
@@ -15,15 +14,18 @@ PUBLIC_MODULES = {
 """Public name of a module -> its place: `likewise.losses` is short for `likewise.learn.losses`, also in import statements."""
 
 
-class PublicModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports a public module, or a module below it, under its short name; both names are of one module object."""
+class PublicModules:
+    """Imports a public module, or a module below it, under its short name; both names are of one module object.
+
+    A finder and loader without their base classes: importing those would import more of the standard library.
+    """
 
     def find_spec(self, fullname, path=None, target=None):
         first, _, rest = fullname.partition(".")
         name, _, below = rest.partition(".")
         if first != "likewise" or name not in PUBLIC_MODULES:
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=not below)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=not below)  # pyright: ignore[reportArgumentType]
 
     def create_module(self, spec):
         return None  # an empty module, until `exec_module` puts the real one in its place
