@@ -83,7 +83,12 @@ def test_the_example_gives_the_runs_embeddings_without_torch(exported, photograp
         "import sys, json; sys.modules['torch'] = sys.modules['likewise'] = None\n"
         "from example import embed; print(json.dumps(embed(sys.argv[1:]).tolist()))"
     )
-    done = subprocess.run([sys.executable, "-c", code, *files], cwd=exported.folder, capture_output=True, text=True)
+    here = {
+        **os.environ,
+        "PYTHONPATH": str(exported.folder),
+    }  # the current folder alone is not enough if PYTHONSAFEPATH is set
+    words = [sys.executable, "-c", code, *files]
+    done = subprocess.run(words, env=here, cwd=exported.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert np.allclose(json.loads(done.stdout), load(photographs.path, device="cpu")(files), atol=1e-5)
 

@@ -178,8 +178,9 @@ class Sequence:
 
     def in_place(self) -> None:
         audit = self.maybe_review()
-        before = files(self.photos)
-        if self.call(audit, self.random.random() < 0.4, in_place=True) != "refused":
+        before, steps = files(self.photos), self.steps(audit)
+        self.call(audit, self.random.random() < 0.4, in_place=True)
+        if len(self.steps(audit)) > len(steps):  # else it was refused, or killed before its record
             self.restorable = (audit, before)
 
     def to(self) -> None:
@@ -190,14 +191,18 @@ class Sequence:
     def undo(self) -> None:
         """Undo the last step with a table, of the other table if there is none."""
         audits = self.random.sample(AUDITS, 2)
-        has_steps = [audit for audit in audits if read_steps(self.home / f"audit-{audit}" / "corrected.applied.json")]
-        audit = [*has_steps, audits[0]][0]
-        done = self.call(audit, self.random.random() < 0.4, undo=True)
-        if self.restorable and self.restorable[0] == audit and done == "done":
-            COUNT["restored"] += 1
-            assert files(self.photos) == self.restorable[1]  # each image is at its old place again
-        if done == "done":
+        audit = [*filter(self.steps, audits), audits[0]][0]
+        steps = self.steps(audit)
+        self.call(audit, self.random.random() < 0.4, undo=True)
+        if len(self.steps(audit)) < len(steps):  # also if it was killed at its very end
+            if self.restorable and self.restorable[0] == audit:
+                COUNT["restored"] += 1
+                assert files(self.photos) == self.restorable[1]  # each image is at its old place again
             self.restorable = None
+
+    def steps(self, audit: str) -> list[dict]:
+        """Steps with the table of an audit that were not undone."""
+        return read_steps(self.home / f"audit-{audit}" / "corrected.applied.json")
 
     def maybe_review(self) -> str:
         audit = self.random.choice(AUDITS)
