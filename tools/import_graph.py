@@ -127,11 +127,16 @@ def cycles(graph: Graph) -> list[list[str]]:
     return found
 
 
+def entries(home: Path = HOME) -> set[str]:
+    """Return the names at the top of the package; folders that an older checkout left empty do not count."""
+    return {file.relative_to(home).parts[0] for file in home.rglob("*.py")}
+
+
 def report(graph: Graph, home: Path = HOME) -> str:
     """Return the counts as text."""
     lines = sum(len(file.read_text("utf-8").splitlines()) for file in home.rglob("*.py"))
     return "\n".join([
-        f"entries {len([entry for entry in home.iterdir() if entry.name != '__pycache__'])}",
+        f"entries {len(entries(home))}",
         f"modules {len(graph)}, lines {lines}, imports {sum(map(len, graph.values()))}",
         f"cycles between modules: {cycles(graph) or 'none'}",
         f"imports of a later room: {upward_imports(graph) or 'none'}",
