@@ -2,10 +2,10 @@
 
 Two files record every step, under one random id: `corrected.applied.json` beside the table names the folder, and
 `.likewise-applied.json` in that folder lists the files. A step is undone only if both have its id, so a record that came
-with a table or a folder from elsewhere has no effect. Entries are appended, before the first change of a step and after
-its reversal, and never changed. Paths in the record of a folder are relative, and a step touches nothing outside of the
-data folder and its folder of removed images. No function here replaces a file, and a file is deleted only if
-another file has the same bytes.
+with a table or a folder from another person or machine has no effect.
+Entries are appended, before the first change of a step and after its reversal, and never changed. Paths in the record of
+a folder are relative, and a step touches nothing outside of the data folder and its folder of removed images. No function
+here replaces a file, and a file is deleted only if another file has the same bytes.
 """
 
 from __future__ import annotations
