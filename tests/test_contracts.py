@@ -9,7 +9,7 @@ from likewise.losses import MultiSimilarity, Triplet
 from likewise.metrics import metric
 from likewise.miners import SemiHard
 from likewise.relevance import SharedLabels
-from likewise.terms import _language_targets as guidance
+from likewise.terms import language_guidance as guidance
 from likewise.types import Items, Pairs, Relabelling, SampleWeights
 
 from likewise import confidence, metrics, miners, noise, samplers, terms

@@ -4,7 +4,7 @@ import pytest
 from likewise.types import LikewiseError
 
 from likewise.data.inaturalist import inaturalist
-from likewise.learn.losses._hierarchy_levels import plan_by_tree
+from likewise.learn.losses.hierarchical import plan_by_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:inaturalist. found")
 

@@ -81,23 +81,6 @@ def test_one_layer_is_linear():
     torch.testing.assert_close(head(-f) + head(f), 2 * head(torch.zeros(5, 4)))
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("Linear", {"dim": 0}),
-        ("MLP", {"layers": 0}),
-        ("MLP", {"hidden": -1}),
-        ("Relational", {"k": 0}),
-        ("Slices", {"k": 0}),
-        ("Compositional", {"parts": 0}),
-    ],
-)
-def test_widths_must_be_positive(name, wrong):
-    argument, value = next(iter(wrong.items()))
-    with pytest.raises(LikewiseError, match=rf"{name}: {argument} must be at least 1, got {value}"):
-        getattr(heads, name)(**{"features": 4, "dim": 2, **wrong})
-
-
 def relational(*arguments, seed=0, **settings):
     """One whose every parameter was drawn, as after some training, in float64."""
     torch.manual_seed(seed)

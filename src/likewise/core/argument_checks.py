@@ -13,18 +13,33 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
 from likewise.core.errors import LikewiseError
 
+
+@dataclass(frozen=True)
+class Rule:
+    """A constraint that annotated-types has not: what the value must do, in words, and whether it does."""
+
+    words: str
+    holds: Callable[[typing.Any], bool]
+
+
 Positive = Annotated[float, Gt(0)]
+PositiveOrInfinite = Annotated[float, Interval(gt=0, le=math.inf)]
+"""A bound of infinity in the annotation is what allows an infinite number."""
 NotNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
 """A share or a probability."""
 ShareBelowOne = Annotated[float, Interval(ge=0, lt=1)]
 """A share that must leave something over, or the momentum of a moving average."""
+ShareAboveZero = Annotated[float, Interval(gt=0, le=1)]
+ShareBetween = Annotated[float, Interval(gt=0, lt=1)]
+"""A share that divides a set into two parts, neither of them empty."""
 Count = Annotated[int, Ge(1)]
 CountOrZero = Annotated[int, Ge(0)]
 
@@ -113,7 +128,8 @@ def check_arguments(owner: str, values: Mapping[str, typing.Any], hints: Mapping
 def violation(value, hint, name: str) -> str | None:
     """Return what a value must be and what came, such as "margin must be above 0, got -1"; None if it fits its annotation.
 
-    Numbers must be finite. An element of a tuple or list is named by its position: "coarse[1] must be at least 2, got 1".
+    Numbers must be finite, unless the annotation has the bound `le=math.inf`. An element of a tuple or list is named by its
+    position: "coarse[1] must be at least 2, got 1".
     """
     found = _broken(value, hint, name)
     if found is None:
@@ -125,24 +141,34 @@ def violation(value, hint, name: str) -> str | None:
 
 def _broken(value, hint, name: str) -> tuple[str, str, typing.Any] | None:
     """Return the name of the value that breaks an annotation (or of its element), the rule in words, and the value."""
-    if not fits(value, hint):
-        return name, f"be {_type_words(hint)}", value
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        found = [_broken(value, option, name) for option in inside if fits(value, option)]
+    if origin is Annotated:
+        allowed = any(getattr(rule, "le", None) == value == math.inf for rule in _flat(inside[1:]))
+        return None if allowed else _broken(value, inside[0], name) or _broken_range(value, inside[1:], name)
+    if origin in (typing.Union, types.UnionType) and any(_is_kind(value, option) for option in inside):
+        found = [_broken(value, option, name) for option in inside if _is_kind(value, option)]
         if None in found or found[0] is None:
             return None
         place, rule, got = found[0]
         return place, f"{rule} or None" if place == name and type(None) in inside else rule, got
-    if origin is Annotated:
-        return _broken(value, inside[0], name) or _broken_range(value, inside[1:], name)
-    if origin in (tuple, list):
+    if origin in (tuple, list) and isinstance(value, origin):
         kinds = _element_hints(value, inside if origin is tuple else (inside[0], ...))
-        pairs = enumerate(zip(value, kinds, strict=True))
-        return next(filter(None, (_broken(one, kind, f"{name}[{i}]") for i, (one, kind) in pairs)), None)
+        if len(kinds) == len(value):
+            pairs = enumerate(zip(value, kinds, strict=True))
+            return next(filter(None, (_broken(one, kind, f"{name}[{i}]") for i, (one, kind) in pairs)), None)
+    if not fits(value, hint):
+        return name, f"be {_type_words(hint)}", value
     if hint is float and isinstance(value, float) and not math.isfinite(value):
         return name, "be a finite number", value
     return None
+
+
+def _is_kind(value, hint) -> bool:
+    """Return whether a value has the outer type of an annotation, whatever its elements are."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _is_kind(value, inside[0])
+    return isinstance(value, origin) if origin in (tuple, list) else fits(value, hint)
 
 
 def _type_words(hint) -> str:
@@ -166,6 +192,7 @@ BREAKS: dict[type, Callable[[typing.Any, typing.Any], bool]] = {
     MultipleOf: lambda value, rule: value % rule.multiple_of != 0,
     MinLen: lambda value, rule: len(value) < rule.min_length,
     MaxLen: lambda value, rule: len(value) > rule.max_length,
+    Rule: lambda value, rule: not rule.holds(value),
 }
 """Constraint -> whether a value breaks it. Other metadata of an annotation is no constraint."""
 
@@ -174,12 +201,14 @@ def _broken_range(value, metadata: tuple, name: str) -> tuple[str, str, typing.A
     rule = next((rule for rule in _flat(metadata) if type(rule) in BREAKS and BREAKS[type(rule)](value, rule)), None)
     if rule is None:
         return None
+    if isinstance(rule, Rule):
+        return name, rule.words, value
     return name, f"{'have' if isinstance(rule, MinLen | MaxLen) else 'be'} {_range_words(metadata)}", value
 
 
 def _range_words(metadata: tuple) -> str:
     """Return the constraints in words: "between 0 and 1", "above 0 and below 2", "a multiple of 8"; "": there are none."""
-    rules = {type(rule): rule for rule in _flat(metadata)}
+    rules = {type(rule): rule for rule in _flat(metadata) if getattr(rule, "le", None) != math.inf}
     if Ge in rules and Le in rules and len(rules) == 2:
         return f"between {rules[Ge].ge:g} and {rules[Le].le:g}"
     forms = {

@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from likewise.core.argument_checks import CheckedArguments
+from likewise.core.argument_checks import CheckedArguments, Rule
 from likewise.core.batch_checks import check_shapes, check_values
 from likewise.core.similarity import is_traced
 from likewise.core.supervision import Relevance as Relevance  # re-exported: it is a contract too
@@ -177,6 +177,10 @@ class Term(nn.Module, TrainingHooks, CheckedArguments, ABC):
     def forward(self, out: Output, batch: Batch) -> Float[Tensor, "B"]:
         """Return the value of the term for every sample, given the network's output for the batch."""
 
+    def hold(self, **modules: nn.Module) -> None:
+        """Set attributes to modules that are not saved, moved or trained with the term, such as the network in training."""
+        vars(self).update(modules)
+
     def prepare(self, given: TrainingSetInfo) -> None:
         """Compute what the term needs from the whole training set; called before the first step and after each resume."""
 
@@ -206,6 +210,10 @@ class Miner(CheckedArguments, ABC):
             dim: size of the embedding.
             margin: margin of the loss, for miners that use it; None if the loss has none.
         """
+
+
+PairMiner = Annotated[Miner, Rule("yield pairs, like HardPairs()", lambda miner: miner.yields == "pairs")]
+TripletMiner = Annotated[Miner, Rule("yield triplets, like SemiHard()", lambda miner: miner.yields == "triplets")]
 
 
 class BatchSampler(TrainingHooks, CheckedArguments, ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from likewise.core.errors import LikewiseError
 
@@ -35,6 +36,17 @@ def steps_of(text: str, per_pass: int, name: str, least: int = 0, owner: str = "
         bound = f"{least} step" if least == 1 else f"{least} steps"
         raise LikewiseError(f"{owner}: {name} must be at least {bound}, got '{text}', which is {steps}")
     return steps
+
+
+def argument_in_steps(component: Any, name: str) -> int:
+    """Return the argument of a component that is a duration in steps, by the component's `per_pass`, which epochs need."""
+    given, owner = str(getattr(component, name)), type(component).__name__
+    if component.per_pass is None and given.endswith("e"):
+        raise LikewiseError(
+            f"{owner}: with {name} in epochs, per_pass must be the number of steps in an epoch, got {name}='{given}' and "
+            f"per_pass=None; give per_pass, or {name} as a number of steps"
+        )
+    return steps_of(given, component.per_pass or 1, name, owner=owner)
 
 
 def period_of(text: str, per_pass: int, name: str, least: int = 0) -> int | str:

@@ -1,6 +1,8 @@
 """Errors for users: LikewiseError and its subclasses, and suggestions for misspelt names. Does not import torch."""
 
+import importlib.util
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -100,3 +102,11 @@ def memory_errors(owner: str, advice: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise OutOfMemory(f"{owner}: {memory_sentence(error, advice)}") from None
+
+
+def require_package(package: str, owner: str) -> None:
+    """Raise if a package is not installed; the extra of likewise that installs it has the same name. Imports nothing."""
+    if package not in sys.modules and importlib.util.find_spec(package) is None:
+        raise LikewiseError(
+            f"{owner}: it needs the package {package}, which is not installed; run pip install 'likewise[{package}]'"
+        )

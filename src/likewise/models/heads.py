@@ -9,13 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import CheckedArguments, Count
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision
 
 __all__ = ["MLP", "PCA", "Compositional", "Identity", "Linear", "Relational", "Slices"]
 
 
-class Identity(nn.Module):
+class Identity(nn.Module, CheckedArguments):
     """The pooled feature, unchanged: for measuring a network without training, with `--epochs 0`.
 
     Args:
@@ -23,7 +24,7 @@ class Identity(nn.Module):
         dim: width of the embedding, equal to `features`; the run fills it in.
     """
 
-    def __init__(self, features: int, dim: int):
+    def __init__(self, features: Count, dim: Count):
         super().__init__()
         if features != dim:
             raise LikewiseError(
@@ -36,7 +37,7 @@ class Identity(nn.Module):
         return f
 
 
-class Linear(nn.Module):
+class Linear(nn.Module, CheckedArguments):
     """One linear layer, the head of most papers on metric learning.
 
     Args:
@@ -44,9 +45,8 @@ class Linear(nn.Module):
         dim: width of the embedding.
     """
 
-    def __init__(self, features: int, dim: int):
+    def __init__(self, features: Count, dim: Count):
         super().__init__()
-        require_positive("Linear", features=features, dim=dim)
         self.features = features
         self.dim = dim
         self.fc = nn.Linear(features, dim)
@@ -55,7 +55,7 @@ class Linear(nn.Module):
         return self.fc(f)
 
 
-class MLP(nn.Module):
+class MLP(nn.Module, CheckedArguments):
     """Linear layers with ReLU between them.
 
     Paper: Chen et al., A Simple Framework for Contrastive Learning of Visual Representations, ICML 2020.
@@ -68,9 +68,8 @@ class MLP(nn.Module):
         layers: number of linear layers; 1 is `Linear`. Paper: 2.
     """
 
-    def __init__(self, features: int, dim: int, hidden: int = 512, layers: int = 2):
+    def __init__(self, features: Count, dim: Count, hidden: Count = 512, layers: Count = 2):
         super().__init__()
-        require_positive("MLP", features=features, dim=dim, hidden=hidden, layers=layers)
         self.features = features
         self.dim = dim
         self.hidden = hidden
@@ -85,7 +84,7 @@ class MLP(nn.Module):
         return self.net(f)
 
 
-class Slices(nn.Module):
+class Slices(nn.Module, CheckedArguments):
     """One linear layer whose output consists of k slices of unit length, for terms that train each slice in its own way.
 
     It returns (e, nodes, None): the embedding, and its k slices. Distances of embeddings weigh all slices equally.
@@ -98,9 +97,8 @@ class Slices(nn.Module):
         k: number of slices.
     """
 
-    def __init__(self, features: int, dim: int, k: int = 4):
+    def __init__(self, features: Count, dim: Count, k: Count = 4):
         super().__init__()
-        require_positive("Slices", features=features, dim=dim, k=k)
         require_multiple("Slices", dim, k)
         self.features = features
         self.dim = dim
@@ -112,7 +110,7 @@ class Slices(nn.Module):
         return nodes.flatten(1), nodes, None
 
 
-class Compositional(nn.Module):
+class Compositional(nn.Module, CheckedArguments):
     """Several mixtures (composites) of several small embeddings, which the term `DCML` trains with a loss each.
 
     It returns (e, nodes, rec): the embedding, its k composites, and how undecided each mixture is.
@@ -128,9 +126,8 @@ class Compositional(nn.Module):
         parts: number of small embeddings. Authors' code: 4.
     """
 
-    def __init__(self, features: int, dim: int, k: int = 4, parts: int = 4):
+    def __init__(self, features: Count, dim: Count, k: Count = 4, parts: Count = 4):
         super().__init__()
-        require_positive("Compositional", features=features, dim=dim, k=k, parts=parts)
         require_multiple("Compositional", dim, k)
         self.features = features
         self.dim = dim
@@ -149,7 +146,7 @@ class Compositional(nn.Module):
             return nodes.flatten(1), nodes, -w.amax(2)
 
 
-class PCA(nn.Module):
+class PCA(nn.Module, CheckedArguments):
     """Principal components of the features of the training images: for measuring a network without training (`--epochs 0`).
 
     The components are computed once, before training, from the training images as in evaluation; they have no gradient, and are
@@ -163,9 +160,8 @@ class PCA(nn.Module):
     mean: Tensor
     components: Tensor
 
-    def __init__(self, features: int, dim: int):
+    def __init__(self, features: Count, dim: Count):
         super().__init__()
-        require_positive("PCA", features=features, dim=dim)
         if dim > features:
             raise LikewiseError(
                 f"PCA: dim must be at most the width of the feature, {features}, got {dim}; lower dim, or use Linear()"
@@ -191,7 +187,7 @@ class PCA(nn.Module):
         return (f - self.mean.to(f)) @ self.components.to(f).T
 
 
-class Relational(nn.Module):
+class Relational(nn.Module, CheckedArguments):
     """Several small embeddings (parts) that exchange messages; the term `Ensemble` trains each part with its own loss.
 
     It returns (e, nodes, rec): the embedding, its k parts, and the error of each part in reconstructing its input.
@@ -213,9 +209,8 @@ class Relational(nn.Module):
 
     share: Tensor
 
-    def __init__(self, features: int, dim: int, k: int = 4, slice_input: bool = True, messages: bool = True):
+    def __init__(self, features: Count, dim: Count, k: Count = 4, slice_input: bool = True, messages: bool = True):
         super().__init__()
-        require_positive("Relational", features=features, dim=dim, k=k)
         require_multiple("Relational", dim, k)
         if slice_input and features < k:
             raise LikewiseError(
@@ -275,12 +270,6 @@ class ParallelLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "k B wide"]) -> Float[Tensor, "k B narrow"]:
         return torch.baddbmm(self.bias.to(x), x, self.weight.to(x))
-
-
-def require_positive(owner: str, **numbers: int) -> None:
-    for name, value in numbers.items():
-        if value < 1:
-            raise LikewiseError(f"{owner}: {name} must be at least 1, got {value}")
 
 
 def require_multiple(owner: str, dim: int, k: int) -> None:

@@ -26,8 +26,6 @@ def test_every_label_is_as_likely():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="AddLabels: share must be between 0 and 1, got 2"):
-        AddLabels(share=2)
     with pytest.raises(LikewiseError, match="AddLabels: share=1 is 5 labels, but only 3 can be drawn, .*; lower share"):
         AddLabels(share=1).change_labels(SAMPLE, LABEL, np.random.default_rng(0))
     with pytest.raises(LikewiseError, match="AddLabels: it needs samples with several labels"):

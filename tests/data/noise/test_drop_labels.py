@@ -20,8 +20,6 @@ def test_every_label_of_a_sample_is_as_likely_to_be_missing():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="DropLabels: share must be between 0 and 1, got -1"):
-        DropLabels(share=-1)
     with pytest.raises(LikewiseError, match="share=0.9 is 5 labels, but only 3 of 6 can be dropped.*; lower share"):
         DropLabels(share=0.9).change_labels(SAMPLE, LABEL, np.random.default_rng(0))
     with pytest.raises(LikewiseError, match="DropLabels: it needs samples with several labels"):

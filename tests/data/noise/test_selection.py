@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from likewise.types import LikewiseError
 
-from likewise.data.noise._selection import check_share, choose, choose_absent, draw_absent, first_of, number_classes
+from likewise.data.noise._selection import choose, choose_absent, draw_absent, first_of, number_classes
 
 
 def test_an_exact_share_is_met_by_different_places():
@@ -31,8 +31,6 @@ def test_classes_are_numbered_as_they_are_there():
 
 
 def test_bad_input():
-    with pytest.raises(LikewiseError, match=r"X: share must be between 0 and 1, got -0\.1"):
-        check_share("X", -0.1)
     with pytest.raises(LikewiseError, match="X: wrong labels need at least two classes, got 1"):
         number_classes("X", np.zeros(3, np.int64), 0.5)
     assert number_classes("X", np.zeros(3, np.int64), 0)[0].tolist() == [0]

@@ -82,7 +82,5 @@ def test_bad_input(tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros(80))
     with pytest.raises(LikewiseError, match=r"floats with one row per sample, got float64 of shape \(80,\)"):
         SmallCluster(features=str(tmp_path / "flat.npy"))(PAIRS, rng)
-    with pytest.raises(LikewiseError, match="clusters must be 1 or more, got 0"):
-        SmallCluster(features=TWINS, clusters=0)
     with pytest.raises(LikewiseError, match="target must be 'random' or 'nearest', got 'far'"):
         build("SmallCluster(features='x.npy', target='far')")

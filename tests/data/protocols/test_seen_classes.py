@@ -8,7 +8,6 @@ import torch
 from likewise.protocols import SeenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
-from likewise.core.settings.spec import build
 from likewise.score.retrieve import retrieve
 
 PARTS = ("train", "val", "test")
@@ -142,18 +141,3 @@ def test_held_out_images_that_cannot_answer_one_another_are_an_error():
     with pytest.raises(LikewiseError, match=r"no class has two of them; raise test, or .* gallery='train'"):
         SeenClasses().rows(data, "test")
     assert len(SeenClasses(gallery="train").rows(data, "test")) == 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"test": 0.0}, "0 < test < 1"),
-        ({"val": 1.0}, "0 <= val < 1"),
-        ({"seed": -1}, "seed must be 0 or more"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(LikewiseError, match=message):
-        SeenClasses(**arguments)
-    with pytest.raises(LikewiseError, match="SeenClasses: gallery must be .*'both'"):
-        build("SeenClasses(gallery='both')")

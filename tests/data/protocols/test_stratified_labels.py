@@ -150,10 +150,3 @@ def test_with_single_labels_it_is_stratified_by_class():
     rows = StratifiedLabels(test=0.25).rows(items, "test")
     assert np.bincount(items.y[rows]).tolist() == [5, 5, 5, 5]
     assert len(SeenClasses(test=0.25).rows(items, "test")) == len(rows)
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="0 < test < 1 and 0 <= val < 1 must hold, got test=1, val=0"):
-        StratifiedLabels(test=1)
-    with pytest.raises(LikewiseError, match="seed must be 0 or more, got -1"):
-        StratifiedLabels(seed=-1)

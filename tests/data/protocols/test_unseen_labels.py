@@ -56,8 +56,6 @@ def test_the_split_of_the_data_wins_and_noise_does_not_move_rows():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="0 < test < 1 .* got test=0, val=0"):
-        UnseenLabels(test=0)
     with pytest.raises(LikewiseError, match="'toy' has no label 'dd'; did you mean 'd'"):
         UnseenLabels(names=("dd",)).rows(items(), "test")
     with pytest.raises(LikewiseError, match="every row of 'toy' has a held-out label; lower test or val, or name few"):

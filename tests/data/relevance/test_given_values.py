@@ -31,5 +31,3 @@ def test_it_moves_and_stays_out_of_checkpoints():
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="must be from 0 to 1 or NaN, got 0 to 2; scale"):
         GivenValues(torch.tensor([[0.0, 2.0], [1.0, 1.0]]))
-    with pytest.raises(LikewiseError, match="threshold must be above 0"):
-        GivenValues(VALUES, threshold=0)

@@ -88,8 +88,6 @@ def test_the_contract(make):
 
 
 def test_bad_arguments(write, make):
-    with pytest.raises(LikewiseError, match="per_anchor must be 1 or more, got 0"):
-        make(per_anchor=0)
     with pytest.raises(
         LikewiseError, match="anchor, nearer, farther must be different samples, got '0' twice or more in t"
     ):

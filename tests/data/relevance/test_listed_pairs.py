@@ -78,9 +78,5 @@ def test_bad_files_are_explained(write, content, message):
 
 
 def test_bad_arguments(file):
-    with pytest.raises(
-        LikewiseError, match="unlisted must be 0 or more and below the threshold of 0.5, or None, got 0.5"
-    ):
+    with pytest.raises(LikewiseError, match="unlisted must be below the threshold of 0.5, .* got 0.5"):
         ListedPairs(file, NAMES, unlisted=0.5)
-    with pytest.raises(LikewiseError, match="ListedPairs: threshold must be above 0"):
-        ListedPairs(file, NAMES, threshold=0)

@@ -77,8 +77,6 @@ def test_bad_arguments():
             LikewiseError, match="every class must have at least one label; drop samples without labels"
         ):
             SharedLabels(bad)
-    with pytest.raises(LikewiseError, match="threshold must be above 0 and at most 1, got 0"):
-        SharedLabels(SETS, threshold=0)
 
 
 def test_ranking_counts_the_labels_in_its_memory(largest_tensor):

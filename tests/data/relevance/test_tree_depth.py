@@ -53,13 +53,5 @@ def test_no_tensor_of_pairs_times_levels(largest_tensor):
 
 def test_it_moves_and_bad_arguments():
     assert {one.device.type for one in TreeDepth(TREE, NAMES).to("meta").buffers()} == {"meta"}
-    with pytest.raises(LikewiseError, match="TreeDepth: threshold must be above 0"):
-        TreeDepth(TREE, NAMES, threshold=0)
     with pytest.raises(LikewiseError, match="TreeDepth"):
         TreeDepth(None, NAMES)
-
-
-@pytest.mark.parametrize("power", [0.0, -1.0, float("inf"), float("nan")])
-def test_power_is_above_0_and_finite(power):
-    with pytest.raises(LikewiseError, match="TreeDepth: power must be above 0 and finite"):
-        TreeDepth(TREE, NAMES, power=power)

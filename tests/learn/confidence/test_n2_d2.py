@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from likewise.confidence import N2D2
-from likewise.types import LikewiseError
 from torch.nn import functional as F
 
 C, D = 5, 6
@@ -56,9 +55,3 @@ def test_a_sample_that_is_not_finite_is_dropped_and_not_stored():
     assert part(z, y, row, None).w.tolist() == [0.0] + [1.0] * 11
     part.after_step(1)
     assert part.past.isfinite().all()
-
-
-@pytest.mark.parametrize("given", [{"least": 0}, {"least": 1.5}, {"neighbours": 0}, {"memory": 0}])
-def test_bad_arguments(given):
-    with pytest.raises(LikewiseError, match="N2D2: "):
-        N2D2(C, D, LABELS, **given)

@@ -1,6 +1,10 @@
 """Event files as TensorBoard itself reads them."""
 
+import pytest
 from likewise.loggers import TensorBoard
+from likewise.types import LikewiseError
+
+from likewise.core.errors import require_package
 
 
 def curves(folder):
@@ -36,3 +40,11 @@ def test_going_on_adds_and_beginning_anew_empties(tmp_path):
     anew.log(10, {"loss": 1.0})
     anew.end({})
     assert curves(tmp_path / key) == {"loss": [(10, 1.0)]} and (tmp_path / key / "mine.txt").exists()
+
+
+def test_a_missing_package_is_said_with_its_extra():
+    require_package("json", "Somebody")
+    with pytest.raises(
+        LikewiseError, match=r"^WandB: it needs the package no_such,.*pip install 'likewise\[no_such\]'"
+    ):
+        require_package("no_such", "WandB")

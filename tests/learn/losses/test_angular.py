@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 from likewise.losses import Angular, NPair, angular
-from likewise.types import LikewiseError, Ref
+from likewise.types import Ref
 from pytorch_metric_learning.losses import AngularLoss
 from pytorch_metric_learning.reducers import MeanReducer
 
@@ -105,12 +105,3 @@ def test_an_embedding_of_zeros_has_a_gradient(golden):
     e.requires_grad_()
     Angular(squared_penalty=False)(e, golden.y).mean().backward()
     assert torch.isfinite(e.grad).all()
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="Angular: alpha must lie between 0 and pi/2 .radians., got 45"):
-        Angular(alpha=45)
-    with pytest.raises(LikewiseError, match="weight and penalty must be 0 or more, got weight=-1"):
-        Angular(weight=-1)
-    with pytest.raises(LikewiseError, match="weight and penalty must be 0 or more, got .*penalty=-1"):
-        Angular(penalty=-1)

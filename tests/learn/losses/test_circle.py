@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 from likewise.losses import Circle
-from likewise.miners import SemiHard
-from likewise.types import LikewiseError, Ref
+from likewise.types import Ref
 from pytorch_metric_learning.losses import CircleLoss
 
 
@@ -58,15 +57,6 @@ def test_nothing_to_compare_with_is_zero(golden):
 def test_agrees_with_pytorch_metric_learning(golden):
     for y in (golden.y, torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 4, 5])):
         assert math.isclose(Circle()(golden.z, y).mean(), CircleLoss()(golden.z, y), rel_tol=1e-6)
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="0 <= margin < 1 must hold, got 1.5"):
-        Circle(margin=1.5)
-    with pytest.raises(LikewiseError, match="gamma must be above 0, got 0"):
-        Circle(gamma=0.0)
-    with pytest.raises(LikewiseError, match="Circle: miner must yield pairs"):
-        Circle(miner=SemiHard())
 
 
 def test_graded_by_hand(golden, graded):

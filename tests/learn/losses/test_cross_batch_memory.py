@@ -4,7 +4,7 @@ import pytest
 import torch
 from bare_work import LOSSES
 from likewise.contracts import Loss
-from likewise.losses import Circle, Contrastive, CrossBatchMemory, MultiSimilarity, NormSoftmax, SupCon
+from likewise.losses import Contrastive, CrossBatchMemory, MultiSimilarity, NormSoftmax, SupCon
 from likewise.relevance import GivenValues
 from likewise.types import LikewiseError, Ref
 from torch.nn import functional as F
@@ -190,8 +190,5 @@ def test_bad_arguments():
     for inner in (NormSoftmax(3, 8), CrossBatchMemory(8, MultiSimilarity())):
         with pytest.raises(LikewiseError, match=f"compares samples with samples, got {type(inner).__name__}"):
             CrossBatchMemory(8, inner)
-    for size, start in ((0, 0), (8, -1)):
-        with pytest.raises(LikewiseError, match=f"got size={size}, start={start}"):
-            CrossBatchMemory(8, Circle(), size, start)
     with pytest.raises(LikewiseError, match="dim=8 columns, got 4 columns"):
         CrossBatchMemory(8, Contrastive())(*batch(1, dim=4))

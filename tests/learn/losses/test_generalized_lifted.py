@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 from likewise.losses import GeneralizedLifted
-from likewise.types import LikewiseError
 from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.losses import GeneralizedLiftedStructureLoss
 from pytorch_metric_learning.reducers import MeanReducer
@@ -73,8 +72,3 @@ def _far_by_hand(e, y):
     same = y[:, None] == y
     far, near = d.masked_fill(~same, -math.inf).amax(1), d.masked_fill(same, math.inf).amin(1)
     return (far + 1 - near).clamp_min(0) + 0.005 * e.square().sum(1)
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="GeneralizedLifted: penalty must be 0 or more, got -1"):
-        GeneralizedLifted(penalty=-1)

@@ -6,11 +6,12 @@ import pytest
 import torch
 from bare_work import LOSSES, check_spec
 from likewise.contracts import Loss
-from likewise.losses import Hierarchical, NormSoftmax, ProxyAnchor, SoftTriple
+from likewise.losses import ArcFace, Hierarchical, Margin, NormSoftmax, ProxyAnchor, SoftTriple
 from likewise.types import LikewiseError
 from torch.nn import functional as F
 
 from likewise.core.settings.spec import build, canonical, spec
+from likewise.learn.losses.hierarchical import class_vectors, copy_of_loss, level_weights, plan_by_tree, plan_sizes
 from likewise.learn.training.optim import reset_state
 
 CLASSES, DIM = 12, 6
@@ -116,23 +117,17 @@ def test_how_many_groups():
         ("Hierarchical(coarse=(4, 4))", r"got \[4, 4\] of 12 classes"),
         ("Hierarchical(coarse=())", "every level must have 2 groups or more"),
         ("Hierarchical(levels=3)", r"got \[2, 2, 2\] of 12 classes; use fewer levels"),
-        ("Hierarchical(coarse=(6, 3), levels=3)", "equal to the length of coarse"),
-        ("Hierarchical(levels=0)", "levels must be 1 or more"),
+        ("Hierarchical(coarse=(6, 3), levels=3)", "levels must be the length of coarse"),
         ("Hierarchical(tree='cub200')", "choose"),
         ("Hierarchical(depth=1, coarse=3)", "choose"),
-        ("Hierarchical(weight=1e999)", "weight must be"),
         ("Hierarchical(every=0)", "every must be at least 1 step"),
         ("Hierarchical(start='soon')", "start must be a number of steps"),
-        ("Hierarchical(weight=-1.0)", "weight must be one number of 0 or more"),
         ("Hierarchical(weight=(1.0, 2.0))", "one for each of the 1 levels"),
-        ("Hierarchical(coarse_proxies='mean')", "coarse_proxies must be"),
-        ("Hierarchical(by='names')", "by must be 'proxies' or 'means'"),
         ("Hierarchical(loss=MultiSimilarity())", r"loss must have class vectors .* got MultiSimilarity"),
         ("Hierarchical(loss=Margin())", "got Margin"),
         ("Hierarchical(loss=Hierarchical(loss=ProxyAnchor()))", "got Hierarchical"),
         ("Hierarchical(loss=ForwardCorrection(transition='t.npy'))", "transition must be"),
         ("Hierarchical(coarse_loss=Triplet())", "got Triplet"),
-        ("Hierarchical(depth=0)", "depth must be 1 or more"),
         ("Hierarchical(depth=(1, 2))", "the deepest first"),
         ("Hierarchical(depth=1)", "needs a class tree, but the data has none"),
     ],
@@ -395,3 +390,47 @@ def test_one_spelling():
     assert canonical("Hierarchical(loss=ProxyNCA())") == canonical(
         "Hierarchical(loss=ProxyNCA(scale=3.0), coarse=None, every=20)"
     )
+
+
+PLAN_TREE = {
+    "a": ("x", "x1"),
+    "b": ("x", "x2"),
+    "c": ("y", "x1"),
+    "d": ("y",),
+    "e": ("y", "y2", "deep"),
+    "f": ("x", "x1"),
+}
+
+
+def test_sizes():
+    assert plan_sizes(200, None, 1) == [(200, 20)] and plan_sizes(200, None, 2) == [(200, 20), (20, 2)]
+    assert plan_sizes(200, (50, 7), 2) == [(200, 50), (50, 7)]
+    with pytest.raises(LikewiseError, match="must be three classes or more to form groups, got 2"):
+        plan_sizes(2, None, 1)
+
+
+def test_groups_of_a_tree():
+    """A name that stands in two places is two groups; a class with fewer ancestors stands with its last."""
+    fine, coarse = plan_by_tree(6, (2, 1), tuple("abcdef"), None, PLAN_TREE)
+    # x/x1, x/x2, y, y/x1, y/y2 in their order
+    assert fine.tolist() == [0, 1, 3, 2, 4, 0] and coarse.tolist() == [0, 0, 1, 1, 1]
+    assert plan_by_tree(6, 1, None, None, None) == [(6, 2)]
+    with pytest.raises(LikewiseError, match="class_names must name each of the 7 classes, got 6 names"):
+        plan_by_tree(7, 1, tuple("abcdef"), None, PLAN_TREE)
+    with pytest.raises(LikewiseError, match=r"depth must be at most 3, .* got \(4, 1\)"):
+        plan_by_tree(6, (4, 1), tuple("abcdef"), None, PLAN_TREE)
+
+
+def test_weights():
+    assert level_weights(0.3, 2) == [0.3, 0.3] and level_weights((1.0, 0.0), 2) == [1.0, 0.0]
+    with pytest.raises(LikewiseError, match="or one for each of the 2 levels"):
+        level_weights((1.0,), 2)
+
+
+def test_a_loss_like_another():
+    few = copy_of_loss(ArcFace(50, 8, scale=20, margin=0.2), classes=5)
+    assert (few.classes, few.dim, few.scale, few.margin) == (5, 8, 20, 0.2) and class_vectors(few).shape == (5, 8)
+    assert class_vectors(SoftTriple(5, 8, per_class=3)).shape == (15, 8)
+    assert class_vectors(ProxyAnchor(5, 8)).requires_grad
+    with pytest.raises(LikewiseError, match="got Margin"):
+        class_vectors(Margin(classes=5))

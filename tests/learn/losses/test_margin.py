@@ -9,8 +9,6 @@ from likewise.types import LikewiseError, Tuples
 from pytorch_metric_learning.losses import MarginLoss
 from torch.nn import functional as F
 
-from likewise.learn.miners.hard_pairs import HardPairs
-
 
 def by_hand(z, y, triplets, beta, margin, nu=0.0, count="terms", pull=None):
     """Numbers of the anchors, whose mean is the paper's number; `beta` by class."""
@@ -123,22 +121,9 @@ def test_an_empty_list_of_triplets_gives_zero_with_a_graph(golden):
     assert (each == 0).all() and (z.grad == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [({"margin": -0.1}, "margin=-0.1"), ({"beta": 2.5}, "beta must be .*got 2.5"), ({"nu": -1.0}, "nu=-1"),
-     ({"classes": None}, "set per_class=False"), ({"miner": HardPairs()}, "miner must yield triplets, got HardPairs")],
-)  # fmt: skip
-def test_bad_settings(wrong, says):
-    with pytest.raises(LikewiseError, match=f"Margin.*{says}"):
-        Margin(**{"classes": 3, **wrong})
-
-
-def test_bad_count(unchecked):
-    with pytest.raises(LikewiseError, match="count must be 'terms', 'triplets' or 'all', got 'pairs'"):
-        Margin(classes=3, count="pairs")
-
-
 def test_a_boundary_per_class_needs_classes(golden, graded):
+    with pytest.raises(LikewiseError, match="Margin.*set per_class=False"):
+        Margin()
     with pytest.raises(LikewiseError, match="a boundary per class needs one class per sample, got SharedLabels"):
         Margin(classes=5).with_relevance(graded.shared)
     assert Margin(per_class=False).with_relevance(graded.shared)(golden.z, graded.ids).isfinite().all()

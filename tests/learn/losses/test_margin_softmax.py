@@ -5,7 +5,7 @@ import torch
 from likewise.losses import NormSoftmax
 from likewise.types import LikewiseError
 
-from likewise.learn.losses._margin_softmax import check_scale, margin_softmax, target_cross_entropy, uniform_proxies
+from likewise.learn.losses._margin_softmax import margin_softmax, target_cross_entropy, uniform_proxies
 from likewise.testing.loss import ClassRelevance
 
 PROXIES = torch.tensor([[2.0, 0.0], [0.0, 5.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -28,14 +28,6 @@ def test_sixteen_bit_embeddings_are_compared_in_float32():
 def test_proxies_are_drawn_within_their_bounds():
     torch.manual_seed(0)
     assert 0.24 < uniform_proxies(50, 16).abs().max() <= 0.25
-
-
-def test_a_scale_must_be_above_0():
-    check_scale("Mine", 0.1)
-    with pytest.raises(LikewiseError, match=r"Mine: scale must be above 0, got 0\.0"):
-        check_scale("Mine", 0.0)
-    with pytest.raises(LikewiseError, match="Mine: scale must be above 0, got nan"):
-        check_scale("Mine", float("nan"))
 
 
 def test_soft_targets_by_hand():

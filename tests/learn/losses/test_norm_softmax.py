@@ -41,11 +41,6 @@ def test_proxies_start_within_their_bounds_from_the_seed():
     assert first.abs().max() <= 0.25 and first.abs().max() > 0.24
 
 
-def test_bad_temperature():
-    with pytest.raises(LikewiseError, match="temperature must be above 0, got 0"):
-        NormSoftmax(classes=3, dim=2, temperature=0.0)
-
-
 def test_a_miner_has_no_place_here():
     """It would be ignored, and the user would believe otherwise."""
     with pytest.raises(LikewiseError, match="NormSoftmax has no argument 'miner'"):

@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 from likewise.losses import ProxyAnchor
-from likewise.types import LikewiseError
 from pytorch_metric_learning.losses import ProxyAnchorLoss
 
 from likewise.testing.loss import ClassRelevance
@@ -56,13 +55,6 @@ def test_the_shares_are_larger_for_harder_samples(golden):
     z = torch.stack([angle.cos(), angle.sin()], 1)
     each = loss(z, torch.zeros(3, dtype=torch.int64))
     assert each[0] < each[1] < each[2]
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="margin must be 0 or more, got -0.1"):
-        ProxyAnchor(classes=3, dim=2, margin=-0.1)
-    with pytest.raises(LikewiseError, match="alpha must be above 0, got -1"):
-        ProxyAnchor(classes=3, dim=2, alpha=-1.0)
 
 
 def test_several_labels_by_hand(golden, graded):

@@ -101,8 +101,6 @@ def test_proxies_start_as_in_the_paper():
 
 
 def test_bad_settings():
-    with pytest.raises(LikewiseError, match="ProxyNCA: scale must be above 0, got 0"):
-        ProxyNCA(classes=3, dim=2, scale=0.0)
     with pytest.raises(LikewiseError, match=r"ProxyNCA: classes must be 2 or more, got classes=1"):
         ProxyNCA(classes=1, dim=2)
     one = ProxyNCA(classes=1, dim=2, positive_in_denominator=True)(torch.eye(2), torch.zeros(2, dtype=torch.int64))

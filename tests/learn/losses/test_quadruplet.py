@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 from likewise.losses import Quadruplet, quadruplet
-from likewise.miners import HardPairs
-from likewise.types import LikewiseError, Ref, Tuples
+from likewise.types import Ref, Tuples
 
 
 def by_hand(z, quadruplets, margin, far_margin):
@@ -77,15 +76,6 @@ def test_both_strangers_are_pushed_apart(golden):
     assert {0, 1, 3} < set(touched) and len(touched) == 4
     (fourth,) = set(touched) - {0, 1, 3}
     assert golden.y[fourth] not in (golden.y[0], golden.y[3])
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="Quadruplet: margin and far_margin must be 0 or more, got margin=-1"):
-        Quadruplet(margin=-1)
-    with pytest.raises(LikewiseError, match="margin and far_margin must be 0 or more, got .*far_margin=-1"):
-        Quadruplet(far_margin=-1)
-    with pytest.raises(LikewiseError, match="Quadruplet: miner must yield triplets.*HardPairs"):
-        Quadruplet(miner=HardPairs())
 
 
 def test_with_a_relevance_the_third_sample_is_a_negative_of_both(graded):

@@ -95,13 +95,6 @@ def test_differs_from_pytorch_metric_learning_by_the_query_itself():
     assert not math.isclose(SmoothAP()(z, y).mean(), SmoothAPLoss()(z, y), rel_tol=1e-2)
 
 
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="temperature must be above 0, got 0"):
-        SmoothAP(temperature=0.0)
-    with pytest.raises(LikewiseError, match="largest_class must be 1 or more, got 0"):
-        SmoothAP(largest_class=0)
-
-
 def test_graded_by_hand(golden, graded):
     """A hit is a positive, and counts with its relevance r."""
     each, has = [], 0

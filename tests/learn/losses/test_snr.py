@@ -5,8 +5,7 @@ import pytest
 import torch
 from likewise.contracts import Miner
 from likewise.losses import SNR
-from likewise.miners import HardPairs
-from likewise.types import LikewiseError, Ref, Tuples
+from likewise.types import Ref, Tuples
 from pytorch_metric_learning.distances import SNRDistance
 from pytorch_metric_learning.losses import TripletMarginLoss
 from pytorch_metric_learning.reducers import AvgNonZeroReducer, MeanReducer
@@ -93,12 +92,3 @@ def test_a_reference_of_other_samples(golden):
     )  # one mate, one stranger each
     wanted = by_hand(golden.z[[0, 6, 1, 7]], [(0, 2, 3), (1, 3, 2)], 3.0, 0.0)
     torch.testing.assert_close(each, wanted)
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="SNR: margin and penalty must be 0 or more, got margin=-1"):
-        SNR(margin=-1)
-    with pytest.raises(LikewiseError, match="SNR: margin and penalty must be 0 or more, got .*penalty=-1"):
-        SNR(penalty=-1)
-    with pytest.raises(LikewiseError, match="SNR: miner must yield triplets.*HardPairs"):
-        SNR(miner=HardPairs())

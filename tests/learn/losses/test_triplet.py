@@ -3,8 +3,6 @@ import math
 import pytest
 import torch
 from likewise.losses import Triplet
-from likewise.miners import HardPairs
-from likewise.types import LikewiseError
 from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.losses import TripletMarginLoss
 from pytorch_metric_learning.reducers import MeanReducer
@@ -47,10 +45,3 @@ def test_the_mean_is_over_the_anchors_that_have_a_triplet():
     assert (each[2:] == 0).all() and (each[:2] > 0).all()
     d = torch.cdist(z, z)
     assert (each[:2] / (5 / 2) <= d[0, 1] - d[:2, 2:].min() + 2.0).all()
-
-
-def test_a_miner_of_pairs_is_refused(golden):
-    with pytest.raises(LikewiseError, match="Triplet: miner must yield triplets.*HardPairs"):
-        Triplet(miner=HardPairs())(golden.z, golden.y)
-    with pytest.raises(LikewiseError, match="margin must be 0 or more, got -0.1"):
-        Triplet(margin=-0.1)

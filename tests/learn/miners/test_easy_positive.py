@@ -2,7 +2,6 @@ import pytest
 import torch
 from likewise.miners import EasyPositive
 from likewise.similarity import reference_masks
-from likewise.types import LikewiseError
 from pytorch_metric_learning.miners import BatchEasyHardMiner
 
 
@@ -39,8 +38,3 @@ def test_same_triplets_as_pytorch_metric_learning(crowd):
     t = EasyPositive(negative="hard")(crowd.sim, crowd.pairs, 3)
     assert torch.equal(a, again) and torch.equal(a, t.a[t.valid])
     assert torch.equal(p, t.p[t.valid]) and torch.equal(n, t.n[t.valid])
-
-
-def test_bad_argument(unchecked):
-    with pytest.raises(LikewiseError, match="negative must be 'semi-hard', 'hard' or 'random', got 'soft'"):
-        EasyPositive(negative="soft")

@@ -2,7 +2,6 @@ import pytest
 import torch
 from likewise.miners import HardPairs
 from likewise.similarity import compare
-from likewise.types import LikewiseError
 from pytorch_metric_learning.miners import MultiSimilarityMiner
 
 
@@ -35,8 +34,3 @@ def test_same_pairs_as_pytorch_metric_learning():
     pos, neg = torch.zeros(8, 8, dtype=torch.bool), torch.zeros(8, 8, dtype=torch.bool)
     pos[a1, p], neg[a2, n] = True, True
     assert torch.equal(found.pos, pos) and torch.equal(found.neg, neg)
-
-
-def test_bad_eps():
-    with pytest.raises(LikewiseError, match="eps must be 0 or more, got -0.1"):
-        HardPairs(eps=-0.1)

@@ -1,9 +1,7 @@
-import pytest
 import torch
 from likewise.losses import Contrastive, Triplet
-from likewise.miners import HardPairs, Random, Switch
+from likewise.miners import Random, Switch
 from likewise.similarity import compare
-from likewise.types import LikewiseError
 
 
 def test_some_negatives_become_class_mates_and_their_pull_vanishes(crowd):
@@ -44,10 +42,3 @@ def test_a_batch_of_one_class_is_still_spread():
     z = torch.nn.functional.normalize(torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), dim=1)
     t = Switch(share=1.0)(*compare(z, torch.zeros(4, dtype=torch.int64)), 3)
     assert t.valid.all() and not t.pull.any()
-
-
-def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="share must be a probability from 0 to 1, got 1.5"):
-        Switch(share=1.5)
-    with pytest.raises(LikewiseError, match="Switch: miner must yield triplets.*HardPairs"):
-        Switch(miner=HardPairs())

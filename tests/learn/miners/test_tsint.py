@@ -200,9 +200,3 @@ def test_bad_use():
     miner.see_teacher(z)
     with pytest.raises(LikewiseError, match="without a memory"):
         CrossBatchMemory(dim=4, loss=Contrastive(miner=miner), size=4)(z, y)
-    with pytest.raises(LikewiseError, match="TSINT: share, the noise rate, must be .*got 1.0"):
-        TSINT(classes=3, share=1.0)
-    with pytest.raises(LikewiseError, match="momenta must be 0 or more and below 1, got momentum=1.0"):
-        TSINT(classes=3, momentum=1.0)
-    with pytest.raises(LikewiseError, match="there must be two classes or more, got classes=1"):
-        TSINT(classes=1)

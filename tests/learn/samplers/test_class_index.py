@@ -8,8 +8,9 @@ from likewise.learn.samplers._class_index import (
     ClassIndex,
     candidate_batches,
     check_batch,
-    check_candidates,
     check_pool,
+    deal_from,
+    some_of,
     usable_classes,
 )
 
@@ -83,15 +84,43 @@ def test_bad_arguments():
     with pytest.raises(LikewiseError, match="every class has one; use Shuffled"):
         usable_classes("X", np.arange(5), "per_class=2", "skip", None)
     assert len(usable_classes("X", np.arange(5), None, "error", None).every) == 5
-    with pytest.raises(LikewiseError, match="X: lonely must be"):
-        usable_classes("X", LABELS, None, "drop", None)
     with pytest.raises(LikewiseError, match="multiple of per_class, got batch=3, per_class=2"):
         check_batch("X", 3, 2)
     with pytest.raises(LikewiseError, match="pool must be at least batch, got pool=4, batch=6; raise pool"):
         check_pool("X", 4, 6, ClassIndex(LABELS))
     with pytest.raises(LikewiseError, match="batch=10 with 9; lower batch"):
         check_pool("X", 512, 10, ClassIndex(LABELS))
-    with pytest.raises(LikewiseError, match="candidates must be 1 or more, got 0"):
-        check_candidates("X", 0, 4)
-    with pytest.raises(LikewiseError, match="batch must be 2 or more"):
-        check_candidates("X", 1, 1)
+
+
+def test_everyone_is_dealt_once_before_anyone_again():
+    rng, pack, everyone = np.random.default_rng(0), [], np.arange(7)
+    dealt = [v for _ in range(14) for v in deal_from(pack, everyone, 3, rng)]
+    for start in range(0, 42, 7):
+        assert sorted(dealt[start : start + 7]) == list(range(7))
+
+
+def test_some_rows_are_different_and_all_if_there_are_few():
+    rng, rows = np.random.default_rng(0), np.arange(100, 400)
+    assert sorted(some_of(rows[:5], 9, rng)) == rows[:5].tolist()
+    assert len(set(some_of(rows[:20], 9, rng))) == 9
+    drawn = some_of(rows, 30, rng)
+    assert 20 < len(drawn) == len(set(drawn)) <= 30 and set(drawn) <= set(rows.tolist())
+
+
+def test_a_draw_moves_no_other_entry_and_the_order_is_that_of_a_list_that_loses_its_first():
+    def by_hand(pack, everyone, count, rng):
+        while len(pack) < count:
+            left, fresh = set(pack), rng.permutation(everyone).tolist()
+            pack += [v for v in fresh if v not in left] + [v for v in fresh if v in left]
+        taken, pack[:] = pack[:count], pack[count:]
+        return taken
+
+    (one, a), (other, b) = ((np.random.default_rng(3), []) for _ in range(2))
+    everyone, counts = np.arange(11), [1, 4, 3, 2, 7, 1, 25, 3, 3]
+    assert [deal_from(a, everyone, n, one) for n in counts] == [by_hand(b, everyone, n, other) for n in counts]
+    assert one.random() == other.random()
+    pack = []
+    deal_from(pack, np.arange(50), 1, one)
+    kept = pack[:40]
+    deal_from(pack, np.arange(50), 5, one)
+    assert pack[:40] == kept

@@ -105,8 +105,6 @@ def test_bad_arguments(data):
     for settings, says in (
         ({"batch": 5}, "batch must be a multiple"),
         ({"batch": 20, "pool": 10}, "pool must be at least batch"),
-        ({"batch": 20, "candidates": 0}, "candidates must be 1 or more, got 0"),
-        ({"batch": 20, "bins": 0}, "bins must be 1 or more, got 0"),
         ({"batch": 202}, "batch must not exceed the training samples, got batch=202 with 200"),
     ):
         with pytest.raises(LikewiseError, match=f"DistanceMatching: {says}"):

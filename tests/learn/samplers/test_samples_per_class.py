@@ -47,8 +47,6 @@ def test_bad_arguments(unchecked):
         SamplesPerClass(LABELS, batch=64, per_class=2)
     with pytest.raises(LikewiseError, match="multiple of per_class, got batch=10, per_class=4"):
         SamplesPerClass(LABELS, batch=10, per_class=4)
-    with pytest.raises(LikewiseError, match="lonely must be"):
-        SamplesPerClass(LABELS, batch=4, per_class=2, lonely="drop")
 
 
 def test_with_replacement_a_class_may_fill_two_places_and_an_image_come_twice():

@@ -65,7 +65,7 @@ def test_small_data_and_bad_arguments(made):
         SamplesPerLabel(labels, sets, batch=6, per_label=2)
     with pytest.raises(LikewiseError, match="must have several labels per sample, got one; use SamplesPerClass"):
         SamplesPerLabel(labels)
-    with pytest.raises(LikewiseError, match="per_label must be 2 or more, and candidates at least per_label - 1"):
+    with pytest.raises(LikewiseError, match="candidates must be at least per_label - 1"):
         SamplesPerLabel(labels, sets, batch=4, per_label=4, candidates=2)
     with pytest.raises(LikewiseError, match="batch must be a multiple of per_label, got batch=5, per_label=2; try"):
         SamplesPerLabel(labels, sets, batch=5, per_label=2)

@@ -52,8 +52,6 @@ def test_bad_arguments():
     with pytest.raises(LikewiseError, match=f"batch=9999 needs as many samples, but there are {len(LABELS)}"):
         SamplesRandom(LABELS, batch=9999)
     assert len(SamplesRandom(LABELS, batch=9999, with_replacement=True)) == 1
-    with pytest.raises(LikewiseError, match="batch must be 2 or more to hold a pair, got 1"):
-        SamplesRandom(LABELS, batch=1)
     lonely = np.array([0, 0, 1])
     with pytest.raises(LikewiseError, match=r"the last sample of a batch needs two .*lonely='skip' in SamplesRandom"):
         SamplesRandom(lonely, batch=2)

@@ -13,5 +13,5 @@ def test_every_sample_at_most_once_a_pass_and_all_over_time():
 
 
 def test_a_batch_larger_than_the_data_is_refused():
-    with pytest.raises(LikewiseError, match="batch=11 with 10 samples"):
+    with pytest.raises(LikewiseError, match="at most the 10 training samples, got 11"):
         Shuffled(np.zeros(10, np.int64), batch=11)

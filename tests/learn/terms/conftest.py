@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from likewise.terms import _language_targets as guidance
+from likewise.terms import language_guidance as guidance
 from likewise.types import Output, TrainingSetInfo
 from torch import Tensor, nn
 from torch.nn import functional as F

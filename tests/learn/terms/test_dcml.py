@@ -51,5 +51,3 @@ def test_a_training_resumes_exactly(tmp_path, stop_at):
 def test_errors():
     with pytest.raises(LikewiseError, match="a head of mixtures, got Linear; train with --head 'Compositional"):
         DCML(lambda dim: MultiSimilarity(), Embedder("features", 6, features=7))
-    with pytest.raises(LikewiseError, match="decision must be 0 or more, got -1"):
-        made(decision=-1.0)

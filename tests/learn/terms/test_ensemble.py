@@ -216,8 +216,6 @@ def test_spec_and_bad_arguments():
         match=r"Ensemble: .*head whose parts reconstruct their input, got Linear; train with --head 'Relational\(\)'",
     ):
         Ensemble(make_loss, plain)
-    with pytest.raises(LikewiseError, match="reconstruction must be 0 or more, got -1"):
-        Ensemble(make_loss, net, reconstruction=-1.0)
     for text, who in (("AdaptiveHierarchical(views=2)", "Adaptive"), ("Contrastive(miner=TSINT(classes=4))", "TSINT")):
         with pytest.raises(LikewiseError, match=f"Ensemble: {who}.* needs the whole batch.*use another loss"):
             Ensemble(maker(text), net)

@@ -127,7 +127,5 @@ def test_a_training_resumes_exactly(tmp_path, stop_at):
 
 
 def test_errors():
-    with pytest.raises(LikewiseError, match="dim a multiple of heads, got layers=1, heads=3, dim=4"):
+    with pytest.raises(LikewiseError, match="dim must be a multiple of heads, got dim=4, heads=3"):
         made(heads=3)
-    with pytest.raises(LikewiseError, match="temperature > 0, .* got temperature=0"):
-        made(temperature=0.0)

@@ -5,10 +5,12 @@ import copy
 import pytest
 import torch
 from likewise.terms import SelfDistillation
-from likewise.types import Batch, LikewiseError
+from likewise.types import Batch
 from torch import nn
+from torch.nn import functional as F
 
 from likewise.core.settings.spec import build, spec
+from likewise.learn.terms.self_distillation import kl_rows, similarities
 
 
 def batch(seed=0, size=6):
@@ -102,7 +104,29 @@ def test_no_value_is_looked_at(net):
 def test_spec_and_bad_arguments(net):
     term = build("SelfDistillation(weight=200)", embedder=net, per_pass=3, steps=9)
     assert term.weight == 200 and spec(term) == "SelfDistillation(per_pass=3, steps=9, weight=200)"
-    with pytest.raises(LikewiseError, match="temperature must be above 0, got 0"):
-        SelfDistillation(net, 1, 1, temperature=0.0)
-    with pytest.raises(LikewiseError, match="per_pass and steps must be 1 or more, got 0 and 5"):
-        SelfDistillation(net, 0, 5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_rows_by_hand(kl_by_hand, temperature):
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 5, 7, dtype=torch.float64)
+    torch.testing.assert_close(kl_rows(a, b, temperature), kl_by_hand(a, b, temperature))
+    assert not torch.allclose(kl_rows(a, b, temperature), kl_rows(b, a, temperature))
+    torch.testing.assert_close(kl_rows(a, a + 3), torch.zeros(5, dtype=torch.float64))
+
+
+@pytest.mark.parity
+def test_agrees_with_torch():
+    torch.manual_seed(1)
+    a, b = torch.randn(2, 5, 7, dtype=torch.float64)
+    other = F.kl_div(b.log_softmax(1), a.softmax(1), reduction="none").sum(1)
+    torch.testing.assert_close(kl_rows(a, b), other)
+
+
+def test_similarities_keep_their_precision_under_autocast():
+    torch.manual_seed(2)
+    z = F.normalize(torch.randn(6, 32), dim=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = similarities(z)
+        assert (z @ z.T).dtype == torch.bfloat16
+    torch.testing.assert_close(found, z @ z.T, rtol=0, atol=1e-6)

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from likewise.config import Train
-from likewise.terms import _language_targets as guidance
+from likewise.terms import language_guidance as guidance
 
 from likewise import losses
 from likewise.core.distributed.collectives import world

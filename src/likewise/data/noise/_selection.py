@@ -11,11 +11,6 @@ MAX_TRANSITION_CLASSES = 4096
 """Largest number of classes whose table of probabilities is made: it has a cell for every pair of classes."""
 
 
-def check_share(owner: str, share: float) -> None:
-    if not 0 <= share <= 1:
-        raise LikewiseError(f"{owner}: share must be between 0 and 1, got {share}")
-
-
 def several_labels_error(owner: str) -> LikewiseError:
     """Return the error of a noise model that only changes sets of labels, for data with one label per sample."""
     return LikewiseError(

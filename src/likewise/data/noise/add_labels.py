@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
-from likewise.data.noise._selection import check_share, choose_absent, draw_absent, several_labels_error
+from likewise.data.noise._selection import choose_absent, draw_absent, several_labels_error
 
 
 class AddLabels(NoiseModel):
@@ -20,8 +21,7 @@ class AddLabels(NoiseModel):
         exact: whether `share` is the exact share or the expected share.
     """
 
-    def __init__(self, share: float = 0.3, exact: bool = True):
-        check_share("AddLabels", share)
+    def __init__(self, share: Share = 0.3, exact: bool = True):
         self.share = share
         self.exact = exact
 

@@ -6,9 +6,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Share, ShareAboveZero
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
-from likewise.data.noise._selection import check_share, choose, number_classes
+from likewise.data.noise._selection import choose, number_classes
 
 
 class ClassFrequency(NoiseModel):
@@ -31,15 +32,12 @@ class ClassFrequency(NoiseModel):
 
     def __init__(
         self,
-        share: float = 0.3,
-        group: float = 0.5,
+        share: Share = 0.3,
+        group: ShareAboveZero = 0.5,
         side: Literal["large", "small"] = "large",
         restrict: Literal["target", "source", "both"] = "target",
         exact: bool = True,
     ):
-        check_share("ClassFrequency", share)
-        if not 0 < group <= 1:
-            raise LikewiseError(f"ClassFrequency: group must be above 0 and at most 1, got {group}")
         self.share = share
         self.group = group
         self.side = side

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Count, Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
-from likewise.data.noise._selection import check_share, choose, number_classes
+from likewise.data.noise._selection import choose, number_classes
 
 
 class ClassShift(NoiseModel):
@@ -24,10 +25,7 @@ class ClassShift(NoiseModel):
         exact: whether `share` is the exact share or the expected share.
     """
 
-    def __init__(self, share: float = 0.3, shift: int = 5, exact: bool = True):
-        check_share("ClassShift", share)
-        if shift < 1:
-            raise LikewiseError(f"ClassShift: shift must be 1 or more, got {shift}")
+    def __init__(self, share: Share = 0.3, shift: Count = 5, exact: bool = True):
         self.share = share
         self.shift = shift
         self.exact = exact

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
-from likewise.data.noise._selection import check_share, choose, first_of, several_labels_error
+from likewise.data.noise._selection import choose, first_of, several_labels_error
 
 
 class DropLabels(NoiseModel):
@@ -22,8 +23,7 @@ class DropLabels(NoiseModel):
         exact: whether `share` is the exact share or the expected share.
     """
 
-    def __init__(self, share: float = 0.3, exact: bool = True):
-        check_share("DropLabels", share)
+    def __init__(self, share: Share = 0.3, exact: bool = True):
         self.share = share
         self.exact = exact
 

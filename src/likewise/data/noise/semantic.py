@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
-from likewise.data.noise._selection import check_share, check_transition_size, choose, number_classes
+from likewise.data.noise._selection import check_transition_size, choose, number_classes
 from likewise.data.taxonomies import ancestors, require_tree
 
 
@@ -38,14 +39,13 @@ class Semantic(NoiseModel):
 
     def __init__(
         self,
-        share: float = 0.3,
+        share: Share = 0.3,
         exact: bool = True,
         reading: Literal["leaf", "child"] = "leaf",
         tree: str | None = None,
         class_names: Sequence[str] | None = None,
         taxonomy: dict[str, tuple[str, ...]] | None = None,
     ):
-        check_share("Semantic", share)
         if class_names is None:
             raise LikewiseError(
                 "Semantic: it must know the class names to look up classes in the tree, got None; pass class_names"

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from likewise.core.argument_checks import Count, Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
 from likewise.core.kmeans import kmeans
-from likewise.data.noise._selection import check_share, number_classes
+from likewise.data.noise._selection import number_classes
 
 
 class SmallCluster(NoiseModel):
@@ -38,15 +39,12 @@ class SmallCluster(NoiseModel):
     def __init__(
         self,
         features: str | Float[np.ndarray, "n F"],
-        share: float = 0.3,
-        clusters: int | None = None,
+        share: Share = 0.3,
+        clusters: Count | None = None,
         target: Literal["random", "nearest"] = "random",
         rows: Int[np.ndarray, "N"] | None = None,
         samples: int | None = None,
     ):
-        check_share("SmallCluster", share)
-        if clusters is not None and clusters < 1:
-            raise LikewiseError(f"SmallCluster: clusters must be 1 or more, got {clusters}")
         self.features = features
         self.share = share
         self.clusters = clusters

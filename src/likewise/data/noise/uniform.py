@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
 from likewise.data.noise._selection import (
-    check_share,
     check_transition_size,
     choose,
     choose_absent,
@@ -29,8 +29,7 @@ class Uniform(NoiseModel):
         exact: whether `share` is the exact share or the expected share.
     """
 
-    def __init__(self, share: float = 0.3, exact: bool = True):
-        check_share("Uniform", share)
+    def __init__(self, share: Share = 0.3, exact: bool = True):
         self.share = share
         self.exact = exact
 

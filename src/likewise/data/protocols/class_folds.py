@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from annotated_types import Ge
 from jaxtyping import Int
 
+from likewise.core.argument_checks import CountOrZero
 from likewise.core.contracts import Protocol, Split
 from likewise.core.types import Items, LikewiseError
 from likewise.data.protocols.splits import check_groups, in_splits
@@ -25,11 +29,9 @@ class ClassFolds(Protocol):
             paper: test on the second half of all classes, which is 11,317 classes of SOP, whose own training split has 11,318.
     """
 
-    def __init__(self, folds: int = 4, fold: int = 0, own_split: bool = False):
-        if folds < 2 or not 0 <= fold < folds:
-            raise LikewiseError(
-                f"ClassFolds: folds must be 2 or more and fold one of 0..folds-1, got folds={folds}, fold={fold}"
-            )
+    def __init__(self, folds: Annotated[int, Ge(2)] = 4, fold: CountOrZero = 0, own_split: bool = False):
+        if fold >= folds:
+            raise LikewiseError(f"ClassFolds: fold must be below folds, got folds={folds}, fold={fold}")
         self.folds = folds
         self.fold = fold
         self.own_split = own_split

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int
 
+from likewise.core.argument_checks import ShareBelowOne, ShareBetween
 from likewise.core.contracts import Protocol, Split
 from likewise.core.errors import nearest_name
 from likewise.core.types import Items, LikewiseError
@@ -22,9 +23,7 @@ class QueryGallery(Protocol):
         gallery: name of the gallery to search; None: all galleries together.
     """
 
-    def __init__(self, train: float = 0.5, val: float = 0.0, gallery: str | None = None):
-        if not 0 < train < 1 or not 0 <= val < 1:
-            raise LikewiseError(f"QueryGallery: 0 < train < 1 and 0 <= val < 1 must hold, got train={train}, val={val}")
+    def __init__(self, train: ShareBetween = 0.5, val: ShareBelowOne = 0.0, gallery: str | None = None):
         self.train = train
         self.val = val
         self.gallery = gallery

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
+from likewise.core.argument_checks import CountOrZero, ShareBelowOne, ShareBetween
 from likewise.core.contracts import Protocol, Split
 from likewise.core.types import Items, LikewiseError
 from likewise.data.protocols.splits import check_groups, in_splits
@@ -33,16 +34,12 @@ class SeenClasses(Protocol):
 
     def __init__(
         self,
-        test: float = 0.2,
-        val: float = 0.0,
+        test: ShareBetween = 0.2,
+        val: ShareBelowOne = 0.0,
         gallery: Literal["test", "train"] = "test",
         own_split: bool = False,
-        seed: int = 0,
+        seed: CountOrZero = 0,
     ):
-        if not 0 < test < 1 or not 0 <= val < 1:
-            raise LikewiseError(f"SeenClasses: 0 < test < 1 and 0 <= val < 1 must hold, got test={test}, val={val}")
-        if seed < 0:
-            raise LikewiseError(f"SeenClasses: seed must be 0 or more, got {seed}")
         self.test = test
         self.val = val
         self.gallery = gallery

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import CountOrZero, ShareBelowOne, ShareBetween
 from likewise.core.contracts import Protocol, Split
-from likewise.core.types import Items, LikewiseError
+from likewise.core.types import Items
 from likewise.data.label_sets import sample_labels
 from likewise.data.protocols.splits import check_groups, check_own_split, in_splits
 
@@ -31,13 +32,7 @@ class StratifiedLabels(Protocol):
 
     shares_classes = True
 
-    def __init__(self, test: float = 0.3, val: float = 0.0, seed: int = 0):
-        if not 0 < test < 1 or not 0 <= val < 1:
-            raise LikewiseError(
-                f"StratifiedLabels: 0 < test < 1 and 0 <= val < 1 must hold, got test={test}, val={val}"
-            )
-        if seed < 0:
-            raise LikewiseError(f"StratifiedLabels: seed must be 0 or more, got {seed}")
+    def __init__(self, test: ShareBetween = 0.3, val: ShareBelowOne = 0.0, seed: CountOrZero = 0):
         self.test = test
         self.val = val
         self.seed = seed

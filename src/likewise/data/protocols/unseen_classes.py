@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import ShareAboveZero, ShareBelowOne
 from likewise.core.contracts import Protocol, Split
-from likewise.core.types import Items, LikewiseError
+from likewise.core.types import Items
 from likewise.data.protocols.splits import rows_by_class
 
 
@@ -22,12 +23,7 @@ class UnseenClasses(Protocol):
         val: share of the training classes held out for validation, if the data has no val split.
     """
 
-    def __init__(self, train: float = 0.5, val: float = 0.0):
-        if not 0 < train <= 1 or not 0 <= val < 1:
-            raise LikewiseError(
-                f"UnseenClasses: 0 < train <= 1 and 0 <= val < 1 must hold, got train={train}, val={val}; train=1 trains on all "
-                "classes and has no test split"
-            )
+    def __init__(self, train: ShareAboveZero = 0.5, val: ShareBelowOne = 0.0):
         self.train = train
         self.val = val
         self.has_test_split = train < 1

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import ShareBelowOne, ShareBetween
 from likewise.core.contracts import Protocol, Split
 from likewise.core.errors import nearest_name
 from likewise.core.types import Items, LikewiseError
@@ -28,13 +29,11 @@ class UnseenLabels(Protocol):
 
     def __init__(
         self,
-        test: float = 0.5,
-        val: float = 0.0,
+        test: ShareBetween = 0.5,
+        val: ShareBelowOne = 0.0,
         names: tuple[str, ...] | list[str] = (),
         mixed: Literal["test", "drop"] = "test",
     ):
-        if not 0 < test < 1 or not 0 <= val < 1:
-            raise LikewiseError(f"UnseenLabels: 0 < test < 1 and 0 <= val < 1 must hold, got test={test}, val={val}")
         self.test = test
         self.val = val
         self.names = names

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import ShareAboveZero
 from likewise.core.contracts import Relevance
 from likewise.core.types import LikewiseError
-from likewise.data.relevance._threshold import check_threshold
 
 
 class GivenValues(Relevance):
@@ -20,9 +20,8 @@ class GivenValues(Relevance):
     symmetric = False
     values: Float[Tensor, "N N"]
 
-    def __init__(self, values: Float[Tensor, "N N"], threshold: float = 0.5):
+    def __init__(self, values: Float[Tensor, "N N"], threshold: ShareAboveZero = 0.5):
         super().__init__()
-        check_threshold("GivenValues", threshold)
         if values.dim() != 2 or len(values) != values.shape[1]:
             raise LikewiseError(
                 f"GivenValues: values must be a square matrix, got shape {tuple(values.shape)}; one row and column per sample"

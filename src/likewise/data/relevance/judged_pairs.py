@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import ShareAboveZero
 from likewise.core.contracts import Relevance
 from likewise.core.types import LikewiseError
 from likewise.data.relevance._named_samples import look_up, pair_keys, positions, read_named, related_ids
-from likewise.data.relevance._threshold import check_threshold
 from likewise.data.schema import text
 
 SAME_VALUES = {"1": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "false": 0.0, "no": 0.0}
@@ -37,9 +37,10 @@ class JudgedPairs(Relevance):
     keys: Int[Tensor, "P"]
     values: Float[Tensor, "P"]
 
-    def __init__(self, file: str, sample_names: Sequence[str], threshold: float = 0.5, other_names: Sequence[str] = ()):
+    def __init__(
+        self, file: str, sample_names: Sequence[str], threshold: ShareAboveZero = 0.5, other_names: Sequence[str] = ()
+    ):
         super().__init__()
-        check_threshold("JudgedPairs", threshold)
         self.file = file
         self.sample_names = sample_names
         self.threshold = threshold

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Count
 from likewise.core.contracts import Relevance, RelevanceInput
-from likewise.core.types import LikewiseError, Tuples
+from likewise.core.types import Tuples
 from likewise.data.relevance._named_samples import positions, read_named
 
 TRIPLET_BLOCK = 4096
@@ -37,10 +38,8 @@ class JudgedTriplets(Relevance):
     start: Int[Tensor, "N"]
     count: Int[Tensor, "N"]
 
-    def __init__(self, file: str, sample_names: Sequence[str], per_anchor: int = 16, other_names: Sequence[str] = ()):
+    def __init__(self, file: str, sample_names: Sequence[str], per_anchor: Count = 16, other_names: Sequence[str] = ()):
         super().__init__()
-        if per_anchor < 1:
-            raise LikewiseError(f"JudgedTriplets: per_anchor must be 1 or more, got {per_anchor}")
         self.file = file
         self.sample_names = sample_names
         self.per_anchor = per_anchor

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative, ShareAboveZero
 from likewise.core.contracts import Relevance
 from likewise.core.types import LikewiseError
 from likewise.data.relevance._named_samples import look_up, pair_keys, positions, read_named, related_ids
-from likewise.data.relevance._threshold import check_threshold
 from likewise.data.schema import number, text
 
 
@@ -38,16 +38,15 @@ class ListedPairs(Relevance):
         self,
         file: str,
         sample_names: Sequence[str],
-        threshold: float = 0.5,
-        unlisted: float | None = 0.0,
+        threshold: ShareAboveZero = 0.5,
+        unlisted: NotNegative | None = 0.0,
         other_names: Sequence[str] = (),
     ):
         super().__init__()
-        check_threshold("ListedPairs", threshold)
-        if unlisted is not None and not 0 <= unlisted < threshold:
+        if unlisted is not None and unlisted >= threshold:
             raise LikewiseError(
-                f"ListedPairs: unlisted must be 0 or more and below the threshold of {threshold:g}, or None, got {unlisted:g}; "
-                "otherwise nearly all pairs would be positive"
+                f"ListedPairs: unlisted must be below the threshold of {threshold:g}, or nearly all pairs would be positive, got "
+                f"{unlisted:g}"
             )
         self.file = file
         self.sample_names = sample_names

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import ShareAboveZero
 from likewise.core.contracts import Relevance, RelevanceInput
 from likewise.core.types import LikewiseError, Pairs, PairSource
-from likewise.data.relevance._threshold import check_threshold
 
 
 class SharedLabels(Relevance):
@@ -34,12 +34,9 @@ class SharedLabels(Relevance):
         self,
         label_sets: Sequence[Sequence[int]],
         measure: Literal["jaccard", "overlap", "any"] = "jaccard",
-        threshold: float = 0.5,
+        threshold: ShareAboveZero = 0.5,
     ):
         super().__init__()
-        check_threshold("SharedLabels", threshold)
-        if measure not in ("jaccard", "overlap", "any"):
-            raise LikewiseError(f"SharedLabels: measure must be jaccard, overlap or any, got '{measure}'")
         if not len(label_sets) or not all(len(labels) for labels in label_sets):
             raise LikewiseError("SharedLabels: every class must have at least one label; drop samples without labels")
         self.label_sets = label_sets

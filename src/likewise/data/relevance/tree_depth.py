@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive, ShareAboveZero
 from likewise.core.contracts import Relevance, RelevanceInput
-from likewise.core.types import LikewiseError
-from likewise.data.relevance._threshold import check_threshold
 from likewise.data.taxonomies import ancestors
 from likewise.data.taxonomies.levels import class_tree
 
@@ -35,14 +32,11 @@ class TreeDepth(Relevance):
         self,
         taxonomy: dict[str, tuple[str, ...]] | None,
         class_names: tuple[str, ...],
-        power: float = 1.0,
-        threshold: float = 1.0,
+        power: Positive = 1.0,
+        threshold: ShareAboveZero = 1.0,
         tree: str | None = None,
     ):
         super().__init__()
-        check_threshold("TreeDepth", threshold)
-        if not 0 < power < math.inf:
-            raise LikewiseError(f"TreeDepth: power must be above 0 and finite, got {power:g}")
         self.taxonomy = taxonomy
         self.class_names = class_names
         self.power = power

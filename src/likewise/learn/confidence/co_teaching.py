@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive, ShareBelowOne
 from likewise.core.contracts import Confidence
 from likewise.core.durations import steps_of
 from likewise.core.types import LikewiseError, PeerView, SampleWeights
@@ -33,11 +34,8 @@ class CoTeaching(Confidence):
 
     step: Tensor
 
-    def __init__(self, share: float, per_pass: int, ramp: str = "10e", power: float = 1.0):
+    def __init__(self, share: ShareBelowOne, per_pass: int, ramp: str = "10e", power: Positive = 1.0):
         super().__init__()
-        check_share(share, "CoTeaching")
-        if power <= 0:
-            raise LikewiseError(f"CoTeaching: power must be above 0, got {power}")
         self.share = share
         self.per_pass = per_pass
         self.ramp = ramp
@@ -90,11 +88,6 @@ def keep_lowest_losses(
     kept = among & (rank < count)
     threshold = loss.masked_fill(kept | ~among, torch.inf).amin()
     return SampleWeights(kept.to(loss.dtype), mean_over="kept", suspicion=loss, threshold=threshold)
-
-
-def check_share(share: float, owner: str) -> None:
-    if not 0 <= share < 1:
-        raise LikewiseError(f"{owner}: share, the noise rate, must be 0 or more and below 1, got {share}")
 
 
 def two_networks_error(owner: str, count: int) -> LikewiseError:

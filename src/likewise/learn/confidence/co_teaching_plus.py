@@ -4,10 +4,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import ShareBelowOne
 from likewise.core.contracts import Confidence
 from likewise.core.durations import steps_of
 from likewise.core.types import LikewiseError, PeerView, SampleWeights
-from likewise.learn.confidence.co_teaching import check_share, dropped_share, keep_lowest_losses, two_networks_error
+from likewise.learn.confidence.co_teaching import dropped_share, keep_lowest_losses, two_networks_error
 
 
 class CoTeachingPlus(Confidence):
@@ -33,9 +34,8 @@ class CoTeachingPlus(Confidence):
 
     step: Tensor
 
-    def __init__(self, share: float, per_pass: int, start: str = "5e", ramp: str = "10e"):
+    def __init__(self, share: ShareBelowOne, per_pass: int, start: str = "5e", ramp: str = "10e"):
         super().__init__()
-        check_share(share, "CoTeachingPlus")
         self.share = share
         self.per_pass = per_pass
         self.start = start

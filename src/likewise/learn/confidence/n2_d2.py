@@ -5,10 +5,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Count, ShareAboveZero
 from likewise.core.contracts import Confidence
 from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, full_precision
-from likewise.core.types import LikewiseError, SampleWeights
+from likewise.core.types import SampleWeights
 
 
 class N2D2(Confidence):
@@ -38,16 +39,10 @@ class N2D2(Confidence):
     next_row: Tensor
 
     def __init__(
-        self, classes: int, dim: int, labels: Int[np.ndarray, "N"], neighbours: int = 200, least: float = 0.5,
-        memory: int | None = None,
+        self, classes: int, dim: int, labels: Int[np.ndarray, "N"], neighbours: Count = 200,
+        least: ShareAboveZero = 0.5, memory: Count | None = None,
     ):  # fmt: skip
         super().__init__()
-        if not 0 < least <= 1:
-            raise LikewiseError(f"N2D2: least must be above 0 and at most 1, got {least}")
-        if neighbours < 1 or (memory is not None and memory < 1):
-            raise LikewiseError(
-                f"N2D2: neighbours >= 1 and memory >= 1 must hold, got neighbours={neighbours}, memory={memory}"
-            )
         self.classes = classes
         self.dim = dim
         self.labels = labels

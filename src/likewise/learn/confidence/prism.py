@@ -5,10 +5,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Count, CountOrZero, ShareBelowOne
 from likewise.core.contracts import Confidence
 from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, full_precision
-from likewise.core.types import LikewiseError, SampleWeights
+from likewise.core.types import SampleWeights
 
 
 class PRISM(Confidence):
@@ -42,17 +43,10 @@ class PRISM(Confidence):
     steps_done: Tensor
 
     def __init__(
-        self, classes: int, dim: int, labels: Int[np.ndarray, "N"], share: float, memory: int | None = None,
-        window: int = 30, warmup: int = 0,
+        self, classes: int, dim: int, labels: Int[np.ndarray, "N"], share: ShareBelowOne,
+        memory: Count | None = None, window: Count = 30, warmup: CountOrZero = 0,
     ):  # fmt: skip
         super().__init__()
-        if not 0 <= share < 1:
-            raise LikewiseError(f"PRISM: share must be 0 or more and below 1, got {share}")
-        if (memory is not None and memory < 1) or window < 1 or warmup < 0:
-            raise LikewiseError(
-                "PRISM: memory >= 1, window >= 1 and warmup >= 0 must hold, "
-                f"got memory={memory}, window={window}, warmup={warmup}"
-            )
         self.classes = classes
         self.dim = dim
         self.labels = labels

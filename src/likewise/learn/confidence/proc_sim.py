@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import NotNegative, Positive, PositiveOrInfinite, Share
 from likewise.core.contracts import Confidence
 from likewise.core.similarity import at_least_float32, full_precision
 from likewise.core.types import LikewiseError, SampleWeights
@@ -49,26 +51,12 @@ class ProcSim(Confidence):
     adam_steps: Tensor
 
     def __init__(
-        self, classes: int, dim: int, lam: float = 1.0, scale: float = 1.0, lr: float = 1e-3,
+        self, classes: int, dim: int, lam: PositiveOrInfinite = 1.0, scale: Positive = 1.0, lr: NotNegative = 1e-3,
         threshold: Literal["otsu", "mean", "mixture"] = "otsu", score_by: Literal["proxy", "loss"] = "proxy",
-        beta0: float = 0.0, ddof: int = 0, min_separation: float = 0.0, weigh_proxies: bool = False,
+        beta0: Annotated[float, Interval(ge=-2 / math.e, le=0)] = 0.0, ddof: Literal[0, 1] = 0, min_separation: Share = 0.0,
+        weigh_proxies: bool = False,
     ):  # fmt: skip
         super().__init__()
-        if lam <= 0 or scale <= 0 or lr < 0:
-            raise LikewiseError(
-                f"ProcSim: lam and scale must be above 0 and lr 0 or more, got lam={lam}, scale={scale}, lr={lr}"
-            )
-        if threshold not in ("otsu", "mean", "mixture") or score_by not in ("proxy", "loss"):
-            raise LikewiseError(
-                "ProcSim: threshold must be 'otsu', 'mean' or 'mixture', and score_by 'proxy' or 'loss', "
-                f"got threshold='{threshold}', score_by='{score_by}'"
-            )
-        if not -2 / math.e <= beta0 <= 0:
-            raise LikewiseError(f"ProcSim: beta0 must be between -2/e = {-2 / math.e:.4f} and 0, got {beta0}")
-        if ddof not in (0, 1) or not 0 <= min_separation <= 1:
-            raise LikewiseError(
-                f"ProcSim: ddof must be 0 or 1 and min_separation in [0, 1], got {ddof} and {min_separation}"
-            )
         if threshold != "otsu" and (ddof or min_separation):
             raise LikewiseError(f"ProcSim: ddof and min_separation need threshold='otsu', got '{threshold}'; omit them")
         if score_by == "loss" and weigh_proxies:

@@ -6,6 +6,7 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import PositiveOrInfinite, ShareAboveZero
 from likewise.core.contracts import Confidence
 from likewise.core.similarity import at_least_float32
 from likewise.core.types import LikewiseError, SampleWeights
@@ -33,15 +34,11 @@ class SuperLoss(Confidence):
     def __init__(
         self,
         classes: int,
-        lam: float = 1.0,
+        lam: PositiveOrInfinite = 1.0,
         tau: Literal["mean", "ema", "log_classes"] | float = "mean",
-        rate: float = 0.1,
+        rate: ShareAboveZero = 0.1,
     ):
         super().__init__()
-        if lam <= 0 or not 0 < rate <= 1:
-            raise LikewiseError(f"SuperLoss: lam must be above 0 and rate in (0, 1], got lam={lam}, rate={rate}")
-        if isinstance(tau, str) and tau not in ("mean", "ema", "log_classes"):
-            raise LikewiseError(f"SuperLoss: tau must be 'mean', 'ema', 'log_classes' or a number, got '{tau}'")
         self.classes = classes
         self.lam = lam
         self.tau = tau

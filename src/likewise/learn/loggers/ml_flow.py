@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from likewise.core.contracts import Logger
-from likewise.learn.loggers.extras import require_package
+from likewise.core.errors import require_package
 
 
 class MLflow(Logger):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from likewise.core.contracts import Logger
-from likewise.learn.loggers.extras import require_package
+from likewise.core.errors import require_package
 
 
 class TensorBoard(Logger):

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from likewise.core.contracts import Logger
-from likewise.core.errors import LikewiseError
-from likewise.learn.loggers.extras import require_package
+from likewise.core.errors import LikewiseError, require_package
 
 
 class WandB(Logger):

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import MIN_SQUARED_DISTANCE, distance, length, squared_distance
+
+SpaceName = Literal["cosine", "hyperbolic"]
 
 DISTANCE_FACTOR = math.sinh(2) / 2
 """Half of the hyperbolic distance is arsinh(DISTANCE_FACTOR * Euclidean distance), for unit embeddings."""
@@ -86,7 +88,10 @@ SPACES_BY_NAME = {
 """Values of the argument `space` of pair losses -> the space."""
 
 
-def check_space(space: str, owner: str) -> None:
-    """Raise if there is no space of this name. For constructors of losses."""
-    if space not in SPACES_BY_NAME:
-        raise LikewiseError(f"{owner}: space must be {' or '.join(map(repr, SPACES_BY_NAME))}, got '{space}'")
+def check_margins(owner: str, pull_margin: float, margin: float, furthest: float = math.inf) -> None:
+    """Raise unless the margin of the pull is not above that of the push, and this one not above the largest distance."""
+    if not pull_margin <= margin <= furthest:
+        most = f" <= {furthest:g}, the largest distance of unit vectors" if math.isfinite(furthest) else ""
+        raise LikewiseError(
+            f"{owner}: pull_margin <= margin{most} must hold, got pull_margin={pull_margin}, margin={margin}"
+        )

@@ -21,12 +21,6 @@ from likewise.core.similarity import (
 )
 
 
-def check_scale(owner: str, scale: float) -> None:
-    """Raise unless the scale of the logits is above 0."""
-    if not scale > 0:
-        raise LikewiseError(f"{owner}: scale must be above 0, got {scale}")
-
-
 def uniform_proxies(classes: int, dim: int) -> nn.Parameter:
     """Return one random proxy per class, uniform within plus or minus 1 / sqrt(dim)."""
     return nn.Parameter(torch.empty(classes, dim).uniform_(-(dim**-0.5), dim**-0.5))

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.core.contracts import Loss, Miner
+from likewise.core.argument_checks import Count, NotNegative, Positive, ShareBelowOne
+from likewise.core.contracts import Loss, TripletMiner
 from likewise.core.similarity import (
     EMPTY_SUM_THRESHOLD,
     compare,
@@ -21,8 +22,7 @@ from likewise.core.similarity import (
     sum_by_anchor,
 )
 from likewise.core.types import LikewiseError, Pairs, Ref, Tuples
-from likewise.learn.losses._hyperbolic import check_space, neg_hyperbolic
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.learn.losses._hyperbolic import SpaceName, neg_hyperbolic
 from likewise.learn.miners.semi_hard import SemiHard
 
 SPACE_DEFAULTS = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
@@ -76,27 +76,12 @@ class AdaptiveHierarchical(Loss):
     means: Tensor
 
     def __init__(
-        self, classes: int, alpha: float = 2.0, beta: float = 40.0, rho: float = 2.0, gamma: float | None = None,
-        width: float = 0.2, momentum: float = 0.9, views: int = 1,
-        form: Literal["multi-similarity", "triplet", "lifted"] = "multi-similarity", miner: Miner = SemiHard(),
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, classes: int, alpha: Positive = 2.0, beta: Positive = 40.0, rho: Positive = 2.0, gamma: float | None = None,
+        width: NotNegative = 0.2, momentum: ShareBelowOne = 0.9, views: Count = 1,
+        form: Literal["multi-similarity", "triplet", "lifted"] = "multi-similarity", miner: TripletMiner = SemiHard(),
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        if min(alpha, beta, rho) <= 0:
-            raise LikewiseError(
-                f"AdaptiveHierarchical: alpha, beta and rho must be above 0, got alpha={alpha}, beta={beta}, rho={rho}"
-            )
-        if width < 0 or not 0 <= momentum < 1 or views < 1:
-            raise LikewiseError(
-                "AdaptiveHierarchical: width >= 0, 0 <= momentum < 1 and views >= 1 must hold, "
-                f"got width={width}, momentum={momentum}, views={views}"
-            )
-        if form not in ("multi-similarity", "triplet", "lifted"):
-            raise LikewiseError(
-                f"AdaptiveHierarchical: form must be 'multi-similarity', 'triplet' or 'lifted', got '{form}'"
-            )
-        check_space(space, "AdaptiveHierarchical")
-        check_miner_kind(miner, "triplets", "AdaptiveHierarchical", "SemiHard()")
         self.classes = classes
         self.alpha = alpha
         self.beta = beta

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss
 from likewise.core.similarity import (
     at_least_float32,
@@ -19,7 +22,9 @@ from likewise.core.similarity import (
     log_sum_exp,
     normalise_by_count,
 )
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
+
+Angle = Annotated[float, Interval(gt=0, lt=math.pi / 2)]
 
 
 class Angular(Loss):
@@ -45,17 +50,10 @@ class Angular(Loss):
     relevance_inputs = ("pairs",)
 
     def __init__(
-        self, alpha: float = math.pi / 4, weight: float = 2.0, penalty: float = 0.005, squared_penalty: bool = True
-    ):
+        self, alpha: Angle = math.pi / 4, weight: NotNegative = 2.0, penalty: NotNegative = 0.005,
+        squared_penalty: bool = True,
+    ):  # fmt: skip
         super().__init__()
-        if not 0 < alpha < math.pi / 2:
-            raise LikewiseError(
-                f"Angular: alpha must lie between 0 and pi/2 (radians), got {alpha}; 45 degrees are {math.pi / 4:.4f}"
-            )
-        if weight < 0 or penalty < 0:
-            raise LikewiseError(
-                f"Angular: weight and penalty must be 0 or more, got weight={weight}, penalty={penalty}"
-            )
         self.alpha = alpha
         self.weight = weight
         self.penalty = penalty

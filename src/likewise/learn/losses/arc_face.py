@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import MIN_SQUARED_DISTANCE
-from likewise.core.types import LikewiseError, Ref
-from likewise.learn.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
+from likewise.core.types import Ref
+from likewise.learn.losses._margin_softmax import margin_softmax, uniform_proxies
+
+Angle = Annotated[float, Interval(ge=0, le=math.pi / 2)]
 
 
 class ArcFace(Loss):
@@ -37,13 +42,8 @@ class ArcFace(Loss):
     relevance_inputs = ("targets",)
     graded = True
 
-    def __init__(self, classes: int, dim: int, scale: float = 16.0, margin: float = 0.5):
+    def __init__(self, classes: int, dim: int, scale: Positive = 16.0, margin: Angle = 0.5):
         super().__init__()
-        check_scale("ArcFace", scale)
-        if not 0 <= margin <= math.pi / 2:
-            raise LikewiseError(
-                f"ArcFace: margin must be an angle in radians from 0 to pi/2, got {margin}; 28.6 degrees are 0.5"
-            )
         self.classes = classes
         self.dim = dim
         self.scale = scale

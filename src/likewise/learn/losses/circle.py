@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.core.contracts import Loss, Miner
+from likewise.core.argument_checks import Positive, ShareBelowOne
+from likewise.core.contracts import Loss, PairMiner
 from likewise.core.similarity import log_sum_exp, log_weights
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class Circle(Loss):
@@ -37,16 +35,10 @@ class Circle(Loss):
     graded = True
 
     def __init__(
-        self, margin: float = 0.4, gamma: float = 80.0, miner: Miner | None = None,
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, margin: ShareBelowOne = 0.4, gamma: Positive = 80.0, miner: PairMiner | None = None,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "Circle")
-        check_miner_kind(miner, "pairs", "Circle", "HardPairs()")
-        if not 0 <= margin < 1:
-            raise LikewiseError(f"Circle: 0 <= margin < 1 must hold, got {margin}; the paper takes 0.4")
-        if gamma <= 0:
-            raise LikewiseError(f"Circle: gamma must be above 0, got {gamma}; the paper takes 80")
         self.margin = margin
         self.gamma = gamma
         self.miner = miner

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss, Miner
 from likewise.core.similarity import (
     MIN_SQUARED_DISTANCE,
@@ -17,9 +17,9 @@ from likewise.core.similarity import (
     weighted_mean,
     with_known_gradient,
 )
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows, triplets
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName, check_margins
 from likewise.learn.miners.random import Random
 
 
@@ -49,17 +49,11 @@ class Contrastive(Loss):
     graded = True
 
     def __init__(
-        self, margin: float = 1.0, pull_margin: float = 0.0, miner: Miner | None = None,
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, margin: float = 1.0, pull_margin: NotNegative = 0.0, miner: Miner | None = None,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "Contrastive")
-        most = SPACES_BY_NAME[space].furthest
-        if not 0 <= pull_margin <= margin <= most:
-            raise LikewiseError(
-                f"Contrastive: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
-                f"got pull_margin={pull_margin}, margin={margin}"
-            )
+        check_margins("Contrastive", pull_margin, margin, SPACES_BY_NAME[space].furthest)
         self.margin = margin
         self.pull_margin = pull_margin
         self.miner = miner

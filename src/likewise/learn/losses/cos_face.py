@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Annotated
+
+from annotated_types import Interval
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
-from likewise.core.types import LikewiseError, Ref
-from likewise.learn.losses._margin_softmax import check_scale, margin_softmax, uniform_proxies
+from likewise.core.types import Ref
+from likewise.learn.losses._margin_softmax import margin_softmax, uniform_proxies
 
 
 class CosFace(Loss):
@@ -29,13 +33,10 @@ class CosFace(Loss):
     relevance_inputs = ("targets",)
     graded = True
 
-    def __init__(self, classes: int, dim: int, scale: float = 64.0, margin: float = 0.35):
+    def __init__(
+        self, classes: int, dim: int, scale: Positive = 64.0, margin: Annotated[float, Interval(ge=0, lt=2)] = 0.35
+    ):
         super().__init__()
-        check_scale("CosFace", scale)
-        if not 0 <= margin < 2:
-            raise LikewiseError(
-                f"CosFace: margin must be 0 or more and below 2 (cosines differ by at most 2), got {margin}"
-            )
         self.classes = classes
         self.dim = dim
         self.scale = scale

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import Count, CountOrZero
 from likewise.core.contracts import Loss, input_of
 from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, is_traced
@@ -44,15 +45,13 @@ class CrossBatchMemory(Loss):
     filled: Tensor
     next_row: Tensor
 
-    def __init__(self, dim: int, loss: Loss = DEFAULT_LOSS, size: int = 1024, start: int = 0):
+    def __init__(self, dim: int, loss: Loss = DEFAULT_LOSS, size: Count = 1024, start: CountOrZero = 0):
         super().__init__()
         if hasattr(loss, "dim"):  # proxies, or another memory
             raise LikewiseError(
                 f"CrossBatchMemory: loss must be one that compares samples with samples, got {type(loss).__name__}; "
                 "use Contrastive()"
             )
-        if size < 1 or start < 0:
-            raise LikewiseError(f"CrossBatchMemory: size >= 1 and start >= 0 must hold, got size={size}, start={start}")
         loss = copy.deepcopy(loss) if loss is DEFAULT_LOSS else loss
         self.dim = dim
         self.loss = loss

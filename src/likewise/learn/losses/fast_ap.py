@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Count
 from likewise.core.contracts import Loss
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.losses._soft_histograms import soft_histograms
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
+from likewise.learn.losses.histogram import soft_histograms
 
 
 class FastAP(Loss):
@@ -35,11 +34,8 @@ class FastAP(Loss):
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, bins: int = 10, space: Literal["cosine", "hyperbolic"] = "cosine"):
+    def __init__(self, bins: Count = 10, space: SpaceName = "cosine"):
         super().__init__()
-        check_space(space, "FastAP")
-        if bins < 1:
-            raise LikewiseError(f"FastAP: bins must be 1 or more, got {bins}; the paper takes 10")
         self.bins = bins
         self.space = space
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive, ShareBelowOne
 from likewise.core.contracts import Loss
 from likewise.core.distributed.sharded_proxies import nearest
 from likewise.core.similarity import at_least_float32, exact_softplus, full_precision, unit_rows
@@ -41,19 +42,15 @@ class ForwardCorrection(Loss):
         self,
         classes: int,
         dim: int,
-        share: float = 0.2,
+        share: ShareBelowOne = 0.2,
         transition: str | None = None,
-        temperature: float | None = 0.05,
+        temperature: Positive | None = 0.05,
     ):
         super().__init__()
-        if not 0 <= share < 1 - 1 / max(classes, 2):
+        if share >= 1 - 1 / max(classes, 2):
             raise LikewiseError(
-                f"ForwardCorrection: share must be 0 or more and below {1 - 1 / max(classes, 2):.4g} for {classes} classes "
-                f"(at this noise rate labels carry no information), got {share}"
-            )
-        if temperature is not None and temperature <= 0:
-            raise LikewiseError(
-                f"ForwardCorrection: temperature must be above 0, or None for a linear classifier, got {temperature}"
+                f"ForwardCorrection: share must be below {1 - 1 / max(classes, 2):.4g} for {classes} classes, where labels carry "
+                f"no information, got {share}"
             )
         self.classes = classes
         self.dim = dim

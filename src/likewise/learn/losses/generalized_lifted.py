@@ -3,9 +3,10 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss
 from likewise.core.similarity import EMPTY_SUM_THRESHOLD, length, log_sum_exp, neg_squared, raw_distance
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
 
 
@@ -29,10 +30,8 @@ class GeneralizedLifted(Loss):
     input = "raw"
     relevance_inputs = ("pairs",)
 
-    def __init__(self, margin: float = 1.0, penalty: float = 0.005, squared_penalty: bool = True):
+    def __init__(self, margin: float = 1.0, penalty: NotNegative = 0.005, squared_penalty: bool = True):
         super().__init__()
-        if penalty < 0:
-            raise LikewiseError(f"GeneralizedLifted: penalty must be 0 or more, got {penalty}; 0 turns it off")
         self.margin = margin
         self.penalty = penalty
         self.squared_penalty = squared_penalty

@@ -1,27 +1,22 @@
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import Count, NotNegative
 from likewise.core.contracts import Loss
-from likewise.core.durations import steps_of
+from likewise.core.durations import argument_in_steps, steps_of
 from likewise.core.kmeans import kmeans
 from likewise.core.similarity import is_traced, unit_rows
 from likewise.core.types import LikewiseError, Ref
-from likewise.learn.losses._hierarchy_levels import (
-    Level,
-    Plan,
-    class_vectors,
-    copy_of_loss,
-    level_weights,
-    plan_by_tree,
-    plan_sizes,
-)
+from likewise.data.taxonomies import ancestors
 
 FIRST_KMEANS_STEPS = 10
 """Iterations of k-means at the first clustering."""
@@ -82,26 +77,14 @@ class Hierarchical(Loss):
     coarse_loss: Loss | None
 
     def __init__(
-        self, loss: Loss, coarse: int | tuple[int, ...] | None = None, every: int | str = 20, levels: int = 1,
+        self, loss: Loss, coarse: int | tuple[int, ...] | None = None, every: int | str = 20, levels: Count = 1,
         coarse_proxies: Literal["learnable", "frozen", "centroid"] = "learnable", start: int | str = "1e",
-        by: Literal["proxies", "means"] = "proxies", weight: float | tuple[float, ...] = 1.0, coarse_loss: Loss | None = None,
-        depth: int | tuple[int, ...] | None = None, tree: str | None = None, seed: int = 0, per_pass: int | None = None,
-        steps: int | None = None, class_names: Sequence[str] | None = None, taxonomy: dict[str, tuple[str, ...]] | None = None,
+        by: Literal["proxies", "means"] = "proxies", weight: NotNegative | tuple[NotNegative, ...] = 1.0,
+        coarse_loss: Loss | None = None, depth: Count | tuple[Count, ...] | None = None, tree: str | None = None, seed: int = 0,
+        per_pass: int | None = None, steps: int | None = None, class_names: Sequence[str] | None = None,
+        taxonomy: dict[str, tuple[str, ...]] | None = None,
     ):  # fmt: skip
         super().__init__()
-        if coarse_proxies not in ("learnable", "frozen", "centroid"):
-            raise LikewiseError(
-                f"Hierarchical: coarse_proxies must be 'learnable', 'frozen' or 'centroid', got '{coarse_proxies}'"
-            )
-        if (tree is not None and depth is None) or (depth is not None and (coarse is not None or levels != 1)):
-            raise LikewiseError(
-                "Hierarchical: groups must come either from a tree (depth, tree) or from clustering (coarse, levels), "
-                f"got depth={depth}, tree={tree!r}, coarse={coarse}, levels={levels}; choose one of the two"
-            )
-        if by not in ("proxies", "means"):
-            raise LikewiseError(f"Hierarchical: by must be 'proxies' or 'means', got '{by}'")
-        class_vectors(loss)
-        self.classes, self.dim = loss.classes, loss.dim  # pyright: ignore[reportAttributeAccessIssue]
         self.loss = loss
         self.coarse = coarse
         self.every = every
@@ -110,7 +93,7 @@ class Hierarchical(Loss):
         self.start = start
         self.by = by
         self.weight = weight
-        vars(self)["coarse_loss"] = coarse_loss  # by self.coarse_loss = coarse_loss its proxies would be in the state
+        vars(self)["coarse_loss"] = coarse_loss  # not registered: its proxies are not in the state
         self.depth = depth
         self.tree = tree
         self.seed = seed
@@ -120,15 +103,8 @@ class Hierarchical(Loss):
         self.taxonomy = taxonomy
         self.lr_factor = loss.lr_factor
         self.remembers = by == "means"
-        for name, least in (("start", 0), ("every", 1)):
-            steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="Hierarchical")
-        if steps is not None and per_pass is not None and not self._fixed_groups() and self._steps("start") >= steps:
-            raise LikewiseError(
-                f"Hierarchical: start must be before the end of training, got start={start!r} and {steps} steps, {per_pass} per "
-                "epoch; train longer, or start earlier"
-            )
-        if coarse_loss is not None:
-            class_vectors(coarse_loss)
+        self._check_settings()
+        self.classes, self.dim = loss.classes, loss.dim  # pyright: ignore[reportAttributeAccessIssue]
         if depth is None:
             above = plan_sizes(self.classes, coarse, levels)
         else:
@@ -142,6 +118,27 @@ class Hierarchical(Loss):
         self.pending: tuple[Tensor, Tensor] | None = None  # embeddings and labels of this step, for `after_step`
         means = torch.zeros(self.classes, self.dim) if by == "means" else None  # zero: no sample so far
         self.register_buffer("means", means)
+
+    def _check_settings(self) -> None:
+        """Raise for arguments that exclude each other, and for losses without class vectors."""
+        from_tree, from_clusters = self.depth is not None, self.coarse is not None or self.levels != 1
+        if (from_tree and from_clusters) or (self.tree is not None and not from_tree):
+            raise LikewiseError(
+                "Hierarchical: groups must come either from a tree (depth, tree) or from clustering (coarse, levels), "
+                f"got depth={self.depth}, tree={self.tree!r}, coarse={self.coarse}, levels={self.levels}; choose one of the two"
+            )
+        for loss in (self.loss, self.coarse_loss):
+            if loss is not None:
+                class_vectors(loss)
+        for name, least in (("start", 0), ("every", 1)):
+            steps_of(str(getattr(self, name)), self.per_pass or 10**6, name, least, owner="Hierarchical")
+        if self.steps is None or self.per_pass is None or self._fixed_groups():
+            return
+        if argument_in_steps(self, "start") >= self.steps:
+            raise LikewiseError(
+                f"Hierarchical: start must be before the end of training, got start={self.start!r} and {self.steps} steps, "
+                f"{self.per_pass} per epoch; train longer, or start earlier"
+            )
 
     def _add_level(self, cluster: Plan, weight: float) -> None:
         """Append a coarser level.
@@ -167,16 +164,6 @@ class Hierarchical(Loss):
     def _fixed_groups(self) -> bool:
         """Return whether clustering never changes the groups or their proxies."""
         return self.depth is not None and self.coarse_proxies != "frozen"
-
-    def _steps(self, name: str) -> int:
-        """Return `start` or `every` in steps."""
-        given = str(getattr(self, name))
-        if self.per_pass is None and given.endswith("e"):
-            raise LikewiseError(
-                f"Hierarchical: with {name} in epochs, per_pass must be the number of steps in an epoch, got {name}='{given}' "
-                f"and per_pass=None; give per_pass, or {name} as a number of steps"
-            )
-        return steps_of(given, self.per_pass or 1, name, owner="Hierarchical")
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         if self.depth is not None and self.class_names is None:
@@ -225,8 +212,8 @@ class Hierarchical(Loss):
         self.pending = None
         if self._fixed_groups():
             return moved
-        since = step - max(1, self._steps("start"))
-        return moved if since < 0 or since % self._steps("every") else moved + self.regroup()
+        since = step - max(1, argument_in_steps(self, "start"))
+        return moved if since < 0 or since % argument_in_steps(self, "every") else moved + self.regroup()
 
     @torch.no_grad()
     def _remember(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"]) -> None:
@@ -272,3 +259,121 @@ class Hierarchical(Loss):
 
     def observe_state(self) -> dict[str, Tensor]:
         return self.loss.observe_state() | {"classes_regrouped": self.regrouped.detach().clone()}
+
+
+Plan = tuple[int, int] | Int[Tensor, "K"]
+"""Plan of a level: (number of classes or groups below it, number of groups), or the group of every class or group below."""
+
+
+class Level(NamedTuple):
+    """A level of groups, with a loss that has no proxies of its own."""
+
+    size: int  # number of groups
+    weight: float  # factor of the level in the loss
+    loss: Loss
+    name: str  # attribute of the loss that holds its proxies
+    copies: int  # vectors per group that the loss needs
+
+    def with_proxies(
+        self, proxies: Float[Tensor, "K D"], z: Float[Tensor, "B D"], group: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B"]:
+        """Return the values of the loss with these proxies, which are set for this call only. Does not check the batch."""
+        try:
+            self.loss.__dict__[self.name] = proxies if self.copies == 1 else proxies.repeat(self.copies, 1)  # pyright: ignore[reportIndexIssue]
+            return self.loss.forward(z, group)
+        finally:
+            self.loss.__dict__[self.name] = None  # pyright: ignore[reportIndexIssue]
+
+
+def plan_sizes(classes: int, coarse: int | tuple[int, ...] | None, levels: int) -> list[Plan]:
+    """Return the plans of levels whose groups will be found by clustering.
+
+    Args:
+        coarse: number of groups of each level; None: a tenth of the level below, 2 at least.
+        levels: number of levels.
+    """
+    if classes < 3:
+        raise LikewiseError(f"Hierarchical: there must be three classes or more to form groups, got {classes}")
+    first = max(2, classes // 10) if coarse is None else coarse
+    sizes = [classes, *first] if isinstance(first, tuple) else [classes, first]
+    if isinstance(first, tuple) and levels not in (1, len(first)):
+        raise LikewiseError(
+            f"Hierarchical: levels must be the length of coarse, got levels={levels} and coarse={coarse}; omit levels"
+        )
+    while len(sizes) <= levels and not isinstance(first, tuple):
+        sizes.append(max(2, sizes[-1] // 10))
+    if len(sizes) == 1 or any(not 2 <= few < many for many, few in pairwise(sizes)):
+        raise LikewiseError(
+            f"Hierarchical: every level must have 2 groups or more, and fewer than the level below, got {sizes[1:]} of {classes} "
+            f"classes; {'use fewer levels' if coarse is None else 'change coarse'}"
+        )
+    return list(pairwise(sizes))
+
+
+def plan_by_tree(
+    classes: int, depth: int | tuple[int, ...], names: Sequence[str] | None, tree: str | None,
+    taxonomy: dict[str, tuple[str, ...]] | None,
+) -> list[Plan]:  # fmt: skip
+    """Return the plans of levels whose groups are the nodes of a tree at these depths.
+
+    Args:
+        depth: 1 for the coarsest nodes; several depths, the deepest first, for several levels.
+        names: names of the classes; None: unknown, the plans are placeholders.
+        tree: tree in place of the data's own taxonomy; None: `taxonomy`.
+    """
+    depths = depth if isinstance(depth, tuple) else (depth,)
+    if not depths or any(a <= b for a, b in pairwise(depths)):
+        raise LikewiseError(f"Hierarchical: depth must be a number, or several, the deepest first, got {depth}")
+    if names is None:  # the loss is built only to read its attributes
+        return [(classes, 2) for _ in depths]
+    if len(names) != classes:
+        raise LikewiseError(
+            f"Hierarchical: class_names must name each of the {classes} classes, got {len(names)} names"
+        )
+    below, plans = ancestors("Hierarchical", names, tree, taxonomy), []
+    if depths[0] > (deepest := max(map(len, below))):
+        raise LikewiseError(
+            f"Hierarchical: depth must be at most {deepest}, the levels of this tree above the classes, got {depth}; choose a "
+            "smaller depth, or a tree with more levels"
+        )
+    for level in depths:
+        nodes = sorted({path[:level] for path in below})
+        if not 2 <= len(nodes) < len(below):
+            raise LikewiseError(
+                f"Hierarchical: every level must have 2 groups or more, and fewer than the level below, got {len(nodes)} at "
+                f"depth={level} of the tree for {len(below)} below; choose another depth"
+            )
+        number = {node: position for position, node in enumerate(nodes)}
+        plans.append(torch.tensor([number[path[:level]] for path in below]))
+        below = nodes
+    return plans
+
+
+def level_weights(weight: float | tuple[float, ...], levels: int) -> list[float]:
+    """Return the weight of every level, given one for all or one for each."""
+    each: list[float] = list(weight) if isinstance(weight, tuple) else [weight] * levels
+    if len(each) != levels:
+        raise LikewiseError(
+            f"Hierarchical: weight must be one number, or one for each of the {levels} levels, got {weight}"
+        )
+    return each
+
+
+def class_vectors(loss: Loss) -> nn.Parameter:
+    """Return the class vectors of a loss: the first of every class, then the second, ... Raise if it has other state."""
+    own, classes, dim = list(loss.parameters()), getattr(loss, "classes", None), getattr(loss, "dim", None)
+    valid = (
+        classes and dim and len(own) == 1 and own[0].ndim == 2 and own[0].shape[1] == dim and not len(own[0]) % classes
+    )
+    if not valid or list(loss.buffers()) or loss.input != "unit":
+        raise LikewiseError(
+            f"Hierarchical: loss must have class vectors as its only parameters, got {type(loss).__name__}; use ProxyAnchor() or "
+            "ProxyNCA()"
+        )
+    return own[0]
+
+
+def copy_of_loss(loss: Loss, **other) -> Loss:
+    """Return a loss of the same class and arguments, except for those given."""
+    names = inspect.signature(type(loss)).parameters
+    return type(loss)(**{name: getattr(loss, name) for name in names} | other)

@@ -4,12 +4,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Count, NotNegative
 from likewise.core.class_sums import class_sums
 from likewise.core.class_tree import distance_within, merge_classes, spanning_tree
 from likewise.core.contracts import Loss
-from likewise.core.durations import steps_of
+from likewise.core.durations import argument_in_steps, steps_of
 from likewise.core.similarity import compare, distance, is_traced, normalise_by_count, squared_distance
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 
 LARGEST_SQUARED_DISTANCE = 4.0
 """Squared distance of opposite unit vectors, the threshold of the highest level of the tree."""
@@ -55,15 +56,11 @@ class HierarchicalTriplet(Loss):
     begun: Tensor
 
     def __init__(
-        self, classes: int, dim: int, beta: float = 0.1, levels: int = 16, margin: float = 0.2, start: int | str = "1e",
-        every: int | str = "1e", squared: bool = True, largest_class: int | None = None, per_pass: int | None = None,
+        self, classes: int, dim: int, beta: NotNegative = 0.1, levels: Count = 16, margin: NotNegative = 0.2,
+        start: int | str = "1e", every: int | str = "1e", squared: bool = True, largest_class: Count | None = None,
+        per_pass: Count | None = None,
     ):  # fmt: skip
         super().__init__()
-        if beta < 0 or margin < 0 or levels < 1:
-            raise LikewiseError(
-                "HierarchicalTriplet: beta >= 0, margin >= 0 and levels >= 1 must hold, "
-                f"got beta={beta}, margin={margin}, levels={levels}"
-            )
         self.classes = classes
         self.dim = dim
         self.beta = beta
@@ -74,8 +71,8 @@ class HierarchicalTriplet(Loss):
         self.squared = squared
         self.largest_class = largest_class
         self.per_pass = per_pass
-        for name, least in (("start", 1), ("every", 1)):
-            steps_of(str(getattr(self, name)), per_pass or 10**6, name, least, owner="HierarchicalTriplet")
+        for name in ("start", "every"):
+            steps_of(str(getattr(self, name)), per_pass or 10**6, name, least=1, owner="HierarchicalTriplet")
         self.pending: tuple[Tensor, Tensor] | None = None  # embeddings and labels of this step, for `after_step`
         self.register_buffer("total", torch.zeros(classes, dim))  # sums since the last tree
         self.register_buffer("count", torch.zeros(classes))
@@ -124,19 +121,9 @@ class HierarchicalTriplet(Loss):
             self.total += class_sums(z.to(self.total), y, self.classes)
             self.count += torch.zeros_like(self.count).index_add_(0, y, torch.ones_like(y, dtype=self.count.dtype))
         self.pending = None
-        since = step - self._steps("start")
-        if since >= 0 and since % self._steps("every") == 0:
+        since = step - argument_in_steps(self, "start")
+        if since >= 0 and since % argument_in_steps(self, "every") == 0:
             self.build_tree()
-
-    def _steps(self, name: str) -> int:
-        """Return `start` or `every` in steps."""
-        given = str(getattr(self, name))
-        if self.per_pass is None and given.endswith("e"):
-            raise LikewiseError(
-                f"HierarchicalTriplet: with {name} in epochs, per_pass must be the number of steps in an epoch, got "
-                f"{name}='{given}' and per_pass=None; give per_pass, or {name} as a number of steps"
-            )
-        return steps_of(given, self.per_pass or 1, name, owner="HierarchicalTriplet")
 
     @torch.no_grad()
     def build_tree(self) -> None:

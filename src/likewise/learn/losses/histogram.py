@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.core.contracts import Loss
 from likewise.core.similarity import at_least_float32, cosine, full_precision, positive_negative_masks
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import blocks, split_rows
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.losses._soft_histograms import soft_histograms
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class Histogram(Loss):
@@ -34,11 +34,8 @@ class Histogram(Loss):
 
     relevance_inputs = ("pairs",)
 
-    def __init__(self, nodes: int = 65, space: Literal["cosine", "hyperbolic"] = "cosine"):
+    def __init__(self, nodes: Annotated[int, Ge(2)] = 65, space: SpaceName = "cosine"):
         super().__init__()
-        check_space(space, "Histogram")
-        if nodes < 2:
-            raise LikewiseError(f"Histogram: nodes must be 2 or more, got {nodes}; Roth et al. take 65")
         self.nodes = nodes
         self.space = space
 
@@ -63,3 +60,25 @@ class Histogram(Loss):
             for s, part in zip(split_rows(sim, parts), parts)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])
+
+
+def soft_histograms(
+    place: Float[Tensor, "B R"], pairs: Pairs, nodes: int, weight: Float[Tensor, "B R"] | None = None
+) -> tuple[Float[Tensor, "B nodes"], Float[Tensor, "B nodes"]]:
+    """Return two differentiable histograms for every row: of the positives and of the negatives.
+
+    Each value adds 1 in total to the two nodes around it, split linearly by distance.
+
+    Args:
+        place: position of every value on the axis of nodes, from 0 to nodes - 1 up to rounding.
+        nodes: number of nodes.
+        weight: what each value adds in total; None: 1.
+    """
+    left = place.detach().floor().nan_to_num(0).clamp(0, nodes - 2)
+    column = left.where(pairs.neg, left + nodes).masked_fill(~(pairs.pos | pairs.neg), 2 * nodes).long()
+    empty = place.new_zeros(len(place), 3 * nodes)  # the third histogram takes the values outside of both masks
+    count = empty.scatter_add(1, column, torch.ones_like(left) if weight is None else weight)
+    to_right = empty.scatter_add(1, column, place - left if weight is None else weight * (place - left))
+    # The roll adds to the right neighbour; it never crosses histograms, because the last node is never a left node.
+    histograms = count - to_right + to_right.roll(1, 1)
+    return histograms[:, nodes : 2 * nodes], histograms[:, :nodes]

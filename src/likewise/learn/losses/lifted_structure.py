@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss
 from likewise.core.similarity import (
     EMPTY_SUM_THRESHOLD,
@@ -20,7 +21,7 @@ from likewise.core.similarity import (
     positive_negative_masks,
     raw_distance,
 )  # fmt: skip
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 
 
 class LiftedStructure(Loss):
@@ -45,10 +46,8 @@ class LiftedStructure(Loss):
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, margin: float = 1.0):
+    def __init__(self, margin: NotNegative = 1.0):
         super().__init__()
-        if margin < 0:
-            raise LikewiseError(f"LiftedStructure: margin must be 0 or more, got {margin}")
         self.margin = margin
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:

@@ -3,9 +3,10 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import log_sum_exp
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
 
 
@@ -26,13 +27,8 @@ class ListwiseKL(Loss):
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, temperature: float = 0.1, relevance_temperature: float = 0.1):
+    def __init__(self, temperature: Positive = 0.1, relevance_temperature: Positive = 0.1):
         super().__init__()
-        if temperature <= 0 or relevance_temperature <= 0:
-            raise LikewiseError(
-                "ListwiseKL: temperature and relevance_temperature must be above 0, got "
-                f"temperature={temperature}, relevance_temperature={relevance_temperature}"
-            )
         self.temperature = temperature
         self.relevance_temperature = relevance_temperature
 

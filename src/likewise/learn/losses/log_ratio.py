@@ -3,9 +3,10 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import neg_squared, weighted_mean
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
 
 MIN_DISTANCE = 1e-4
@@ -31,10 +32,8 @@ class LogRatio(Loss):
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, least: float = 0.1):
+    def __init__(self, least: Positive = 0.1):
         super().__init__()
-        if least <= 0:
-            raise LikewiseError(f"LogRatio: least must be above 0, because its logarithm is taken, got {least}")
         self.least = least
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:

@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.core.contracts import Loss, Miner, Relevance
+from likewise.core.argument_checks import NotNegative, Positive
+from likewise.core.contracts import Loss, Relevance, TripletMiner
 from likewise.core.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.core.types import LikewiseError, Ref
 from likewise.learn.losses._blockwise import triplets
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -46,26 +46,20 @@ class Margin(Loss):
     relevance_inputs = ("pairs", "triplets")
 
     def __init__(
-        self, classes: int | None = None, margin: float = 0.2, beta: float = 1.2, per_class: bool = True, learn: bool = True,
-        nu: float = 0.0, miner: Miner = DistanceWeighted(), count: Literal["terms", "triplets", "all"] = "terms",
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, classes: int | None = None, margin: NotNegative = 0.2, beta: Positive = 1.2, per_class: bool = True,
+        learn: bool = True, nu: NotNegative = 0.0, miner: TripletMiner = DistanceWeighted(),
+        count: Literal["terms", "triplets", "all"] = "terms", space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "Margin")
-        check_miner_kind(miner, "triplets", "Margin", "DistanceWeighted()")
-        if margin < 0 or nu < 0:
-            raise LikewiseError(f"Margin: margin and nu must be 0 or more, got margin={margin}, nu={nu}")
         most = SPACES_BY_NAME[space].furthest
-        if not 0 < beta < most:
+        if beta >= most:
             raise LikewiseError(
-                f"Margin: beta must be above 0 and below {most:g} (unit vectors are at most {most:g} apart), got {beta}"
+                f"Margin: beta must be below {most:g}, the largest distance of unit vectors, got {beta}"
             )
         if per_class and classes is None:
             raise LikewiseError(
                 "Margin: a boundary per class needs classes, got None; give classes, or set per_class=False"
             )
-        if count not in ("terms", "triplets", "all"):
-            raise LikewiseError(f"Margin: count must be 'terms', 'triplets' or 'all', got '{count}'")
         self.classes = classes
         self.margin = margin
         self.beta = beta

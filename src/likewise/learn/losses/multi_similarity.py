@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.core.contracts import Loss, Miner
+from likewise.core.argument_checks import Positive
+from likewise.core.contracts import Loss, PairMiner
 from likewise.core.similarity import log1p_sum_exp, log_weights
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.hard_pairs import HardPairs
 
 
@@ -37,14 +35,10 @@ class MultiSimilarity(Loss):
     graded = True
 
     def __init__(
-        self, alpha: float = 2.0, beta: float = 40.0, base: float = 0.5, miner: Miner | None = HardPairs(eps=0.1),
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, alpha: Positive = 2.0, beta: Positive = 40.0, base: float = 0.5, miner: PairMiner | None = HardPairs(eps=0.1),
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "MultiSimilarity")
-        check_miner_kind(miner, "pairs", "MultiSimilarity", "HardPairs()")
-        if alpha <= 0 or beta <= 0:
-            raise LikewiseError(f"MultiSimilarity: alpha and beta must be above 0, got alpha={alpha}, beta={beta}")
         self.alpha = alpha
         self.beta = beta
         self.base = base

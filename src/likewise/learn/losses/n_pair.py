@@ -3,9 +3,10 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss
 from likewise.core.similarity import draw_columns, exact_softplus, length, log1p_sum_exp, log_sum_exp
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
 
 
@@ -30,10 +31,8 @@ class NPair(Loss):
     input = "raw"
     relevance_inputs = ("pairs",)
 
-    def __init__(self, one_positive: bool = False, penalty: float = 0.005, squared_penalty: bool = True):
+    def __init__(self, one_positive: bool = False, penalty: NotNegative = 0.005, squared_penalty: bool = True):
         super().__init__()
-        if penalty < 0:
-            raise LikewiseError(f"NPair: penalty must be 0 or more, got {penalty}; 0 turns it off")
         self.one_positive = one_positive
         self.penalty = penalty
         self.squared_penalty = squared_penalty

@@ -3,9 +3,10 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import at_least_float32, full_precision
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 from likewise.learn.losses._margin_softmax import margin_softmax, uniform_proxies
 
 
@@ -31,10 +32,8 @@ class NormSoftmax(Loss):
     relevance_inputs = ("targets",)
     graded = True
 
-    def __init__(self, classes: int, dim: int, temperature: float = 0.05):
+    def __init__(self, classes: int, dim: int, temperature: Positive = 0.05):
         super().__init__()
-        if temperature <= 0:
-            raise LikewiseError(f"NormSoftmax: temperature must be above 0, got {temperature}")
         self.classes = classes
         self.dim = dim
         self.temperature = temperature

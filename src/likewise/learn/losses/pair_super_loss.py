@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative, PositiveOrInfinite
 from likewise.core.contracts import Loss
 from likewise.core.lambert_w import exp_minus_w
 from likewise.core.similarity import compare, is_traced
-from likewise.core.types import LikewiseError, Ref
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.core.types import Ref
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName, check_margins
 
 
 class PairSuperLoss(Loss):
@@ -42,19 +42,11 @@ class PairSuperLoss(Loss):
     relevance_inputs = ("pairs",)
 
     def __init__(
-        self, lam: float = 1.0, margin: float = 1.0, pull_margin: float = 0.0,
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, lam: PositiveOrInfinite = 1.0, margin: float = 1.0, pull_margin: NotNegative = 0.0,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "PairSuperLoss")
-        if lam <= 0:
-            raise LikewiseError(f"PairSuperLoss: lam must be above 0, got {lam}; large values weight all pairs equally")
-        most = SPACES_BY_NAME[space].furthest
-        if not 0 <= pull_margin <= margin <= most:
-            raise LikewiseError(
-                f"PairSuperLoss: 0 <= pull_margin <= margin <= {most:g} must hold (unit vectors are at most {most:g} apart), "
-                f"got pull_margin={pull_margin}, margin={margin}"
-            )
+        check_margins("PairSuperLoss", pull_margin, margin, SPACES_BY_NAME[space].furthest)
         self.lam = lam
         self.margin = margin
         self.pull_margin = pull_margin

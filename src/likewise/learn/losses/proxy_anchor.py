@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import NotNegative, Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import at_least_float32, full_precision, log_sum_and_powers, log_weights, unit_rows
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 
 
 class ProxyAnchor(Loss):
@@ -33,12 +34,8 @@ class ProxyAnchor(Loss):
     relevance_inputs = ("targets",)
     graded = True
 
-    def __init__(self, classes: int, dim: int, alpha: float = 32.0, margin: float = 0.1):
+    def __init__(self, classes: int, dim: int, alpha: Positive = 32.0, margin: NotNegative = 0.1):
         super().__init__()
-        if alpha <= 0:
-            raise LikewiseError(f"ProxyAnchor: alpha must be above 0, got {alpha}")
-        if margin < 0:
-            raise LikewiseError(f"ProxyAnchor: margin must be 0 or more, got {margin}; the paper takes 0.1")
         self.classes = classes
         self.dim = dim
         self.alpha = alpha

@@ -4,11 +4,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
 from likewise.core.distributed.sharded_proxies import logit_cross_entropy
 from likewise.core.similarity import at_least_float32, distance, full_precision, unit_rows
 from likewise.core.types import LikewiseError, Ref
-from likewise.learn.losses._margin_softmax import check_scale, margin_softmax, target_cross_entropy
+from likewise.learn.losses._margin_softmax import margin_softmax, target_cross_entropy
 
 
 class ProxyNCA(Loss):
@@ -38,10 +39,9 @@ class ProxyNCA(Loss):
     graded = True
 
     def __init__(
-        self, classes: int, dim: int, scale: float = 3.0, positive_in_denominator: bool = False, squared: bool = True
+        self, classes: int, dim: int, scale: Positive = 3.0, positive_in_denominator: bool = False, squared: bool = True
     ):
         super().__init__()
-        check_scale("ProxyNCA", scale)
         if classes < 2 and not positive_in_denominator:
             raise LikewiseError(
                 f"ProxyNCA: classes must be 2 or more, got classes={classes}; use positive_in_denominator=True for a single class"

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.core.contracts import Loss, Miner, Relevance
+from likewise.core.argument_checks import NotNegative
+from likewise.core.contracts import Loss, Relevance, TripletMiner
 from likewise.core.similarity import (
     at_least_float32,
     draw_columns,
@@ -14,10 +13,9 @@ from likewise.core.similarity import (
     sum_by_anchor,
     triplet_similarities,
 )
-from likewise.core.types import LikewiseError, Ref, Tuples
+from likewise.core.types import Ref, Tuples
 from likewise.learn.losses._blockwise import triplets
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -45,16 +43,10 @@ class Quadruplet(Loss):
     relevance_inputs = ("pairs",)
 
     def __init__(
-        self, margin: float = 1.0, far_margin: float = 0.5, miner: Miner = DistanceWeighted(),
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, margin: NotNegative = 1.0, far_margin: NotNegative = 0.5, miner: TripletMiner = DistanceWeighted(),
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "Quadruplet")
-        check_miner_kind(miner, "triplets", "Quadruplet", "DistanceWeighted()")
-        if margin < 0 or far_margin < 0:
-            raise LikewiseError(
-                f"Quadruplet: margin and far_margin must be 0 or more, got margin={margin}, far_margin={far_margin}"
-            )
         self.margin = margin
         self.far_margin = far_margin
         self.miner = miner

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Count, Positive
 from likewise.core.contracts import Loss, Relevance
 from likewise.core.similarity import is_traced
 from likewise.core.types import LikewiseError, Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class SmoothAP(Loss):
@@ -41,17 +41,10 @@ class SmoothAP(Loss):
     graded = True
 
     def __init__(
-        self, temperature: float = 0.01, largest_class: int | None = None,
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, temperature: Positive = 0.01, largest_class: Count | None = None,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "SmoothAP")
-        if temperature <= 0:
-            raise LikewiseError(f"SmoothAP: temperature must be above 0, got {temperature}; the paper takes 0.01")
-        if largest_class is not None and largest_class < 1:
-            raise LikewiseError(
-                f"SmoothAP: largest_class must be 1 or more, got {largest_class}; None counts for itself"
-            )
         self.temperature = temperature
         self.largest_class = largest_class
         self.space = space

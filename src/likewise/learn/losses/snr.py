@@ -5,7 +5,8 @@ from typing import Literal
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.core.contracts import Loss, Miner
+from likewise.core.argument_checks import NotNegative
+from likewise.core.contracts import Loss, TripletMiner
 from likewise.core.similarity import (
     MIN_SQUARED_DISTANCE,
     at_least_float32,
@@ -13,9 +14,8 @@ from likewise.core.similarity import (
     normalise_by_count,
     sum_by_anchor,
 )
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 from likewise.learn.losses._blockwise import triplets
-from likewise.learn.miners._kind import check_miner_kind
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -42,15 +42,10 @@ class SNR(Loss):
     relevance_inputs = ("pairs", "triplets")
 
     def __init__(
-        self, margin: float = 0.2, penalty: float = 0.005, miner: Miner = DistanceWeighted(),
+        self, margin: NotNegative = 0.2, penalty: NotNegative = 0.005, miner: TripletMiner = DistanceWeighted(),
         count: Literal["active", "all"] = "active",
     ):  # fmt: skip
         super().__init__()
-        check_miner_kind(miner, "triplets", "SNR", "DistanceWeighted()")
-        if margin < 0 or penalty < 0:
-            raise LikewiseError(f"SNR: margin and penalty must be 0 or more, got margin={margin}, penalty={penalty}")
-        if count not in ("active", "all"):
-            raise LikewiseError(f"SNR: count must be 'active' or 'all', got '{count}'")
         self.margin = margin
         self.penalty = penalty
         self.miner = miner

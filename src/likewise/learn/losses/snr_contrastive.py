@@ -3,6 +3,7 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss
 from likewise.core.similarity import (
     at_least_float32,
@@ -11,7 +12,8 @@ from likewise.core.similarity import (
     normalise_by_count,
     positive_negative_masks,
 )
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
+from likewise.learn.losses._hyperbolic import check_margins
 from likewise.learn.losses.snr import centred, signal_power
 
 
@@ -36,13 +38,9 @@ class SNRContrastive(Loss):
 
     relevance_inputs = ("pairs",)
 
-    def __init__(self, margin: float = 1.0, pull_margin: float = 0.0, penalty: float = 0.005):
+    def __init__(self, margin: float = 1.0, pull_margin: NotNegative = 0.0, penalty: NotNegative = 0.005):
         super().__init__()
-        if not 0 <= pull_margin <= margin or penalty < 0:
-            raise LikewiseError(
-                "SNRContrastive: 0 <= pull_margin <= margin and 0 <= penalty must hold, "
-                f"got pull_margin={pull_margin}, margin={margin}, penalty={penalty}"
-            )
+        check_margins("SNRContrastive", pull_margin, margin)
         self.margin = margin
         self.pull_margin = pull_margin
         self.penalty = penalty

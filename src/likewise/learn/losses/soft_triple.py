@@ -5,9 +5,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import Count, NotNegative, Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import at_least_float32, full_precision, is_traced, unit_rows, with_known_gradient
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 from likewise.learn.losses._margin_softmax import target_cross_entropy
 
 
@@ -38,16 +39,10 @@ class SoftTriple(Loss):
     graded = True
 
     def __init__(
-        self, classes: int, dim: int, per_class: int = 10, scale: float = 20.0, gamma: float = 0.1, tau: float = 0.2,
-        margin: float = 0.01,
+        self, classes: int, dim: int, per_class: Count = 10, scale: Positive = 20.0, gamma: Positive = 0.1,
+        tau: NotNegative = 0.2, margin: NotNegative = 0.01,
     ):  # fmt: skip
         super().__init__()
-        if per_class < 1:
-            raise LikewiseError(f"SoftTriple: per_class must be 1 or more, got {per_class}")
-        if scale <= 0 or gamma <= 0:
-            raise LikewiseError(f"SoftTriple: scale and gamma must be above 0, got scale={scale}, gamma={gamma}")
-        if tau < 0 or margin < 0:
-            raise LikewiseError(f"SoftTriple: tau and margin must be 0 or more, got tau={tau}, margin={margin}")
         self.classes = classes
         self.dim = dim
         self.per_class = per_class

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Loss
 from likewise.core.similarity import log_sum_exp, mean_over, weighted_mean
-from likewise.core.types import LikewiseError, Pairs, Ref
+from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class SupCon(Loss):
@@ -32,11 +31,8 @@ class SupCon(Loss):
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, temperature: float = 0.1, space: Literal["cosine", "hyperbolic"] = "cosine"):
+    def __init__(self, temperature: Positive = 0.1, space: SpaceName = "cosine"):
         super().__init__()
-        check_space(space, "SupCon")
-        if temperature <= 0:
-            raise LikewiseError(f"SupCon: temperature must be above 0, got {temperature}; the paper takes 0.1")
         self.temperature = temperature
         self.space = space
 

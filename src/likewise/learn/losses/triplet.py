@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.core.contracts import Loss, Miner
+from likewise.core.argument_checks import NotNegative
+from likewise.core.contracts import Loss, TripletMiner
 from likewise.core.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 from likewise.learn.losses._blockwise import triplets
-from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, check_space
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -35,14 +33,10 @@ class Triplet(Loss):
     relevance_inputs = ("pairs", "triplets")
 
     def __init__(
-        self, margin: float = 0.2, squared: bool = False, miner: Miner = DistanceWeighted(),
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        self, margin: NotNegative = 0.2, squared: bool = False, miner: TripletMiner = DistanceWeighted(),
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_space(space, "Triplet")
-        check_miner_kind(miner, "triplets", "Triplet", "SemiHard()")
-        if margin < 0:
-            raise LikewiseError(f"Triplet: margin must be 0 or more, got {margin}")
         self.margin = margin
         self.squared = squared
         self.miner = miner

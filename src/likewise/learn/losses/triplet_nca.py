@@ -3,11 +3,11 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.core.contracts import Loss, Miner
+from likewise.core.argument_checks import Positive
+from likewise.core.contracts import Loss, TripletMiner
 from likewise.core.similarity import exact_softplus, normalise_by_count, sum_by_anchor, triplet_similarities
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 from likewise.learn.losses._blockwise import triplets
-from likewise.learn.miners._kind import check_miner_kind
 from likewise.learn.miners.easy_positive import EasyPositive
 
 
@@ -26,11 +26,8 @@ class TripletNCA(Loss):
 
     relevance_inputs = ("pairs", "triplets")
 
-    def __init__(self, temperature: float = 1.0, miner: Miner = EasyPositive()):
+    def __init__(self, temperature: Positive = 1.0, miner: TripletMiner = EasyPositive()):
         super().__init__()
-        check_miner_kind(miner, "triplets", "TripletNCA", "EasyPositive()")
-        if temperature <= 0:
-            raise LikewiseError(f"TripletNCA: temperature must be above 0, got {temperature}")
         self.temperature = temperature
         self.miner = miner
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
+from annotated_types import Interval
 from jaxtyping import Float
 from torch import Tensor
 
+from likewise.core.argument_checks import Positive
 from likewise.core.contracts import Miner
 from likewise.core.similarity import anchors, draw_columns
 from likewise.core.types import LikewiseError, Pairs, Tuples
@@ -30,12 +34,9 @@ class DistanceWeighted(Miner):
         upper: negatives further than this are not drawn; None: no bound. Paper: 1.4; code of the study: None.
     """
 
-    def __init__(self, lower: float = 0.5, upper: float | None = None):
-        if not 0 < lower < (2 if upper is None else min(upper, 2)):
-            raise LikewiseError(
-                "DistanceWeighted: 0 < lower < upper must hold, with lower below 2, the diameter of the sphere, "
-                f"got lower={lower}, upper={upper}"
-            )
+    def __init__(self, lower: Annotated[float, Interval(gt=0, lt=2)] = 0.5, upper: Positive | None = None):
+        if upper is not None and lower >= upper:
+            raise LikewiseError(f"DistanceWeighted: lower must be below upper, got lower={lower}, upper={upper}")
         self.lower = lower
         self.upper = upper
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from likewise.core.contracts import Miner
 from likewise.core.similarity import anchors, draw_columns
-from likewise.core.types import LikewiseError, Pairs, Tuples
+from likewise.core.types import Pairs, Tuples
 
 
 class EasyPositive(Miner):
@@ -25,8 +25,6 @@ class EasyPositive(Miner):
     """
 
     def __init__(self, negative: Literal["semi-hard", "hard", "random"] = "semi-hard"):
-        if negative not in ("semi-hard", "hard", "random"):
-            raise LikewiseError(f"EasyPositive: negative must be 'semi-hard', 'hard' or 'random', got '{negative}'")
         self.negative = negative
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Tuples:

@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Miner
-from likewise.core.types import LikewiseError, Pairs
+from likewise.core.types import Pairs
 
 
 class HardPairs(Miner):
@@ -21,9 +22,7 @@ class HardPairs(Miner):
 
     yields = "pairs"
 
-    def __init__(self, eps: float = 0.1):
-        if eps < 0:
-            raise LikewiseError(f"HardPairs: eps must be 0 or more, got {eps}")
+    def __init__(self, eps: NotNegative = 0.1):
         self.eps = eps
 
     def __call__(self, sim: Float[Tensor, "B R"], pairs: Pairs, dim: int, margin: float | None = None) -> Pairs:

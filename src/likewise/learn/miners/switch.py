@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from likewise.core.contracts import Miner
+from likewise.core.argument_checks import Share
+from likewise.core.contracts import Miner, TripletMiner
 from likewise.core.similarity import draw_columns
-from likewise.core.types import LikewiseError, Pairs, Tuples
-from likewise.learn.miners._kind import check_miner_kind
+from likewise.core.types import Pairs, Tuples
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -26,10 +26,7 @@ class Switch(Miner):
         miner: miner of the triplets. Study: `DistanceWeighted`.
     """
 
-    def __init__(self, share: float = 0.2, miner: Miner = DistanceWeighted()):
-        if not 0 <= share <= 1:
-            raise LikewiseError(f"Switch: share must be a probability from 0 to 1, got {share}")
-        check_miner_kind(miner, "triplets", "Switch", "DistanceWeighted()")
+    def __init__(self, share: Share = 0.2, miner: TripletMiner = DistanceWeighted()):
         self.share = share
         self.miner = miner
         self.whole = miner.whole

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import ShareBelowOne
 from likewise.core.contracts import Miner
 from likewise.core.similarity import at_least_float32, distance, full_precision, is_traced
 from likewise.core.types import LikewiseError, Pairs
@@ -33,16 +37,11 @@ class TSINT(nn.Module, Miner):
 
     cuts: Tensor
 
-    def __init__(self, classes: int, share: float = 0.2, momentum: float = 0.999, cut_momentum: float = 0.9):
+    def __init__(
+        self, classes: Annotated[int, Ge(2)], share: ShareBelowOne = 0.2, momentum: ShareBelowOne = 0.999,
+        cut_momentum: ShareBelowOne = 0.9,
+    ):  # fmt: skip
         super().__init__()
-        if classes < 2:
-            raise LikewiseError(f"TSINT: there must be two classes or more, got classes={classes}")
-        if not 0 <= share < 1:
-            raise LikewiseError(f"TSINT: share, the noise rate, must be 0 or more and below 1, got {share}")
-        if not (0 <= momentum < 1 and 0 <= cut_momentum < 1):
-            raise LikewiseError(
-                f"TSINT: momenta must be 0 or more and below 1, got momentum={momentum}, cut_momentum={cut_momentum}"
-            )
         self.classes = classes
         self.share = share
         self.momentum = momentum

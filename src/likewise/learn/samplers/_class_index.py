@@ -1,11 +1,15 @@
-"""Index from class to training rows, with several ways to draw rows, and argument checks that samplers share."""
+"""Index from class to training rows, with several ways to draw rows; argument checks and draws that samplers share."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from likewise.core.errors import LikewiseError
+
+Lonely = Literal["error", "skip"]
 
 
 class ClassIndex:
@@ -70,7 +74,7 @@ def candidate_batches(
 
 
 def usable_classes(
-    owner: str, labels: Int[np.ndarray, "N"], why: str | None, lonely: str, class_names: tuple[str, ...] | None
+    owner: str, labels: Int[np.ndarray, "N"], why: str | None, lonely: Lonely, class_names: tuple[str, ...] | None
 ) -> ClassIndex:
     """Return the classes that a sampler may draw from.
 
@@ -80,8 +84,6 @@ def usable_classes(
         lonely: what to do with classes of a single sample: "error", or "skip" to leave them out.
         class_names: names of the classes, for errors.
     """
-    if lonely not in ("error", "skip"):
-        raise LikewiseError(f"{owner}: lonely must be 'error' or 'skip', got '{lonely}'")
     if why is None:
         return ClassIndex(labels)
     classes, size = np.unique(labels, return_counts=True)
@@ -99,10 +101,10 @@ def usable_classes(
 
 def check_batch(owner: str, batch: int, per_class: int, name: str = "per_class") -> None:
     """Raise unless a batch holds a whole number of classes, or of other groups of that size with the argument `name`."""
-    if per_class < 1 or batch < 1 or batch % per_class:
+    if batch % per_class:
         raise LikewiseError(
             f"{owner}: batch must be a multiple of {name}, got batch={batch}, {name}={per_class}; "
-            f"try batch={max(1, batch // max(1, per_class)) * max(1, per_class)}"
+            f"try batch={max(1, batch // per_class) * per_class}"
         )
 
 
@@ -116,11 +118,20 @@ def check_pool(owner: str, pool: int, batch: int, members: ClassIndex) -> None:
         )
 
 
-def check_candidates(owner: str, candidates: int, batch: int) -> None:
-    """Raise unless there is a candidate, and a batch has pairs."""
-    if candidates < 1:
-        raise LikewiseError(f"{owner}: candidates must be 1 or more, got {candidates}")
-    if batch < 2:
-        raise LikewiseError(
-            f"{owner}: batch must be 2 or more, because one sample has no distribution, got {batch}; raise batch"
-        )
+def deal_from(pack: list[int], everyone: np.ndarray, count: int, rng: np.random.Generator) -> list[int]:
+    """Remove and return the next `count` entries of a shuffled list; add a new shuffled copy behind them when it is too short.
+
+    The next entry is the last of the list, so that a draw does not move the others. The entries that are still in the list come
+    last in the new copy, so that they do not repeat at once.
+    """
+    while len(pack) < count:
+        left, fresh = set(pack), rng.permutation(everyone).tolist()
+        pack[:0] = reversed([v for v in fresh if v not in left] + [v for v in fresh if v in left])
+    return [pack.pop() for _ in range(count)]
+
+
+def some_of(rows: Int[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:
+    """Return about `count` different random rows in random order; all rows if there are few. Does not shuffle a long list."""
+    if len(rows) <= 4 * count:
+        return rng.permutation(rows)[:count].tolist()
+    return list(dict.fromkeys(rows[rng.integers(len(rows), size=count)].tolist()))

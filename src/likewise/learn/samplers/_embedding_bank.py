@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +11,13 @@ from torch import Tensor
 
 from likewise.core.contracts import BatchSampler
 from likewise.core.types import Embedded, LikewiseError
-from likewise.learn.samplers._class_index import ClassIndex, candidate_batches, check_batch, check_pool, usable_classes
+from likewise.learn.samplers._class_index import (
+    Lonely,
+    candidate_batches,
+    check_batch,
+    check_pool,
+    usable_classes,
+)
 
 
 class EmbeddingBank:
@@ -87,31 +92,33 @@ class EmbeddingBank:
 class EmbeddingSampler(BatchSampler):
     """Base of samplers that choose the batches of an epoch from an embedding bank, by `_choose(embeddings, epoch)`."""
 
-    labels: Int[np.ndarray, "N"]
-    batch: int
-    per_class: int
     pool: int
     candidates: int
-    lonely: Literal["error", "skip"]
-    class_names: tuple[str, ...] | None
-    seed: int
-    _members: ClassIndex
-    _bank: EmbeddingBank
     _choose: Callable[[np.ndarray, int], list[list[int]]]
 
-    def _checked_members(self, pool: int | None = None) -> tuple[ClassIndex, EmbeddingBank]:
-        """Check the arguments that a constructor stored; return the class index and an empty bank.
+    def __init__(
+        self, labels: Int[np.ndarray, "N"], batch: int, per_class: int, lonely: Lonely, class_names: tuple[str, ...] | None,
+        seed: int, pool: int | None = None,
+    ):  # fmt: skip
+        """Store and check the arguments that these samplers share.
 
         Args:
             pool: rows that the batches of a step are chosen from; None: all rows.
         """
         owner = type(self).__name__
-        check_batch(owner, self.batch, self.per_class)
-        why = f"per_class={self.per_class}" if self.per_class > 1 else None
-        members = usable_classes(owner, self.labels, why, self.lonely, self.class_names)
+        check_batch(owner, batch, per_class)
+        why = f"per_class={per_class}" if per_class > 1 else None
+        self._members = usable_classes(owner, labels, why, lonely, class_names)
         if pool is not None:
-            check_pool(owner, pool, self.batch, members)
-        return members, EmbeddingBank(owner, len(self.labels))
+            check_pool(owner, pool, batch, self._members)
+            self.pool = pool
+        self._bank = EmbeddingBank(owner, len(labels))
+        self.labels = labels
+        self.batch = batch
+        self.per_class = per_class
+        self.lonely = lonely
+        self.class_names = class_names
+        self.seed = seed
 
     def __len__(self) -> int:
         return max(1, len(self._members.every) // self.batch)

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from likewise.core.argument_checks import Count
 from likewise.core.class_sums import class_sums
-from likewise.core.contracts import BatchSampler
 from likewise.core.types import LikewiseError
+from likewise.learn.samplers._class_index import Lonely
 from likewise.learn.samplers._embedding_bank import EmbeddingSampler
 
 
-class AnchorNeighbours(EmbeddingSampler, BatchSampler):
+class AnchorNeighbours(EmbeddingSampler):
     """Batches of random classes together with the classes nearest to them.
 
     Paper: Ge et al., Deep Metric Learning with Hierarchical Triplet Loss, ECCV 2018.
@@ -34,23 +33,17 @@ class AnchorNeighbours(EmbeddingSampler, BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 120,
-        per_class: int = 2,
-        neighbourhood: int = 3,
-        lonely: Literal["error", "skip"] = "error",
+        batch: Count = 120,
+        per_class: Count = 2,
+        neighbourhood: Count = 3,
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         seed: int = 0,
     ):
-        self.labels = labels
-        self.batch = batch
-        self.per_class = per_class
+        super().__init__(labels, batch, per_class, lonely, class_names, seed)
         self.neighbourhood = neighbourhood
-        self.lonely = lonely
-        self.class_names = class_names
-        self.seed = seed
         self.largest_class = per_class
-        self._members, self._bank = self._checked_members()
-        if neighbourhood < 1 or batch % (per_class * neighbourhood):
+        if batch % (per_class * neighbourhood):
             raise LikewiseError(
                 "AnchorNeighbours: batch must be a multiple of per_class times neighbourhood, "
                 f"got batch={batch}, per_class={per_class}, neighbourhood={neighbourhood}"

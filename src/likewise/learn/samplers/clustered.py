@@ -1,22 +1,20 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from likewise.core.contracts import BatchSampler
+from likewise.core.argument_checks import Count
 from likewise.core.kmeans import kmeans
 from likewise.core.types import LikewiseError
-from likewise.learn.samplers._class_index import ClassIndex
+from likewise.learn.samplers._class_index import ClassIndex, Lonely
 from likewise.learn.samplers._embedding_bank import EmbeddingSampler
 
 MAX_KMEANS_STEPS = 100
 """Iterations of k-means at most; it ends earlier if no centre moves."""
 
 
-class Clustered(EmbeddingSampler, BatchSampler):
+class Clustered(EmbeddingSampler):
     """Batches from one cluster of the training samples each, cluster after cluster; terms get the cluster as `Batch.group`.
 
     Paper: Sanakoyeu et al., Divide and Conquer the Embedding Space for Metric Learning, CVPR 2019.
@@ -45,30 +43,23 @@ class Clustered(EmbeddingSampler, BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 80,
-        per_class: int = 2,
-        clusters: int = 8,
-        every: int = 2,
+        batch: Count = 80,
+        per_class: Count = 2,
+        clusters: Count = 8,
+        every: Count = 2,
         until: int | None = None,
-        lonely: Literal["error", "skip"] = "error",
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         seed: int = 0,
     ):
-        if not 1 <= clusters <= len(labels) or every < 1:
+        super().__init__(labels, batch, per_class, lonely, class_names, seed)
+        if clusters > len(labels):
             raise LikewiseError(
-                "Clustered: clusters must be between 1 and the number of training samples, and every at least 1, "
-                f"got clusters={clusters}, every={every} with {len(labels)} samples"
+                f"Clustered: clusters must be at most the {len(labels)} training samples, got {clusters}"
             )
-        self.labels = labels
-        self.batch = batch
-        self.per_class = per_class
         self.clusters = clusters
         self.every = every
         self.until = until
-        self.lonely = lonely
-        self.class_names = class_names
-        self.seed = seed
-        self._members, self._bank = self._checked_members()
         self.groups = np.full(len(labels), -1)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 from jaxtyping import Float, Int
 
-from likewise.core.contracts import BatchSampler
-from likewise.core.errors import LikewiseError
-from likewise.learn.samplers._class_index import check_candidates
+from likewise.core.argument_checks import Count
+from likewise.learn.samplers._class_index import Lonely
 from likewise.learn.samplers._embedding_bank import EmbeddingSampler
 
 
-class DistanceMatching(EmbeddingSampler, BatchSampler):
+class DistanceMatching(EmbeddingSampler):
     """Batches whose pairwise distances have the same distribution as those of a large sample of the data (DDM).
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (DDM).
@@ -38,30 +38,20 @@ class DistanceMatching(EmbeddingSampler, BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 112,
-        per_class: int = 2,
-        pool: int = 512,
-        candidates: int = 10,
-        bins: int = 50,
-        lonely: Literal["error", "skip"] = "error",
+        batch: Annotated[int, Ge(2)] = 112,
+        per_class: Count = 2,
+        pool: Count = 512,
+        candidates: Count = 10,
+        bins: Count = 50,
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         published_cost: bool = False,
         seed: int = 0,
     ):
-        check_candidates("DistanceMatching", candidates, batch)
-        if bins < 1:
-            raise LikewiseError(f"DistanceMatching: bins must be 1 or more, got {bins}")
-        self.labels = labels
-        self.batch = batch
-        self.per_class = per_class
-        self.pool = pool
+        super().__init__(labels, batch, per_class, lonely, class_names, seed, pool)
         self.candidates = candidates
         self.bins = bins
-        self.lonely = lonely
-        self.class_names = class_names
         self.published_cost = published_cost
-        self.seed = seed
-        self._members, self._bank = self._checked_members(pool)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, self._cost)

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 from jaxtyping import Float, Int
 
-from likewise.core.contracts import BatchSampler
-from likewise.learn.samplers._class_index import check_candidates
+from likewise.core.argument_checks import Count
+from likewise.learn.samplers._class_index import Lonely
 from likewise.learn.samplers._embedding_bank import EmbeddingSampler
 
 
-class FrechetMatching(EmbeddingSampler, BatchSampler):
+class FrechetMatching(EmbeddingSampler):
     """Batches whose embeddings have nearly the mean and covariance of a large sample of the data (FRD).
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (FRD).
@@ -34,24 +35,16 @@ class FrechetMatching(EmbeddingSampler, BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 112,
-        per_class: int = 2,
-        pool: int = 512,
-        candidates: int = 10,
-        lonely: Literal["error", "skip"] = "error",
+        batch: Annotated[int, Ge(2)] = 112,
+        per_class: Count = 2,
+        pool: Count = 512,
+        candidates: Count = 10,
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         seed: int = 0,
     ):
-        check_candidates("FrechetMatching", candidates, batch)
-        self.labels = labels
-        self.batch = batch
-        self.per_class = per_class
-        self.pool = pool
+        super().__init__(labels, batch, per_class, lonely, class_names, seed, pool)
         self.candidates = candidates
-        self.lonely = lonely
-        self.class_names = class_names
-        self.seed = seed
-        self._members, self._bank = self._checked_members(pool)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         return self._best(z, number, frechet)

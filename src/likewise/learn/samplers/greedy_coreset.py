@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.core.contracts import BatchSampler
+from likewise.core.argument_checks import Count
+from likewise.learn.samplers._class_index import Lonely
 from likewise.learn.samplers._embedding_bank import EmbeddingSampler
 
 
-class GreedyCoreset(EmbeddingSampler, BatchSampler):
+class GreedyCoreset(EmbeddingSampler):
     """Batches spread over the embedding space (GC): every new centre is the row farthest from the centres before it.
 
     Paper: Roth et al., Revisiting Training Strategies, ICML 2020 (GC).
@@ -34,23 +33,16 @@ class GreedyCoreset(EmbeddingSampler, BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 112,
-        per_class: int = 2,
-        pool: int = 512,
-        lonely: Literal["error", "skip"] = "error",
+        batch: Count = 112,
+        per_class: Count = 2,
+        pool: Count = 512,
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         published_indices: bool = False,
         seed: int = 0,
     ):
-        self.labels = labels
-        self.batch = batch
-        self.per_class = per_class
-        self.pool = pool
-        self.lonely = lonely
-        self.class_names = class_names
+        super().__init__(labels, batch, per_class, lonely, class_names, seed, pool)
         self.published_indices = published_indices
-        self.seed = seed
-        self._members, self._bank = self._checked_members(pool)
 
     def _choose(self, z: Float[np.ndarray, "N D"], number: int) -> list[list[int]]:
         rng = np.random.default_rng((self.seed, number))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from annotated_types import Ge
 from jaxtyping import Int
 
 from likewise.core.contracts import BatchSampler, Relevance
 from likewise.core.errors import LikewiseError
-from likewise.learn.samplers._class_index import check_batch
-from likewise.learn.samplers._deck import deal, some
+from likewise.learn.samplers._class_index import check_batch, deal_from, some_of
 
 
 class RelatedSamples(BatchSampler):
@@ -30,8 +32,8 @@ class RelatedSamples(BatchSampler):
         self,
         labels: Int[np.ndarray, "N"],
         relevance: Relevance | None = None,
-        batch: int = 112,
-        per_anchor: int = 4,
+        batch: Annotated[int, Ge(2)] = 112,
+        per_anchor: Annotated[int, Ge(2)] = 4,
         seed: int = 0,
     ):
         check_batch("RelatedSamples", batch, per_anchor, "per_anchor")
@@ -39,17 +41,14 @@ class RelatedSamples(BatchSampler):
             raise LikewiseError(
                 "RelatedSamples: there must be a relevance, got none; use --relevance or SamplesPerClass"
             )
-        if per_anchor < 2:
-            raise LikewiseError(f"RelatedSamples: per_anchor must be 2 or more to hold a pair, got {per_anchor}")
         if relevance.by == "sample" and relevance.ids != len(labels):
             raise LikewiseError(
                 f"RelatedSamples: {type(relevance).__name__} must be between the {len(labels)} training samples, got "
                 f"{relevance.ids} samples"
             )
-        if not 2 <= batch <= len(labels):
+        if batch > len(labels):
             raise LikewiseError(
-                f"RelatedSamples: batch must be from 2 to the number of training samples, got batch={batch} with "
-                f"{len(labels)}; lower batch"
+                f"RelatedSamples: batch must be at most the {len(labels)} training samples, got {batch}"
             )
         self.labels = labels
         self.relevance = relevance
@@ -93,7 +92,7 @@ class RelatedSamples(BatchSampler):
     def _one_batch(self, deck: list[int], rng: np.random.Generator) -> list[int]:
         batch: dict[int, None] = {}  # in order, and each sample once
         for _ in range(2 * len(self._anchors)):
-            (anchor,) = deal(deck, self._anchors, 1, rng)
+            (anchor,) = deal_from(deck, self._anchors, 1, rng)
             group = self._group(anchor, batch, rng)
             if len(batch) + len(group) <= self.batch:
                 batch |= dict.fromkeys(group)
@@ -115,6 +114,6 @@ class RelatedSamples(BatchSampler):
         if self.relevance.by == "class":
             others = np.concatenate([self._rows[i] for i in (*others, number)])
         count = min(self.per_anchor, self.batch - len(taken)) - 1
-        drawn = some(others, 2 * self.per_anchor + len(taken), rng)
+        drawn = some_of(others, 2 * self.per_anchor + len(taken), rng)
         mates = [r for r in drawn if r not in taken and r != anchor][:count]
         return [anchor, *mates] if mates else []

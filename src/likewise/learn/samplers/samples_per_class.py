@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Count
 from likewise.core.contracts import BatchSampler
 from likewise.core.errors import LikewiseError
-from likewise.learn.samplers._class_index import check_batch, usable_classes
-from likewise.learn.samplers._deck import deal
+from likewise.learn.samplers._class_index import Lonely, check_batch, deal_from, usable_classes
 
 
 class SamplesPerClass(BatchSampler):
@@ -34,9 +32,9 @@ class SamplesPerClass(BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 112,
-        per_class: int = 2,
-        lonely: Literal["error", "skip"] = "error",
+        batch: Count = 112,
+        per_class: Count = 2,
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         with_replacement: bool = False,
         seed: int = 0,
@@ -73,6 +71,6 @@ class SamplesPerClass(BatchSampler):
         packs: list[list[int]] = [[] for _ in rows]
         batches = []
         for _ in range(len(self)):
-            chosen = deal(deck, np.arange(len(rows)), slots, rng)
-            batches.append([r for c in chosen for r in deal(packs[c], rows[c], self.per_class, rng)])
+            chosen = deal_from(deck, np.arange(len(rows)), slots, rng)
+            batches.append([r for c in chosen for r in deal_from(packs[c], rows[c], self.per_class, rng)])
         return batches

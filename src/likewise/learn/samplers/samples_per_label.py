@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Count
 from likewise.core.contracts import BatchSampler
 from likewise.core.errors import LikewiseError
-from likewise.learn.samplers._class_index import check_batch
-from likewise.learn.samplers._deck import deal, some
+from likewise.learn.samplers._class_index import check_batch, deal_from, some_of
 
 
 class SamplesPerLabel(BatchSampler):
@@ -33,8 +35,8 @@ class SamplesPerLabel(BatchSampler):
         self,
         labels: Int[np.ndarray, "N"],
         label_sets: Sequence[Sequence[int]] | None = None,
-        batch: int = 112,
-        per_label: int = 4,
+        batch: Count = 112,
+        per_label: Annotated[int, Ge(2)] = 4,
         candidates: int = 16,
         seed: int = 0,
     ):
@@ -43,9 +45,9 @@ class SamplesPerLabel(BatchSampler):
             raise LikewiseError(
                 "SamplesPerLabel: the data must have several labels per sample, got one; use SamplesPerClass"
             )
-        if per_label < 2 or candidates < per_label - 1:
+        if candidates < per_label - 1:
             raise LikewiseError(
-                "SamplesPerLabel: per_label must be 2 or more, and candidates at least per_label - 1, got "
+                "SamplesPerLabel: candidates must be at least per_label - 1, got "
                 f"per_label={per_label}, candidates={candidates}"
             )
         self.labels = labels
@@ -78,7 +80,7 @@ class SamplesPerLabel(BatchSampler):
         every = np.arange(len(self._rows))
         passed = 0  # labels in a row that had no new sample
         while len(batch) < self.batch:
-            (label,) = deal(deck, every, 1, rng)
+            (label,) = deal_from(deck, every, 1, rng)
             new = self._slot(label, packs[label], batch, min(self.per_label, self.batch - len(batch)), rng)
             passed = 0 if new else passed + 1
             batch |= dict.fromkeys(new)
@@ -90,13 +92,13 @@ class SamplesPerLabel(BatchSampler):
     def _slot(self, label: int, pack: list[int], taken: dict, count: int, rng: np.random.Generator) -> list[int]:
         """Return up to `count` samples of a label that are not in the batch, none if none of them would have a mate."""
         rows = self._rows[label]
-        dealt = (deal(pack, rows, 1, rng)[0] for _ in range(len(rows)))
+        dealt = (deal_from(pack, rows, 1, rng)[0] for _ in range(len(rows)))
         first = next((row for row in dealt if row not in taken), None)
         if first is None:
             return []
         if count == 1:  # the last place: it needs a sample of the label in the batch
             return [first] if np.isin(rows, list(taken)).any() else []
-        drawn = some(rows, 2 * self.candidates + len(taken), rng)
+        drawn = some_of(rows, 2 * self.candidates + len(taken), rng)
         others = [r for r in drawn if r not in taken and r != first][: self.candidates]
         others.sort(key=lambda r: -self._share(first, r))  # stable: equal ones stay in random order
         return [first, *others[: count - 1]] if others else []

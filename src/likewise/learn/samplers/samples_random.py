@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 from jaxtyping import Int
 
 from likewise.core.contracts import BatchSampler
 from likewise.core.errors import LikewiseError
-from likewise.learn.samplers._class_index import usable_classes
+from likewise.learn.samplers._class_index import Lonely, usable_classes
 
 
 class SamplesRandom(BatchSampler):
@@ -32,14 +33,12 @@ class SamplesRandom(BatchSampler):
     def __init__(
         self,
         labels: Int[np.ndarray, "N"],
-        batch: int = 112,
-        lonely: Literal["error", "skip"] = "error",
+        batch: Annotated[int, Ge(2)] = 112,
+        lonely: Lonely = "error",
         class_names: tuple[str, ...] | None = None,
         with_replacement: bool = False,
         seed: int = 0,
     ):
-        if batch < 2:
-            raise LikewiseError(f"SamplesRandom: batch must be 2 or more to hold a pair, got {batch}; raise batch")
         self.labels = labels
         self.batch = batch
         self.lonely = lonely

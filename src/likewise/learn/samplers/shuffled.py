@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from likewise.core.argument_checks import Count
 from likewise.core.contracts import BatchSampler
 from likewise.core.errors import LikewiseError
 
@@ -16,12 +17,9 @@ class Shuffled(BatchSampler):
         seed: the run fills it in.
     """
 
-    def __init__(self, labels: Int[np.ndarray, "N"], batch: int = 128, seed: int = 0):
-        if not 1 <= batch <= len(labels):
-            raise LikewiseError(
-                f"Shuffled: batch must be between 1 and the number of training samples, got batch={batch} "
-                f"with {len(labels)} samples; lower batch"
-            )
+    def __init__(self, labels: Int[np.ndarray, "N"], batch: Count = 128, seed: int = 0):
+        if batch > len(labels):
+            raise LikewiseError(f"Shuffled: batch must be at most the {len(labels)} training samples, got {batch}")
         self.labels = labels
         self.batch = batch
         self.seed = seed

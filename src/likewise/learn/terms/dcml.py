@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss, Term
 from likewise.core.types import Batch, LikewiseError, Output
-from likewise.learn.terms._held import hold_without_registering
 
 
 class DCML(Term):
@@ -32,7 +32,7 @@ class DCML(Term):
     uses_classes = False
 
     def __init__(
-        self, make_loss: Callable[..., Loss], embedder: nn.Module, decision: float = 1.0, weight: float = 1.0,
+        self, make_loss: Callable[..., Loss], embedder: nn.Module, decision: NotNegative = 1.0, weight: float = 1.0,
         weighted: bool = False,
     ):  # fmt: skip
         super().__init__()
@@ -42,10 +42,8 @@ class DCML(Term):
                 f"DCML: the network must have a head of mixtures, got {type(head).__name__}; "
                 "train with --head 'Compositional()'"
             )
-        if decision < 0:
-            raise LikewiseError(f"DCML: decision must be 0 or more, got {decision}")
         self.make_loss = make_loss
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.decision = decision
         self.weight = weight
         self.weighted = weighted

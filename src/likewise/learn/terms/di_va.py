@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import Count, NotNegative, Positive
 from likewise.core.contracts import Loss, Miner, Term
 from likewise.core.distributed.collectives import gathered
 from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, draw_columns, full_precision
 from likewise.core.types import Batch, LikewiseError, Output, Pairs, Tuples
 from likewise.learn.miners.distance_weighted import DistanceWeighted
-from likewise.learn.terms._decorrelation import Decorrelation
-from likewise.learn.terms._held import hold_without_registering
+from likewise.learn.terms.mic import Decorrelation
 from likewise.models.teacher import Teacher
 
 TASK_COUNT = 4
@@ -57,9 +57,9 @@ class DiVA(Term):
     next_row: Tensor
 
     def __init__(
-        self, make_loss: Callable[[int], Loss], embedder: nn.Module, alpha: float = 0.3, rho: float = 1500.0,
-        temperature: float = 0.01, memory: int = 3360, momentum: float = 0.9, upper: float = 1.4, hidden: int = 512,
-        views: int = 1, weight: float = 1.0, weighted: bool = False,
+        self, make_loss: Callable[[int], Loss], embedder: nn.Module, alpha: NotNegative = 0.3,
+        rho: NotNegative = 1500.0, temperature: Positive = 0.01, memory: Count = 3360, momentum: float = 0.9, upper: float = 1.4,
+        hidden: int = 512, views: Count = 1, weight: float = 1.0, weighted: bool = False,
     ):  # fmt: skip
         super().__init__()
         head: Any = embedder.head
@@ -68,13 +68,8 @@ class DiVA(Term):
                 f"DiVA: the network must have a head with {TASK_COUNT} slices, got {type(head).__name__} with "
                 f"k={getattr(head, 'k', None)}; train with --head 'Slices(k={TASK_COUNT})'"
             )
-        if temperature <= 0 or memory < 1 or views < 1 or min(alpha, rho) < 0:
-            raise LikewiseError(
-                "DiVA: temperature > 0, memory >= 1, views >= 1, alpha >= 0 and rho >= 0 must hold, got "
-                f"temperature={temperature}, memory={memory}, views={views}, alpha={alpha}, rho={rho}"
-            )
         self.make_loss = make_loss
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.alpha = alpha
         self.rho = rho
         self.temperature = temperature

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from likewise.core.contracts import Loss, Term
 from likewise.core.types import Batch, LikewiseError, Output
-from likewise.learn.terms._held import hold_without_registering
 
 
 class DivideConquer(Term):
@@ -44,7 +43,7 @@ class DivideConquer(Term):
                 "train with --head 'Slices()'"
             )
         self.make_loss = make_loss
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.weight = weight
         self.weighted = weighted
         self.whole = make_loss(head.dim)

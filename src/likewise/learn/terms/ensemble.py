@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss, Miner, Term
 from likewise.core.types import Batch, LikewiseError, Output
-from likewise.learn.terms._held import hold_without_registering
 
 ERROR_MOMENTUM = 0.9
 """Momentum of the moving average of a branch's reconstruction error, per step."""
@@ -47,7 +47,7 @@ class Ensemble(Term):
         make_loss: Callable[[int], Loss],
         embedder: nn.Module,
         weight: float = 1.0,
-        reconstruction: float = 1.0,
+        reconstruction: NotNegative = 1.0,
         balanced: bool = False,
         weighted: bool = False,
     ):
@@ -58,10 +58,8 @@ class Ensemble(Term):
                 f"Ensemble: the network must have a head whose parts reconstruct their input, got {type(head).__name__}; "
                 "train with --head 'Relational()'"
             )
-        if reconstruction < 0:
-            raise LikewiseError(f"Ensemble: reconstruction must be 0 or more, got {reconstruction}")
         self.make_loss = make_loss
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.weight = weight
         self.reconstruction = reconstruction
         self.balanced = balanced

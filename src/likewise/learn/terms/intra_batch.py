@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import Count, NotNegative, Positive, ShareBelowOne
 from likewise.core.contracts import Term
 from likewise.core.similarity import at_least_float32, full_precision
 from likewise.core.types import Batch, LikewiseError, Output
@@ -35,20 +36,13 @@ class IntraBatch(Term):
     """
 
     def __init__(
-        self, classes: int, dim: int, layers: int = 1, heads: int = 2, temperature: float = 0.2, auxiliary: float = 1.0,
-        smoothing: float = 0.1, dropout: float = 0.1, concatenate: bool = False, weight: float = 1.0, weighted: bool = False,
+        self, classes: int, dim: int, layers: Count = 1, heads: Count = 2, temperature: Positive = 0.2,
+        auxiliary: NotNegative = 1.0, smoothing: ShareBelowOne = 0.1, dropout: ShareBelowOne = 0.1, concatenate: bool = False,
+        weight: float = 1.0, weighted: bool = False,
     ):  # fmt: skip
         super().__init__()
-        if layers < 1 or heads < 1 or dim % heads:
-            raise LikewiseError(
-                "IntraBatch: layers and heads must be at least 1, and dim a multiple of heads, got "
-                f"layers={layers}, heads={heads}, dim={dim}"
-            )
-        if temperature <= 0 or auxiliary < 0 or not 0 <= smoothing < 1 or not 0 <= dropout < 1:
-            raise LikewiseError(
-                "IntraBatch: temperature > 0, auxiliary >= 0, 0 <= smoothing < 1 and 0 <= dropout < 1 must hold, got "
-                f"temperature={temperature}, auxiliary={auxiliary}, smoothing={smoothing}, dropout={dropout}"
-            )
+        if dim % heads:
+            raise LikewiseError(f"IntraBatch: dim must be a multiple of heads, got dim={dim}, heads={heads}")
         self.classes = classes
         self.dim = dim
         self.layers = layers

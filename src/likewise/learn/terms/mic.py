@@ -1,22 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import NotNegative, Share
 from likewise.core.class_sums import class_sums
 from likewise.core.contracts import Loss, Term
 from likewise.core.durations import steps_of
 from likewise.core.kmeans import kmeans
-from likewise.core.similarity import at_least_float32
+from likewise.core.similarity import at_least_float32, full_precision
 from likewise.core.types import Batch, LikewiseError, Output, TrainingSetInfo
-from likewise.learn.terms._decorrelation import Decorrelation
-from likewise.learn.terms._held import hold_without_registering
 
 KMEANS_STEPS_LIMIT = 20
 """Iterations of k-means at most, as in the authors' code."""
@@ -62,17 +62,14 @@ class MIC(Term):
 
     def __init__(
         self, make_loss: Callable[..., Loss], embedder: nn.Module, labels: Int[np.ndarray, "N"], dim: int, per_pass: int,
-        clusters: int = 8, every: int | str = "4e", rho: float = 2500.0, random_share: float = 0.2, deviation: bool = False,
-        hidden: int = 512, seed: int = 0, weight: float = 1.0, weighted: bool = False,
+        clusters: Annotated[int, Ge(2)] = 8, every: int | str = "4e", rho: NotNegative = 2500.0, random_share: Share = 0.2,
+        deviation: bool = False, hidden: int = 512, seed: int = 0, weight: float = 1.0, weighted: bool = False,
     ):  # fmt: skip
         super().__init__()
-        if not 2 <= clusters <= len(labels) or not 0 <= random_share <= 1 or rho < 0:
-            raise LikewiseError(
-                "MIC: 2 <= clusters <= training samples, 0 <= random_share <= 1 and rho >= 0 must hold, got "
-                f"clusters={clusters}, random_share={random_share}, rho={rho} with {len(labels)} samples"
-            )
+        if clusters > len(labels):
+            raise LikewiseError(f"MIC: clusters must be at most the {len(labels)} training samples, got {clusters}")
         self.make_loss = make_loss
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.labels = labels
         self.dim = dim
         self.per_pass = per_pass
@@ -155,3 +152,32 @@ def without_class(f: Float[Tensor, "N F"], y: Int[Tensor, "N"], deviation: bool)
         return rest
     spread = (class_sums(rest.square(), y, classes) / count).sqrt()[y]
     return (rest / spread.clamp_min(1e-12)).where(spread > 0, 0.0)
+
+
+def reverse_gradient(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Return x, with minus its gradient in the backward pass."""
+    return 2 * x.detach() - x
+
+
+class Decorrelation(nn.Module):
+    """Minus the squared products of a target and its prediction from a source; the regressor lowers it, the embeddings raise it.
+
+    Paper: Roth et al., MIC: Mining Interclass Characteristics for Improved Deep Metric Learning, ICCV 2019; Milbich et al.,
+        DiVA: Diverse Visual Feature Aggregation for Deep Metric Learning, ECCV 2020.
+    Formula: l_i = -1/d sum_d (t_id g(s_i)_d)^2, g a network of two layers with output of unit length; s, t of unit length with
+        their gradients reversed
+
+    Args:
+        source: width of s.
+        target: width of t.
+        hidden: width of the hidden layer of g. Authors' code: 512.
+    """
+
+    def __init__(self, source: int, target: int, hidden: int = 512):
+        super().__init__()
+        self.regressor = nn.Sequential(nn.Linear(source, hidden), nn.ReLU(), nn.Linear(hidden, target))
+
+    def forward(self, source: Float[Tensor, "B s"], target: Float[Tensor, "B t"]) -> Float[Tensor, "B"]:
+        with full_precision(source):
+            s, t = (F.normalize(reverse_gradient(at_least_float32(x)), dim=1, eps=1e-6) for x in (source, target))
+            return -(t * F.normalize(self.regressor(s), dim=1, eps=1e-6)).square().mean(1)

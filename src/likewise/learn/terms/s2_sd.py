@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import MinLen
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import Count, CountOrZero, Positive
 from likewise.core.contracts import Loss, Term
 from likewise.core.similarity import at_least_float32
-from likewise.core.types import Batch, LikewiseError, Output
-from likewise.learn.terms._distillation import kl_rows, similarities
-from likewise.learn.terms._held import hold_without_registering
+from likewise.core.types import Batch, Output
+from likewise.learn.terms.self_distillation import kl_rows, similarities
 
 
 class S2SD(Term):
@@ -44,22 +45,16 @@ class S2SD(Term):
         self,
         make_loss: Callable[[int], Loss],
         embedder: nn.Module,
-        dims: tuple[int, ...] = (512, 1024, 1536, 2048),
+        dims: Annotated[tuple[Count, ...], MinLen(1)] = (512, 1024, 1536, 2048),
         distill: float = 50.0,
         distill_feature: float = 50.0,
-        delay: int = 1000,
-        temperature: float = 1.0,
+        delay: CountOrZero = 1000,
+        temperature: Positive = 1.0,
         weighted: bool = False,
     ):
         super().__init__()
-        if not dims or min(dims) < 1:
-            raise LikewiseError(
-                f"S2SD: dims must have at least one width, all above 0, got {dims}; try dims=(512, 1024)"
-            )
-        if temperature <= 0 or delay < 0:
-            raise LikewiseError(f"S2SD: temperature > 0 and delay >= 0 must hold, got {temperature} and {delay}")
         self.make_loss = make_loss
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.dims = dims
         self.distill = distill
         self.distill_feature = distill_feature

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import Count, Positive
 from likewise.core.contracts import Term
 from likewise.core.distributed.collectives import gathered
-from likewise.core.types import Batch, LikewiseError, Output
-from likewise.learn.terms._distillation import kl_rows, similarities
-from likewise.learn.terms._held import hold_without_registering
+from likewise.core.similarity import at_least_float32, full_precision
+from likewise.core.types import Batch, Output
 
 
 class SelfDistillation(Term):
@@ -40,18 +40,14 @@ class SelfDistillation(Term):
     def __init__(
         self,
         embedder: nn.Module,
-        per_pass: int,
-        steps: int,
+        per_pass: Count,
+        steps: Count,
         weight: float = 50.0,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         weighted: bool = False,
     ):
         super().__init__()
-        if temperature <= 0:
-            raise LikewiseError(f"SelfDistillation: temperature must be above 0, got {temperature}")
-        if per_pass < 1 or steps < 1:
-            raise LikewiseError(f"SelfDistillation: per_pass and steps must be 1 or more, got {per_pass} and {steps}")
-        hold_without_registering(self, "embedder", embedder)  # self.embedder = embedder would save and train it twice
+        self.hold(embedder=embedder)
         self.per_pass = per_pass
         self.steps = steps
         self.weight = weight
@@ -77,3 +73,16 @@ class SelfDistillation(Term):
 
     def observe_state(self) -> dict[str, Tensor]:
         return {"distillation_ramp": self.ramp.detach().clone()}
+
+
+def similarities(z: Float[Tensor, "B D"]) -> Float[Tensor, "B B"]:
+    """Return the cosine similarities within a batch of unit vectors, in full precision."""
+    with full_precision(z):
+        z = at_least_float32(z)
+        return z @ z.T
+
+
+def kl_rows(a: Float[Tensor, "B R"], b: Float[Tensor, "B R"], temperature: float = 1.0) -> Float[Tensor, "B"]:
+    """Return T^2 KL(softmax(a_i / T) || softmax(b_i / T)) for every row i; T^2 keeps the gradient scale independent of T."""
+    p, q = (a / temperature).log_softmax(1), (b / temperature).log_softmax(1)
+    return temperature**2 * (p.exp() * (p - q)).sum(1)
