@@ -23,9 +23,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from likewise.core.argument_checks import misfit, words
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
-from likewise.core.settings.type_check import misfit, words
 
 VALUE_SOURCES = ("paper", "code", "assumed", "ours")
 """Allowed sources of a value: the text of the paper states it; the authors' public code has it; no source states it; it differs
