@@ -1,8 +1,8 @@
 """Recipes: named settings, most of them from papers, each value with its source ("paper", "code", "assumed" or "ours").
 
-A recipe is a TOML file: ours are in this folder, those of papers in `papers/recipes`. `[values]` is for every data set, a section
-such as `[cub200]` for one data set; a value is written `key = [value, source]`, where the key is a field of `Train`. Recipes can be
-joined by "+"; later recipes override earlier ones: `apply("proxy-anchor+robust", "birds/")` is
+A recipe is a TOML file: ours are in this folder, those of papers in `papers/recipes`. `[values]` is for every data set, a
+section such as `[cub200]` for one data set; a value is written `key = [value, source]`, where the key is a field of `Train`.
+Recipes can be joined by "+"; later recipes override earlier ones: `apply("proxy-anchor+robust", "birds/")` is
 `likewise train birds/ --recipe proxy-anchor --robust`.
 Where the code of a paper differs from its print, the values follow the code, and `[print]` (and `[print.sop]` for one data set)
 has the printed values, which ":print" after the name selects: "triplet:print", "triplet:print+robust". They do not replace
