@@ -54,7 +54,9 @@ def advice_on_function(node: ast.FunctionDef | ast.AsyncFunctionDef, place: str)
     lines = (node.end_lineno or 0) - node.lineno - ((doc.end_lineno or 0) - doc.lineno if doc else 0)
     if lines > MAX_FUNCTION_LINES:
         yield "long function", f"{place} has {lines} lines without its docstring"
-    arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")]
+    arguments = [
+        a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")
+    ]
     if len(arguments) > MAX_ARGUMENTS:
         yield "many arguments", f"{place} has {len(arguments)} arguments; can a frozen record carry some?"
 
@@ -73,7 +75,10 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and len(token.string.split()) > 1):
             text = re.sub(r"`[^`]*`|\{[^{}]*\}", " ", token.string)
-            yield token.start[0], re.sub(r"people can trust|trusted (code|source|file)|judged? (pairs|triplets)", " ", text)
+            yield (
+                token.start[0],
+                re.sub(r"people can trust|trusted (code|source|file)|judged? (pairs|triplets)", " ", text),
+            )
 
 
 def ruled_out() -> set[str]:

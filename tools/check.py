@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Run the checks that a change must pass besides the tests: tools/check.py [--fast].
 
-`--fast` leaves out pyright, which takes a minute or more; the others take seconds. At the end come the counts of `tools/advice.py`, which fail nothing.
+`--fast` leaves out pyright, which takes a minute or more; the others take seconds. The counts of
+`tools/advice.py` come last, and fail nothing.
 """
 
 import subprocess

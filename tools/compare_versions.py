@@ -10,6 +10,7 @@ out. The exit code is 1 if a number differs.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -52,7 +53,7 @@ PARTS = {
     "bench": [("bench", "procsim-table5", "--quick", "--only", "seed=0", "--out", "table5")],
     "losses": [
         ("train", GLYPHS, "--recipe", recipe, "--out", recipe, *SHORT)
-        for recipe in ("proxy-anchor", "margin", "procsim", "prism", "s2sd", "hpl-pa", "drml-pa")
+        for recipe in ("proxy-anchor", "margin", "procsim", "prism", "s2sd", "drml-pa", "soft-triple")
     ],
     "published": [("published", "--csv", "published.csv")],
 }
@@ -126,7 +127,8 @@ def values_below(folder: Path) -> Iterator[tuple[str, object]]:
         elif file.suffix == ".jsonl":
             yield from leaves(name, [json.loads(line) for line in file.read_text("utf-8").splitlines()])
         elif file.suffix == ".csv":
-            yield from ((f"{name}:{i}", line) for i, line in enumerate(file.read_text("utf-8").splitlines()))
+            rows = csv.DictReader(file.read_text("utf-8").splitlines())
+            yield from leaves(name, [{str(key): value for key, value in row.items()} for row in rows])
         elif file.suffix == ".npz":
             with np.load(file, allow_pickle=False) as arrays:
                 yield from ((f"{name}:{key}", arrays[key]) for key in arrays if not CHANGING_NAMES.search(key))
