@@ -776,7 +776,9 @@ def test_advice_is_printed_and_fails_nothing(capsys, tmp_path):
     module = importlib.import_module("advice")
     file = tmp_path / "x.py"
     arguments = ", ".join(f"a{i}" for i in range(11))
-    file.write_text(f"def f({arguments}):\n    'Nobody is told.'\n" + 61 * "    pass\n" + "x = (\n    1\n)  # outside\n")
+    file.write_text(
+        f"def f({arguments}):\n    'Nobody is told.'\n" + 61 * "    pass\n" + "x = (\n    1\n)  # outside\n"
+    )
     module.HOME = tmp_path.parent
     module.ruled_out = lambda: {"picture"}
     kinds = {kind for kind, _ in module.advice(file)}
