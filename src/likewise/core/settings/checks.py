@@ -8,8 +8,8 @@ import os
 import typing
 from collections.abc import Mapping
 
+from likewise.core import argument_checks
 from likewise.core.errors import LikewiseError
-from likewise.core.settings import type_check
 
 Config = typing.TypeVar("Config")
 
@@ -89,10 +89,10 @@ def check(config) -> None:
     hints = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if not type_check.fits(value, hints[field.name]):
+        if not argument_checks.fits(value, hints[field.name]):
             hint = replacement(field.name, value) if isinstance(value, str) else ""
             raise LikewiseError(
-                f"{name}: {field.name} must be {type_check.words(hints[field.name])}, got {value!r}{hint}"
+                f"{name}: {field.name} must be {argument_checks.words(hints[field.name])}, got {value!r}{hint}"
             )
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str):
