@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from likewise.core.argument_checks import misfit
 from likewise.core.files import atomic_write, make_folder, write_csv, write_json
 from likewise.core.render.figures import save_figure
 from likewise.core.settings import check
 from likewise.core.settings.audit import Audit
 from likewise.core.settings.spec import brief
-from likewise.core.settings.type_check import misfit
 from likewise.core.types import LikewiseError
 from likewise.data.label_sets import split_labels
 from likewise.runs.folder import Run
