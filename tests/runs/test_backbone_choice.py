@@ -9,7 +9,7 @@ from likewise.types import LikewiseError
 
 from likewise.models.pretrained.available import Available
 from likewise.report.run_analysis import notes_of
-from likewise.report.target import ReportTarget
+from likewise.report.section import ReportTarget
 from likewise.runs import backbone_choice
 from likewise.runs.backbone_choice import claim_run, find_backbone, leaves_backbone_open, resolve_with
 from likewise.runs.dataset import load_items

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def report(config: Report, say=print) -> Page:
     """Write the page and return its path."""
-    from likewise.report.write import report as write
+    from likewise.report.write_report import report as write
     from likewise.score.result_views import Page
 
     return Page(write(config, say))

@@ -36,7 +36,7 @@ def train(config: Train, say=print) -> Run:
 
 def sentences(run: Run) -> list[str]:
     """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
-    from likewise.report.label_noise import describe_flagged
+    from likewise.report.sections.noise import describe_flagged
     from likewise.score.baseline import worse_than_baseline
 
     return (
