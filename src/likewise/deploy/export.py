@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from likewise._version import __version__
+from likewise.core.errors import print_text
 from likewise.core.files import DISK_FULL_ERRNOS, write_json
 from likewise.core.notebook import table, view
 from likewise.core.progress import bar
@@ -222,3 +223,8 @@ def made(run: Run, trained: bool) -> dict[str, str]:
         "run": run.about["identity"],
     }
     return {name: str(value) for name, value in found.items() if value}
+
+
+def show_exported(found: Exported, config: Export) -> None:
+    """Print the folder, its files, and how the exported network was checked."""
+    print_text(f"export: {found.folder} ({', '.join(found.files)})\nchecked on {found.parity}")

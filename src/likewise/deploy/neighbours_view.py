@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
-from likewise.core.errors import printable
+from likewise.core.errors import print_text, printable
 from likewise.core.files import json_text
 from likewise.core.notebook import table, view
 from likewise.core.render.tables import escape
+from likewise.core.settings import Search
 
 COLUMN_HEADS = ("", "similarity", "class", "row", "path")
 """Heads of the table."""
@@ -98,3 +99,13 @@ def show_neighbours(found: Neighbours) -> None:
     searched = [f"searched: {found.searched}"] if found.searched else []
     for note in [*notes_of(found), *searched, *([found.hint] if found.hint else [])]:
         print(printable(note))
+
+
+def show_search(found: Neighbours, config: Search) -> None:
+    """Print what `likewise search` found: as JSON, or as a table and the path of the figure."""
+    if config.json:
+        print_text(found.as_json())
+    elif config.query is not None:
+        show_neighbours(found)
+        if config.out:
+            print_text(f"figure: {config.out}")

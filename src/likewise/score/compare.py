@@ -19,12 +19,13 @@ from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.score.comparison_table import draw_comparison
 from likewise.score.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.score.metrics import is_graded, low_is_good, needs_triplets
+from likewise.score.result_views import Compared
 
 ROUNDING_TOLERANCE = 1e-12
 """Smaller differences of a metric count as equal."""
 
 
-def compare(config: Compare, say=print) -> dict:
+def compare(config: Compare, say=print) -> Compared:
     """Return B - A for every metric, with 95 % intervals over queries and over classes, as a dict for JSON.
 
     With `config.on`, both runs are first scored on that data; "on" then has facts about it.
@@ -52,7 +53,7 @@ def compare(config: Compare, say=print) -> dict:
             save_figure(draw_comparison(result), aside)
     if changed:
         write_changes(changed, result)
-    return result
+    return Compared(result)
 
 
 def check_without_on(config: Compare) -> None:

@@ -11,9 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.table import Table
 
+from likewise.core.errors import print_text
 from likewise.core.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR
 from likewise.core.render.gallery import one_line
 from likewise.core.render.tables import escape
+from likewise.core.settings import Compare
 
 MAX_NAMED_CLASSES = 40
 """Largest number of classes that the figure names."""
@@ -45,8 +47,8 @@ def headline(result: dict) -> str:
     return f"{values} on the same {result['queries']:,} {on['noun']}, by the labels of {PurePath(on['data']).name or on['data']}"
 
 
-def show_comparison(result: dict) -> None:
-    """Print the differences, the classes and queries that changed most, and the conclusion."""
+def show_comparison(result: dict, config: Compare) -> None:
+    """Print the differences, the classes and queries that changed most, the conclusion, and the files that were written."""
     console, name = Console(highlight=False), result["decides"]
     console.print(f"A  {escape(result['a'])}\nB  {escape(result['b'])}")
     words = [f"95 % over {result[unit]} {unit}" for unit in ("classes", "queries")]
@@ -73,6 +75,9 @@ def show_comparison(result: dict) -> None:
         sentence = result["on"]["sentence"]
         console.print(f"{escape(sentence[0].upper() + sentence[1:])}.")
     console.print(f"Queries without relevant rows, left out: {result['unscored']}. {INTERVAL_SCOPE}", style="dim")
+    for what, file in (("figure", config.out), ("queries that changed", config.csv)):
+        if file:
+            print_text(f"{what}: {file}")
 
 
 def no_interval_lines(result: dict) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from likewise.core.devices import choose_device
+from likewise.core.errors import print_text
 from likewise.core.files import check_output_path
 from likewise.core.settings import Embed, check
 from likewise.core.types import Embedded, Items, LikewiseError
@@ -61,3 +62,8 @@ def embed(
             words |= {"run": opened.run.path, "checkpoint": config.checkpoint}
         save_embeddings(out, e, items, words | {"similarity": similarity})
     return e
+
+
+def show_embedded(e: Embedded, config: Embed) -> None:
+    """Print the number of embeddings, their dimensions, and the file."""
+    print_text(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")

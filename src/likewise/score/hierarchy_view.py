@@ -29,6 +29,7 @@ from likewise.core.render.gallery import (
     one_line,
 )
 from likewise.core.render.tables import escape
+from likewise.core.settings import Hierarchy
 
 TILE_PIXELS, GAP_PIXELS, LINE_PIXELS, CARD_COLUMNS, PAD_PIXELS, HEAD_PIXELS, PARENT_PIXELS = 66, 8, 13, 6, 12, 32, 36
 """Side of a tile, gap, height of a text line, tiles in a row of a card, padding, heights of the heads of cards and parents."""
@@ -104,7 +105,7 @@ def agreement_lines(learned: LearnedHierarchy) -> list[tuple[str, ...]]:
     ]
 
 
-def show_hierarchy(learned: LearnedHierarchy) -> None:
+def show_hierarchy(learned: LearnedHierarchy, config: Hierarchy) -> None:
     """Print the agreement with the known taxonomy, and the notes."""
     console = Console(highlight=False)
     if learned.comparison:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from html import escape
-from pathlib import Path
-
 from likewise.core.notebook import table, view
 from likewise.score.comparison_table import INTERVAL_SCOPE, conclusion, headline, no_interval_lines
-from likewise.score.metrics import as_text
 from likewise.score.score_table import corrected_notes, interval_lines, label_lines, score_heads, score_lines
 
 
@@ -47,34 +42,3 @@ class Compared(dict):
         notes = [f"A: {self['a']}", f"B: {self['b']}", *no_interval_lines(self), INTERVAL_SCOPE]
         notes = [headline(self), self["on"]["sentence"], *notes] if "on" in self else notes
         return table(f"{conclusion(self)}.", heads, lines, notes)
-
-
-class DemoResult(dict):
-    """Result of the demo: scores before training, of the plain and of the robust run; flagged labels; robust run; figure."""
-
-    @view
-    def _repr_html_(self) -> str:
-        sides = ("before", "plain", "robust")
-        lines = [
-            (name, *(as_text(name, self[side]["metrics"][name]) for side in sides))
-            for name in self["robust"]["metrics"]
-        ]
-        notes = [*self["flagged"], f"run: {self['run'].path}", f"figure: {self['figure']}"]
-        return table("glyphs with wrong labels", ("metric", "before training", *sides[1:]), lines, notes)
-
-
-@dataclass(frozen=True)
-class Page:
-    """An HTML page on disk, which a notebook shows as a link."""
-
-    path: Path
-
-    def __fspath__(self) -> str:
-        return str(self.path)
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    @view
-    def _repr_html_(self) -> str:
-        return f'<div>page: <a href="{escape(self.path.as_posix())}">{escape(str(self.path))}</a></div>'

@@ -10,7 +10,6 @@ from likewise.errors import LikewiseError
 from made_calibration import make_calibration, threshold
 from make_index import make_index
 
-from likewise.cli.stages.search import search
 from likewise.deploy.index import decision
 from likewise.deploy.index.build import Network
 from likewise.deploy.index.decision import (
@@ -23,6 +22,7 @@ from likewise.deploy.index.decision import (
     warning_of,
 )
 from likewise.deploy.index.index import Hit, Index
+from likewise.deploy.index.search import search
 from likewise.runs.calibration import read_calibration, write_calibration
 from likewise.runs.folder import Run
 

@@ -18,9 +18,9 @@ pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 from likewise.config import Search
 from likewise.errors import LikewiseError
 
-from likewise.cli.stages.search import search
 from likewise.core.http import take_port
 from likewise.deploy.index.index import Index
+from likewise.deploy.index.search import search
 from likewise.deploy.search.app import IMAGE_SUFFIXES
 from likewise.deploy.search.serve import check_serving, decode, open_image
 

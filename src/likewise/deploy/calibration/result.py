@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from likewise.core.render.tables import Table
+from likewise.core.render.tables import Table, show_table
+from likewise.core.settings import Calibrate
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, Threshold
 from likewise.score.false_accepts import PROMISE_LEVEL
 
@@ -71,3 +72,9 @@ def cells(one: Threshold) -> list[str]:
     if one.value is None:
         return ["none", f"{100 * one.rate:.3g} % refused", "", ""]
     return [f"{one.value:.4f}", *(f"{100 * value:.3g} %" for value in (one.rate, one.observed, one.true_accepts))]
+
+
+def show_calibrated(found: Calibrated, config: Calibrate) -> None:
+    """Print the thresholds; nothing with --quiet."""
+    if not config.quiet:
+        show_table(found.table())

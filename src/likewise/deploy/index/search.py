@@ -10,12 +10,12 @@ from jaxtyping import Float
 from PIL import Image
 
 from likewise.core.errors import LikewiseError, printable
-from likewise.core.files import atomic_write
+from likewise.core.files import atomic_write, check_output_path
 from likewise.core.render.gallery import Tile, draw_gallery
-from likewise.core.settings import Search
+from likewise.core.settings import Search, check
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
-from likewise.deploy.index.build import Network, embed_added, path_of, row_image
+from likewise.deploy.index.build import Network, count_rows, embed_added, open_index, path_of, row_image, scope_of
 from likewise.deploy.index.decision import IndexCalibration, warning_of
 from likewise.deploy.index.index import Hit, Index
 from likewise.deploy.index.label_filter import parse_filter
@@ -27,6 +27,42 @@ from likewise.runs.settings import read_config
 
 SAME_IMAGE_TOLERANCE = 1e-4
 """Largest relative difference between two embeddings of the same image."""
+
+
+def search(config: Search, say=print) -> Neighbours:
+    """Save or change the index, search for the query and serve the page, in this order; each only if the config requests it.
+
+    Returns:
+        The k nearest rows of the query: row, similarity, class and path of each, and whether it is the query image itself
+        (`same`); empty without a query. Its `decision` is known or unknown, if the run is calibrated; its `new_classes` are
+        the classes that --add brought, and the classes that each is confused with.
+    """
+    check(config)
+    if not (config.query is not None or config.serve or config.save or config.add or config.remove or config.index):
+        raise LikewiseError(
+            "search: one action must be given, got none; give --query, --serve, --save, --add, --remove or --index"
+        )
+    if config.out and config.query is None:
+        raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
+    if config.filter and config.query is None:
+        raise LikewiseError("search: --filter limits the results of a --query, which is missing; give --query too")
+    out = check_output_path(config.out, ".png", "search") if config.out else None
+    if config.serve:
+        from likewise.deploy.search.serve import check_serving, serve  # needs an extra of likewise
+
+        upload, token = check_serving(config)
+    index, network = open_index(config, say)
+    if (config.serve or out) and (warning := outside_of(index, network, config)):
+        say(printable(warning))
+    calibrated = IndexCalibration(index, network)
+    new_classes = change(index, network, config, calibrated, say)
+    found = Neighbours() if config.query is None else answer(index, network, config, calibrated, out)
+    scope = scope_of(config, network)
+    found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
+    if config.serve:
+        say(printable(f"searched: {found.searched}"))
+        serve(index, network, config, calibrated, upload, token, scope, say)
+    return found
 
 
 def outside_of(index: Index, network: Network | None, config: Search) -> str:

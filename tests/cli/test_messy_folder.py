@@ -11,16 +11,16 @@ from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.cli.stages.noise import noise
-from likewise.cli.stages.search import search
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import show_findings
 from likewise.data.folder import read_folder
 from likewise.data.table import read_table
+from likewise.deploy.index.search import search
 from likewise.learn.training.fit import train
 from likewise.papers.experiments.jobs import Planner
 from likewise.runs.dataset import is_strict
+from likewise.runs.noisy_table import noise
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 
