@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from likewise.report.widgets.review import ReviewWidget as ReviewWidget
     from likewise.runs.folder import Run
     from likewise.score import metrics
-    from likewise.score.error_overlap_view import ErrorOverlap
-    from likewise.score.hierarchy_view import LearnedHierarchy
+    from likewise.score.error_overlap import ErrorOverlap
+    from likewise.score.learned_hierarchy import LearnedHierarchy
     from likewise.score.result_views import Compared, DemoResult, Page, Scored
 
 Config = TypeVar("Config")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.runs.calibration import Threshold
-from likewise.score.false_accepts import PROMISE_LEVEL
 
 PROMISE_WORDS = {
     ("pair", "false accepts"): "at most {} of pairs of images of two classes are taken for one class",

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from likewise.core.render.tables import Table
+from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, Threshold
-from likewise.score.false_accepts import PROMISE_LEVEL
 
 DECISION_TEXTS = {
     "pair": "two images show the same class",

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from likewise.deploy.calibration.false_accepts import first_within, smallest_rate, upper_rates
 from likewise.deploy.calibration.similarities import Nearest, PairRates, accepted, make_grid
 from likewise.runs.calibration import Threshold
-from likewise.score.false_accepts import first_within, smallest_rate, upper_rates
 
 LARGEST_RATE = 0.5
 """Bound of the rates that are chosen by default; a threshold with more errors is of no use."""

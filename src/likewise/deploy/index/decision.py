@@ -15,13 +15,13 @@ from jaxtyping import Float
 from scipy.special import stdtrit
 
 from likewise.core.errors import LikewiseError
+from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.deploy.calibration.gallery import calibrate_gallery
 from likewise.deploy.calibration.similarities import compare
 from likewise.deploy.index.index import Hit, Index
 from likewise.deploy.index.snapshot import Rows, untrained_places
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
-from likewise.score.false_accepts import PROMISE_LEVEL
 
 if TYPE_CHECKING:
     from likewise.deploy.index.build import Network

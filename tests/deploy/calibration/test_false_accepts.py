@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from likewise.score.false_accepts import first_within, smallest_rate, upper_rates
+from likewise.deploy.calibration.false_accepts import first_within, smallest_rate, upper_rates
 
 
 def test_the_smallest_rate_by_counting_every_split():
