@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from likewise.curate.review.serve import Reviewed
     from likewise.data import noise, protocols
     from likewise.data.noise_view import NoisyItems
-    from likewise.deploy.calibration.result import Calibrated
+    from likewise.deploy.calibration.calibrate import Calibrated
     from likewise.deploy.export import Exported
+    from likewise.deploy.index.search_index import Neighbours
     from likewise.deploy.model import Model
-    from likewise.deploy.neighbours_view import Neighbours
     from likewise.learn import confidence, losses, miners, samplers, terms
     from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
     from likewise.papers.experiments.tune import TuneResult

@@ -124,7 +124,7 @@ def run_embed(config) -> None:
 @command("search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)")
 def run_search(config) -> None:
     from likewise.cli.stages.search import search
-    from likewise.deploy.neighbours_view import show_neighbours
+    from likewise.deploy.index.search_index import show_neighbours
 
     if config.json:
         return show(search(config, partial(show, file=sys.stderr)).as_json())

@@ -1,18 +1,51 @@
-"""A filter of rows by their labels: labels that must be present, and labels that must not.
+"""Labels of the rows of an index: numbers of the classes of new rows, and a filter of rows by their labels.
 
-red & !striped            rows with the label red and without the label striped
-"R & B" & !"a ""b"" c"    a label in double quotes may hold any sign; a quote inside it is written twice
+If rows have several labels each, a class is a distinct set of labels. A filter names labels that must be present, and labels
+that must not:
+
+    red & !striped            rows with the label red and without the label striped
+    "R & B" & !"a ""b"" c"    a label in double quotes may hold any sign; a quote inside it is written twice
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.deploy.index.snapshot import Rows
+from likewise.data.label_sets import join_labels, split_labels
+from likewise.deploy.index.stored_rows import Rows
+
+
+def number_classes(
+    rows: Rows, names: Sequence[str], labels: Mapping[str, tuple[str, ...]] | None
+) -> tuple[dict[str, int], tuple[str, ...], tuple[tuple[str, ...], ...] | None]:
+    """Return the number of each new name, all classes of the index with the new ones, and their labels or None.
+
+    Args:
+        names: class names of new rows.
+        labels: class name -> labels, if the new rows have several labels each; otherwise a name is a class, or, in an index with
+            several labels per row, labels joined by "|".
+    """
+    classes = list(rows.class_name)
+    if rows.labels is None and labels is None:
+        every = tuple(dict.fromkeys((*classes, *names)))
+        return {name: number for number, name in enumerate(every)}, every, None
+    sets: list[tuple[str, ...]] = [(name,) for name in classes] if rows.labels is None else list(rows.labels)
+    known = {frozenset(own): number for number, own in enumerate(sets)}
+    found = {}
+    for name in dict.fromkeys(names):
+        own = split_labels(name) if labels is None else labels[name]
+        if frozenset(own) not in known:
+            known[frozenset(own)] = len(classes)
+            classes.append(join_labels(sorted(own)))
+            sets.append(tuple(sorted(own)))
+        found[name] = known[frozenset(own)]
+    return found, tuple(classes), tuple(sets)
+
 
 MAX_FILTER_LETTERS = 4000
 """Longest text of a filter."""

@@ -1,30 +1,35 @@
-"""Known or unknown: the calibration of a run for the rows of an index, and the decision about a query."""
+"""Known or unknown: the calibration of a run for the rows of an index, and the decision about a query.
+
+Also what a similarity means in an index ("same", "similar" and "different"), and the known classes that an added class will be
+confused with, and how often.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
 import zlib
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
-from scipy.special import stdtrit
+from jaxtyping import Float, Int
+from scipy.special import betaincinv, stdtrit
 
 from likewise.core.errors import LikewiseError
 from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
-from likewise.deploy.calibration.gallery import calibrate_gallery
-from likewise.deploy.calibration.similarities import compare
-from likewise.deploy.index.index import Hit, Index
-from likewise.deploy.index.snapshot import Rows, untrained_places
+from likewise.deploy.calibration.fit_calibration import calibrate_gallery
+from likewise.deploy.calibration.thresholds import compare
+from likewise.deploy.index.stored_rows import Rows, untrained_places
+from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
 
 if TYPE_CHECKING:
-    from likewise.deploy.index.build import Network
+    from likewise.deploy.index.open_index import Network
 
 
 MAX_CHANGED_SHARE = 0.01
@@ -238,3 +243,168 @@ def checksum_of_files(*files: Path) -> str:
     for file in files:
         crc = zlib.crc32(file.read_bytes() if file.exists() else b"", crc)
     return f"{crc:08x}"
+
+
+SAME_SHARE, SIMILAR_SHARE = 0.1, 0.5
+"""Share of images that have an image of another class as near as the level "same", and as near as the level "similar"."""
+SAMPLED_ROWS, MAX_PAIRS = 1000, 100_000_000
+"""Most images, and most similarities, from which the levels are taken."""
+MIN_SAMPLED_ROWS = 20
+"""Fewest images from which levels are taken."""
+
+
+class Levels(NamedTuple):
+    """The lowest similarities that are read as the same class and as similar, and the meaning of the first in words."""
+
+    same: float
+    similar: float
+    source: str
+
+
+def levels_of(rows: Rows, calibration: Calibration | None, trained: Collection[str] = ()) -> Levels | None:
+    """Return the levels of an index, from the nearest image of another class of each row; None with too few rows or classes.
+
+    None, too, if rows have several labels each: rows that share some of them are neither the same nor different.
+
+    They describe the rows as they are labelled. A calibrated run has a threshold with a promise, which is then the level "same".
+
+    Args:
+        trained: classes that trained the network: left out where other classes remain, because training moved them apart.
+    """
+    label, here = rows.table["label"], np.flatnonzero(rows.here)
+    if rows.labels is not None or len(here) < MIN_SAMPLED_ROWS or len(np.unique(label[here])) < 2:
+        return None
+    most = min(SAMPLED_ROWS, max(MIN_SAMPLED_ROWS, MAX_PAIRS // len(here)))
+    sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[:most]
+    near = nearest_of_others(rows, sample, here)
+    same, similar = (float(np.quantile(near, 1 - share)) for share in (SAME_SHARE, SIMILAR_SHARE))
+    source = f"{100 * SAME_SHARE:.0f} % of the images here have an image of another class that is this similar"
+    threshold = None if calibration is None else calibration.unknown.value
+    if threshold is not None:
+        same, source = threshold, "the threshold of the calibrated run"
+    return Levels(same, min(same, similar), source)
+
+
+def nearest_of_others(rows: Rows, places: Int[np.ndarray, "n"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
+    """Return for each place the similarity of its nearest row of another class, among these rows."""
+    label, gallery = rows.table["label"], rows.vectors[among]
+    found = []
+    for part in np.array_split(places, max(1, len(places) * len(among) // 2**22)):
+        sim = compare(rows.vectors[part], gallery, rows.similarity)
+        sim[label[part][:, None] == label[among]] = -np.inf
+        found.append(sim.max(1))
+    return np.concatenate(found)
+
+
+MIN_NEW_IMAGES = 10
+"""Smallest number of images of a new class for shares: below it the 95 % interval of "0 images" reaches beyond 31 %."""
+MISSED_SHARE = 0.05
+"""Share of cases that a 95 % interval misses."""
+
+
+def add_with_confusions(
+    calibrated: IndexCalibration,
+    z: Float[np.ndarray, "n D"],
+    names: Sequence[str],
+    add: Callable[[], Int[np.ndarray, "n"]],
+) -> tuple[Int[np.ndarray, "n"], list[dict]]:
+    """Add rows with these embeddings and class names by `add`; return their row numbers and the report of every new class.
+
+    Returns:
+        For every class that the index did not have: class, images, reason ("" or why there are no shares), `before`: the
+        known classes that its images are taken for while it is not in the index (the nearest row reaches the threshold), and
+        `after`: the other classes that they are confused with once all images of it are in the index, each compared with the
+        other rows. Both are lists of class, images, share, low and high (95 % interval).
+    """
+    index, known = calibrated.index, used_classes(calibrated)
+    new = [place for place, name in enumerate(names) if name not in known]
+    before = nearest_accepted(calibrated, z[new], None)
+    row = add()
+    after = nearest_accepted(calibrated, z[new], index.rows.places(row[new].tolist()).tolist() if new else [])
+    reports = []
+    for name in dict.fromkeys(names[place] for place in new):
+        own = [number for number, place in enumerate(new) if names[place] == name]
+        reason = too_few(len(own)) if before is not None and after is not None else no_threshold(calibrated)
+        found = {"class": name, "images": len(own), "reason": reason, "before": [], "after": []}
+        if not reason:
+            assert before is not None and after is not None
+            found["before"] = shares((before[number] for number in own), name)
+            found["after"] = shares((after[number] for number in own), name)
+        reports.append(found)
+    return row, reports
+
+
+def used_classes(calibrated: IndexCalibration) -> set[str]:
+    """Return the names of the classes that have a row."""
+    rows = calibrated.index.rows
+    return {rows.class_name[label] for label in np.unique(rows.table["label"][rows.here])}
+
+
+def nearest_accepted(
+    calibrated: IndexCalibration, z: Float[np.ndarray, "n D"], own: Sequence[int] | None
+) -> list[str | None] | None:
+    """Return the class of the nearest row of every embedding if it reaches the threshold, otherwise None.
+
+    None in place of the list: there is no threshold. `own`: the place of each embedding itself, which is excluded.
+    """
+    calibration = calibrated.current() if len(z) else None
+    if calibration is None or calibration.unknown.value is None:
+        return None
+    index, least = calibrated.index, calibration.unknown.value
+
+    def accepted(hits: list[Hit]) -> str | None:
+        return index.rows.label(hits[0].place) if hits and hits[0].similarity >= least else None
+
+    return [accepted(hits) for hits in index.find(z, 1, but=own)]
+
+
+def shares(nearest: Iterable[str | None], name: str) -> list[dict]:
+    """Return the classes other than `name`, most frequent first, with their share of all and its 95 % interval."""
+    everything = list(nearest)
+    count = Counter(one for one in everything if one is not None and one != name)
+    found = []
+    for other, images in sorted(count.items(), key=lambda one: (-one[1], one[0])):
+        low, high = binomial_interval(images, len(everything))
+        found.append({"class": other, "images": images, "share": images / len(everything), "low": low, "high": high})
+    return found
+
+
+def binomial_interval(count: int, total: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share (Clopper and Pearson 1934): it covers the share in 95 % of cases or more."""
+    tail = MISSED_SHARE / 2
+    low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
+    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    return low, high
+
+
+def too_few(images: int) -> str:
+    """Return why a class of this many images has no shares; "" if it has."""
+    return "" if images >= MIN_NEW_IMAGES else f"no estimate: {MIN_NEW_IMAGES} images are needed"
+
+
+def no_threshold(calibrated: IndexCalibration) -> str:
+    """Return why there is no threshold."""
+    calibration = calibrated.current()
+    reason = calibrated.hint if calibration is None else calibration.unknown.reason
+    return f"no estimate: {reason}" if reason else "no estimate: the index is not calibrated"
+
+
+def sentences(report: dict) -> list[str]:
+    """Return the report of a new class as lines of text."""
+    head = f"new class {report['class']} ({report['images']} image{'s' * (report['images'] != 1)})"
+    if report["reason"]:
+        return [f"{head}: {report['reason']}"]
+    return [
+        f"{head}:",
+        f"  taken for a known class before it was added: {listed(report['before'], report['images'])}",
+        f"  confused with another class now: {listed(report['after'], report['images'])}",
+    ]
+
+
+def listed(found: list[dict], images: int) -> str:
+    """Return classes and their shares of `images` images as text."""
+    parts = [
+        f"{one['class']} {100 * one['share']:.0f} % ({100 * one['low']:.0f} to {100 * one['high']:.0f})"
+        for one in found
+    ]
+    return ", ".join(parts) or f"none of them (0 to {100 * binomial_interval(0, images)[1]:.0f} %)"

@@ -1,28 +1,27 @@
-"""Server of the search page: an image or a row in, its nearest rows out; rows can be added and removed if the index may
-change.
+"""The search page: an image or a row in, its nearest rows out; rows can be added and removed if the index may change.
 
-No text from the browser is opened as a path: rows are numbers, and an image is the body of its request. `web.http` reads
-the body
-before the image takes one of MAX_WAITING_IMAGES places here; if all are taken, the response is 503. The format of an image is
-read from its content, not from its name. Threads decode images, large ones one at a time; one thread runs the network
-(`micro_batcher`).
+No text from the browser is opened as a path: rows are numbers, and an image is the body of its request. `core.http` reads the
+body before the image takes one of MAX_WAITING_IMAGES places here; if all are taken, the response is 503. The format of an image
+is read from its content, not from its name. Threads decode images, large ones one at a time; one thread runs the network.
 
-Memory for uploads is bounded: `http.MAX_BODIES_IN_MEMORY` bodies of the largest size, one decoded image of the largest size
-that
-`SearchContext.open` accepts, DECODER_THREADS decoded images of LARGE_IMAGE_PIXELS pixels, and MAX_WAITING_IMAGES network
-inputs.
+Memory for uploads is bounded: `http.MAX_BODIES_IN_MEMORY` bodies of the largest size, one decoded image of MAX_IMAGE_PIXELS,
+DECODER_THREADS decoded images of LARGE_IMAGE_PIXELS pixels, and MAX_WAITING_IMAGES network inputs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import math
+import queue
 import secrets
+import threading
+import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,19 +30,31 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from likewise.core.devices import bytes_of
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write
-from likewise.core.http import ImageCache, JSONResponse, Text, new_app, plain_text
+from likewise.core.http import (
+    LOOPBACK_HOSTS,
+    ImageCache,
+    JSONResponse,
+    Text,
+    choose_token,
+    new_app,
+    plain_text,
+    run_app,
+)
 from likewise.core.image_files import as_jpeg
-from likewise.deploy.calibration.promise import promise
-from likewise.deploy.index.decision import NO_DECISION, IndexCalibration, warning_of
-from likewise.deploy.index.index import Hit, Index
-from likewise.deploy.index.label_filter import MAX_FILTER_LETTERS, parse_filter
-from likewise.deploy.index.reading import levels_of
-from likewise.deploy.index.snapshot import Rows, describe_labels
-from likewise.deploy.search.micro_batcher import Embed, MicroBatcher
+from likewise.core.open_page import page_opener
+from likewise.core.settings import Search
+from likewise.data.images import check_shape, to_rgb, upright
+from likewise.deploy.calibration.thresholds import describe_promise
+from likewise.deploy.index.known_unknown import NO_DECISION, IndexCalibration, levels_of, warning_of
+from likewise.deploy.index.open_index import Network, path_of, row_image
+from likewise.deploy.index.row_labels import MAX_FILTER_LETTERS, parse_filter
+from likewise.deploy.index.stored_rows import Rows, describe_labels
+from likewise.deploy.index.vector_index import Hit, Index
 
-from fastapi import FastAPI, Query, Request, Response  # isort: skip - `web.http` raises if FastAPI is missing
+from fastapi import FastAPI, Query, Request, Response  # isort: skip - `core.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 
@@ -62,6 +73,15 @@ START_ROWS = 12
 """Number of random rows on the start page."""
 PREVIEW_SIDE = 480
 """Longest side in pixels of the preview of a query."""
+MAX_IMAGE_PIXELS = 50_000_000
+"""Maximum number of pixels of an image: a small file can contain a huge image. Decoding takes up to 28 bytes per pixel (WebP
+with transparency; an RGB image takes 8), so at most 1.4 GB."""
+PIXEL_LIMIT_TEXT = f"an image must have at most {MAX_IMAGE_PIXELS / 1e6:.0f} million pixels"
+"""Start of the error for a larger image."""
+IMAGE_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
+"""First bytes of the accepted image formats."""
+Embed = Callable[[list[Tensor]], Float[np.ndarray, "n D"]]
+"""Inputs of the network -> their embeddings."""
 
 
 class Refusal(Exception):
@@ -76,18 +96,13 @@ class Refusal(Exception):
 class SearchContext:
     """Index, network and functions that the page uses.
 
-    `open(body, formats)` returns the image of a body, not decoded yet, None for another format, or raises a LikewiseError.
-    `decode`
-    returns its RGB pixels and closes it. `see` returns the input of the network for a decoded image, `embed` runs the
-    network. Without
-    a network, only rows can be queries.
+    `see` returns the input of the network for a decoded image, `embed` runs the network. Without a network, only rows can be
+    queries.
     """
 
     index: Index
     title: str
     upload: int  # bytes
-    open: Callable[[bytes, tuple[str, ...]], Image.Image | None]
-    decode: Callable[[Image.Image], Image.Image]
     picture: Callable[[int], Image.Image]  # by position in the index
     see: Callable[[Image.Image], Tensor] | None = None
     embed: Embed | None = None
@@ -95,6 +110,43 @@ class SearchContext:
     calibrated: IndexCalibration | None = None
     scope: str = ""  # what is searched, in words
     path: Callable[[int], str] = lambda place: ""  # whole path of an image, where the page may show it
+
+
+def check_serving(config: Search) -> tuple[int, str]:
+    """Return the maximum upload in bytes and the token; raise before any work if one of them is not valid."""
+    try:
+        upload = bytes_of(config.max_upload)
+    except LikewiseError:
+        raise LikewiseError(
+            f"search: --max-upload must be an amount such as '20MB', got '{config.max_upload}'"
+        ) from None
+    return upload, choose_token("search", config.token_file)
+
+
+def serve(
+    index: Index,
+    network: Network | None,
+    config: Search,
+    calibrated: IndexCalibration,
+    upload: int,
+    token: str,
+    scope: str,
+    say=print,
+) -> None:
+    """Serve the page for an index until Ctrl-C. `say` gets its address. `scope`: what is searched, in words."""
+    if network is not None and network.run.about["features"] is None:
+        _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
+    else:
+        network = None
+    calibrated.current()  # now: the first client does not wait
+    desk = SearchContext(
+        index=index, title=Path(config.target).resolve().name, upload=upload,
+        picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
+        changes=index.folder is not None and config.host in LOOPBACK_HOSTS, calibrated=calibrated,
+        scope=scope, path=(lambda place: path_of(index, place)) if config.host in LOOPBACK_HOSTS else lambda place: "",
+    )  # fmt: skip
+    with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the normal end
+        run_app(make_app(desk, token), "search", config.host, config.port, token, say, opener)
 
 
 def make_app(context: SearchContext, token: str) -> FastAPI:
@@ -163,15 +215,82 @@ class ImageUploads:
 
     def look(self, body: bytes, preview: bool, most: float) -> tuple[str, str | None, Tensor] | None:
         """Decode an image; return its format, a preview if wanted, and the input of the network; None: it has more pixels."""
-        opened = self.context.open(body, tuple(IMAGE_SUFFIXES))
+        opened = open_image(body)
         if opened is None:
             raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
         if opened.width * opened.height > most:
             return None
         kind = "JPEG" if opened.format == "MPO" else str(opened.format)
-        image = self.context.decode(opened)
+        image = decode(opened)
         assert self.context.see is not None
         return kind, inline(image) if preview else None, self.context.see(image)
+
+
+class MicroBatcher:
+    """Accepts inputs of the network, and returns a future of each embedding. The thread ends with the process."""
+
+    def __init__(self, embed: Embed, most: int = 16):
+        self.embed, self.most = embed, most
+        self.waiting: queue.SimpleQueue[tuple[Tensor, Future]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def submit(self, x: Tensor) -> Future:
+        promise: Future = Future()
+        self.waiting.put((x, promise))
+        return promise
+
+    def _work(self) -> None:
+        while True:
+            batch = [self.waiting.get()]
+            while len(batch) < self.most and not self.waiting.empty():
+                batch.append(self.waiting.get())
+            batch = [one for one in batch if one[1].set_running_or_notify_cancel()]  # without cancelled requests
+            if not batch:
+                continue
+            try:
+                found = self.embed([x for x, _ in batch])
+            except Exception as error:  # passed on to the waiting clients; the thread must continue
+                for _, promise in batch:
+                    promise.set_exception(error)
+            else:
+                for (_, promise), z in zip(batch, found, strict=True):
+                    promise.set_result(z)
+
+
+def open_image(body: bytes) -> Image.Image | None:
+    """Return the image of a body, not decoded yet; None: another format."""
+    if not body.startswith(IMAGE_SIGNATURES):
+        return None
+    with translating_errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MAX_IMAGE_PIXELS is lower
+        image = Image.open(io.BytesIO(body), formats=tuple(IMAGE_SUFFIXES))
+        if image.width * image.height > MAX_IMAGE_PIXELS:
+            raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, got {image.width} x {image.height}; shrink it first")
+        return check_shape(image, "search")
+
+
+def decode(image: Image.Image) -> Image.Image:
+    """Return an opened image upright and in RGB, and close it, which frees its own pixels."""
+    with translating_errors():
+        image.load()
+        turned = upright(image)
+        if turned is not image:
+            image.close()
+        return to_rgb(turned)
+
+
+@contextmanager
+def translating_errors() -> Iterator[None]:
+    """Turn the many errors that Pillow raises for damaged files into one sentence."""
+    try:
+        yield
+    except LikewiseError:
+        raise
+    except Image.DecompressionBombError:
+        raise LikewiseError(f"search: {PIXEL_LIMIT_TEXT}, got many more; shrink it first") from None
+    except Exception as error:
+        reason = str(error).splitlines()[0].partition(" <")[0] if str(error) else type(error).__name__
+        raise LikewiseError(f"search: the image is damaged or incomplete ({reason}); save or send it again") from None
 
 
 def add_index_routes(app: FastAPI, context: SearchContext) -> None:
@@ -307,7 +426,7 @@ def describe_calibration(calibrated: IndexCalibration | None) -> dict:
         return {"calibrated": False, "hint": "" if calibrated is None else calibrated.hint}
     unknown = calibration.unknown
     hint = unknown.reason or warning_of(calibration)
-    return {"calibrated": True, "threshold": unknown.value, "promise": promise(unknown), "hint": hint}
+    return {"calibrated": True, "threshold": unknown.value, "promise": describe_promise(unknown), "hint": hint}
 
 
 def describe_levels(context: SearchContext) -> dict | None:

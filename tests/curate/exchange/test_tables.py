@@ -1,13 +1,17 @@
-"""CSV with any column names: 10,000 rows there and back, and a table of another program."""
+"""CSV with any column names and Parquet with vectors: 10,000 rows there and back, and tables of other programs."""
 
 import csv
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from exchange_rows import write_audit
+from exchange_rows import assert_same_vectors, write_audit, write_vectors
 from likewise.errors import LikewiseError
 
 import likewise
-from likewise.curate.exchange.target import of_audit
+from likewise.curate.exchange.transfer import of_audit
+from likewise.data.features import read_embeddings
 
 
 def read(file):
@@ -79,3 +83,35 @@ def test_bad_names_and_files(tmp_path, subtests):
         with subtests.test(name), pytest.raises(LikewiseError, match=f"csv: .*{reason}"):
             likewise.receive(tmp_path / name, "csv", tmp_path / "back.csv", columns=columns)
     assert not (tmp_path / "back.csv").exists()
+
+
+def test_10000_vectors_there_and_back_as_parquet(tmp_path):
+    sent = write_vectors(tmp_path)
+    assert likewise.send(sent, "parquet", tmp_path / "z.parquet").rows == 10_000
+    got = likewise.receive(tmp_path / "z.parquet", "parquet", tmp_path / "back.npz")
+    assert (got.rows, got.kind) == (10_000, "embeddings")
+    assert_same_vectors(sent, tmp_path / "back.npz")
+    read = read_embeddings(str(tmp_path / "z.parquet"))  # evaluate, audit and train read the file itself
+    np.testing.assert_array_equal(read.x, np.load(sent)["x"])
+
+
+def test_euclidean_vectors_of_any_length(tmp_path):
+    np.savez(tmp_path / "raw.npz", x=np.float32([[3, 4], [0, 1], [6, 0]]), label=["a", "b", "a"])
+    with pytest.raises(LikewiseError, match="must have unit length, but one is off by 5"):
+        likewise.send(tmp_path / "raw.npz", "parquet", tmp_path / "z.parquet")
+    assert not (tmp_path / "z.parquet").exists()
+    likewise.send(tmp_path / "raw.npz", "parquet", tmp_path / "z.parquet", similarity="euclidean")
+    likewise.receive(tmp_path / "z.parquet", "parquet", tmp_path / "back.npz")
+    back = np.load(tmp_path / "back.npz")
+    assert str(back["similarity"]) == "euclidean" and back["x"].tolist() == [[3, 4], [0, 1], [6, 0]]
+
+
+def test_a_parquet_file_of_another_program(tmp_path):
+    """Vectors under the name z, no rows and no similarity."""
+    pq.write_table(pa.table({"z": [[1.0, 0.0], [0.0, 1.0]], "label": ["a", "b"]}), tmp_path / "t.parquet")
+    likewise.receive(tmp_path / "t.parquet", "parquet", tmp_path / "back.npz")
+    back = np.load(tmp_path / "back.npz")
+    assert back["label"].tolist() == ["a", "b"] and "row" not in back and str(back["similarity"]) == "cosine"
+    pq.write_table(pa.table({"label": ["a", "b"]}), tmp_path / "t.parquet")
+    with pytest.raises(LikewiseError, match="must hold the vectors .* under the name x"):
+        likewise.receive(tmp_path / "t.parquet", "parquet", tmp_path / "other.npz")

@@ -1,4 +1,4 @@
-"""The rows that are exchanged with other tools: columns of text and numbers, and vectors if there are any."""
+"""The rows that are exchanged with other tools, columns of text and numbers with vectors if there are any, and their files."""
 
 from __future__ import annotations
 
@@ -123,6 +123,23 @@ def vectors(x: Any, count: int, owner: str) -> Float[np.ndarray, "N D"]:
     if not np.isfinite(array).all():
         raise LikewiseError(f"{owner}: vectors must be finite, but some hold NaN or infinity; remove these rows")
     return array
+
+
+def check_source(file: Path, owner: str, kind: str) -> None:
+    """Raise unless the source is a file. A folder, a device or a pipe is none; `kind`: what it must be, for the error."""
+    if not file.is_file():
+        raise LikewiseError(f"{owner}: the source must be {kind}, got '{file}'; check the path")
+
+
+def check_free(files: Iterable[Path], owner: str, replace: bool) -> None:
+    """Raise if a file exists already, unless it may be replaced. A folder is never replaced."""
+    for file in files:
+        if file.is_dir():
+            raise LikewiseError(f"{owner}: '{file}' must be a new file, got a folder; choose another name")
+        if not replace and (file.exists() or file.is_symlink()):
+            raise LikewiseError(
+                f"{owner}: '{file}' must be a new file, but it exists; choose another name, or replace it with --replace"
+            )
 
 
 def image_root(records: Records) -> str:

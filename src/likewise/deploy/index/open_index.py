@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,11 +20,10 @@ from likewise.core.types import Items, LikewiseError
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.data.label_sets import labels_by_class
-from likewise.deploy.index import storage
-from likewise.deploy.index.index import Index
-from likewise.deploy.index.run_gallery import gallery_of_run, network_stamp, trained_classes
-from likewise.deploy.index.snapshot import Rows, pack, prepare_vectors
-from likewise.runs.embeddings import origin, rows_in
+from likewise.deploy.index import stored_rows
+from likewise.deploy.index.stored_rows import Rows, pack, prepare_vectors
+from likewise.deploy.index.vector_index import Index
+from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in, save_embeddings
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.runs.settings import read_config
@@ -37,12 +37,12 @@ def blank_image() -> Image.Image:
 def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Network | None]:
     """Return the index of a target, and the network of its run or None. A run without embeddings is embedded first."""
     target = find_target(config.target, "search")
-    is_run = target.is_dir() and not storage.is_index(target)
+    is_run = target.is_dir() and not stored_rows.is_index(target)
     if config.split == "test" and not is_run:
         raise LikewiseError(
             f"search: --split test is for a run folder, but '{target}' is not one; drop --split, or give the run"
         )
-    if storage.is_index(target):
+    if stored_rows.is_index(target):
         index = Index.open(target, config.index)
         made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
         run = Run(path) if path and (config.model or os.path.isdir(path)) else None
@@ -50,9 +50,9 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     if (
         target.is_dir()
         and not (target / "config.json").exists()
-        and any((target / name).exists() for name in storage.DATA_FILES)
+        and any((target / name).exists() for name in stored_rows.DATA_FILES)
     ):
-        storage.read(target)  # an incomplete index: raises
+        stored_rows.read(target)  # an incomplete index: raises
     gallery, run, made_by = open_gallery(config, say)
     similarity = made_by.get("similarity", "cosine")
     # saving the index adds the run and the checksum of its network
@@ -78,7 +78,7 @@ def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run
 def scope_of(config: Search, network: Network | None) -> str:
     """Return what is searched, in words: the data of a run or its test split, or the name of a file or an index."""
     target = Path(config.target).expanduser()
-    if storage.is_index(target) or network is None or target.resolve() != network.run.path.resolve():
+    if stored_rows.is_index(target) or network is None or target.resolve() != network.run.path.resolve():
         return target.resolve().name
     data = read_config(network.run, allow_imports=config.allow_imports).data
     name = os.path.basename(os.path.normpath(data))
@@ -188,3 +188,67 @@ def row_image(index: Index, place: int) -> Image.Image:
     """Return the image of a row, or a blank image if the row has none."""
     path = path_of(index, place)
     return read_image(Path(path), index.rows.box(place)) if path else blank_image()
+
+
+SEARCHED_SPLITS = ("train", "val", "test")
+"""The splits of a gallery of all images. A row of two splits, such as a training row in a test gallery, counts as the first."""
+
+
+def gallery_of_run(run: Run, config: Search, say: Callable[[str], None]) -> tuple[Items, dict]:
+    """Return the embeddings of a run for `config.split`, and their origin. Embeddings that do not exist yet are written first."""
+    file = run.path / (EMBEDDINGS_FILE if config.split == "test" else ALL_EMBEDDINGS_FILE)
+    if not (file.exists() if config.split == "test" else is_current(file, run)):
+        options = {name: getattr(config, name) for name in ("device", "allow_imports", "workers", "quiet")}
+        opened = OpenRun(run, say=say, **options)
+        write_test_split(opened) if config.split == "test" else write_all(opened, file)
+    return read_embeddings(str(file)), origin(file)
+
+
+def write_test_split(opened: OpenRun) -> None:
+    """Evaluate a run, which writes the embeddings of its test split."""
+    from likewise.score.evaluate import evaluate_open
+
+    if not opened.protocol.has_test_split:
+        raise LikewiseError(
+            f"search: '{opened.run.path}' must have a test split for --split test, but all of its data trained; "
+            "drop --split test to search all images"
+        )
+    evaluate_open(opened, opened.settings.metrics)
+
+
+def write_all(opened: OpenRun, file: Path) -> None:
+    """Embed all rows that are in a split, and write them with their splits and a checksum of the network."""
+    from likewise.score.scoring import as_compared
+
+    items, protocol = opened.items, opened.protocol
+    split = np.full(len(items), "", "<U5")
+    for part in reversed(SEARCHED_SPLITS):
+        if part != "test" or protocol.has_test_split:
+            split[protocol.rows(items, part)] = part
+    rows = np.flatnonzero(split != "")
+    stamp = network_stamp(opened.run, opened.checkpoint)
+    e = as_compared(opened.embed(items, rows, title="embed all images"), opened.similarity)
+    made_by = {"run": opened.run.path, "checkpoint": opened.checkpoint, "similarity": opened.similarity}
+    save_embeddings(file, e, items, made_by | {"checksum": stamp["weights"]}, split[rows])
+
+
+def is_current(file: Path, run: Run) -> bool:
+    """Whether the file has the embeddings of the present network of the run."""
+    if not file.exists():
+        return False
+    made_by = origin(file)
+    return made_by.get("checksum") == str(network_stamp(run, made_by.get("checkpoint", "best"))["weights"])
+
+
+def network_stamp(run: Run, checkpoint: str) -> dict:
+    """Return what identifies a network: its run folder, the run's identity, and a checksum of the weights."""
+    file = run.path / run.network(checkpoint)
+    weights = zlib.crc32(file.read_bytes()) if checkpoint != "untrained" and file.exists() else 0
+    return {"run": str(run.path.absolute()), "identity": run.about["identity"], "weights": weights}
+
+
+def trained_classes(items: Items) -> list[str]:
+    """Return the names of the classes with a training row; [] if the embeddings do not record their splits."""
+    if items.split is None:
+        return []
+    return [items.class_name[label] for label in np.unique(items.y[items.split == "train"])]

@@ -18,7 +18,7 @@ from typing import Any
 
 from likewise.core.errors import LikewiseError
 from likewise.core.settings import Receive, Send
-from likewise.curate.exchange.records import Records, arrow_kind, check_utf8, from_cells
+from likewise.curate.exchange.row_records import Records, arrow_kind, check_utf8, from_cells
 
 OWNER_NAME = "hugging-face"
 FOLDER_OF_SPLIT = {"train": "train", "val": "validation", "test": "test"}

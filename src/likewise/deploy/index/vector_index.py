@@ -1,7 +1,11 @@
-"""The index: finds the nearest rows of a query, exactly or with faiss. Rows can be added and removed during searches."""
+"""The index: finds the nearest rows of a query, exactly or with faiss. Rows can be added and removed during searches.
+
+faiss only proposes candidate places, which `Index` ranks exactly; its parameters depend on the number of rows.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +18,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
+from likewise.core.files import first_line
+from likewise.core.progress import bar
 from likewise.core.retrieval.integer_scores import euclidean_scale, prepare, readable
-from likewise.deploy.index import storage
-from likewise.deploy.index.class_numbers import number_classes
-from likewise.deploy.index.faiss_backend import Approximate, BadGraph
-from likewise.deploy.index.label_filter import LabelFilter, allowed_rows
-from likewise.deploy.index.snapshot import Rows, pack, prepare_vectors
+from likewise.deploy.index import stored_rows
+from likewise.deploy.index.row_labels import LabelFilter, allowed_rows, number_classes
+from likewise.deploy.index.stored_rows import Rows, checksum, pack, prepare_vectors
 
 EXTRA_RESULTS = 16
 """Candidates beyond k, because rounding may swap neighbours."""
@@ -53,13 +57,15 @@ class Index:
         Args:
             kind: the kind of index that the caller will build next, so that a damaged faiss file is no error; None: none.
         """
-        rows, about = storage.read(folder)
+        rows, about = stored_rows.read(folder)
         graph_entry, graph = about["graph"], None
         if graph_entry is not None and kind != "exact":
             try:
                 graph = Approximate.read(folder / graph_entry["file"], graph_entry, about["dim"])
             except BadGraph:
-                if storage.read_about(folder)["version"] != about["version"]:  # another command replaced it meanwhile
+                if (
+                    stored_rows.read_about(folder)["version"] != about["version"]
+                ):  # another command replaced it meanwhile
                     return cls.open(folder, kind)
                 if kind is None:
                     raise
@@ -78,8 +84,8 @@ class Index:
             raise LikewiseError(
                 f"search: --save needs a target that is not a saved index, got '{self.folder}'; to duplicate it, copy the folder"
             )
-        self.about = storage.create(folder, self.rows, self.about["made_by"]) | {"graph": None}
-        self.folder, self.rows = folder, storage.read(folder, known=True)[0]
+        self.about = stored_rows.create(folder, self.rows, self.about["made_by"]) | {"graph": None}
+        self.folder, self.rows = folder, stored_rows.read(folder, known=True)[0]
         if self.graph is not None:
             self._save_graph(self.about["graph"])
 
@@ -145,24 +151,24 @@ class Index:
                 f"search: new rows must have {self.rows.vectors.shape[1]} dimensions like the index, got {vectors.shape[1]}"
             )
         home = self._home()
-        with self.lock, storage.changing(home, self.about):
+        with self.lock, stored_rows.changing(home, self.about):
             number, classes, sets = number_classes(self.rows, names, labels)
             row = self.about["next"] + np.arange(len(names))
             label = np.asarray([number[name] for name in names], np.int64)
             table, text = pack(row, label, list(paths), box, self.about["sizes"]["paths.txt"])
             prepared = prepare_vectors(vectors, self.rows.similarity)
-            self.about = storage.append(home, self.about, prepared, table, text, classes, sets)
-            self.rows = storage.read(home, known=True)[0]
+            self.about = stored_rows.append(home, self.about, prepared, table, text, classes, sets)
+            self.rows = stored_rows.read(home, known=True)[0]
         return row
 
     def remove(self, rows: Sequence[int]) -> None:
         """Mark rows as removed; their data stays on disk."""
-        with self.lock, storage.changing(self._home(), self.about):
+        with self.lock, stored_rows.changing(self._home(), self.about):
             place = self.rows.places(rows)
             here = self.rows.here.copy()
             here[place] = False
             removed = self.rows.table["row"][~here].tolist()
-            self.about = storage.write_about(self._home(), self.about | {"removed": removed})
+            self.about = stored_rows.write_about(self._home(), self.about | {"removed": removed})
             self.rows = replace(self.rows, here=here)
 
     def approximate(self, kind: str, k: int, quiet: bool = True) -> str | None:
@@ -176,7 +182,7 @@ class Index:
             return None
         measured = None if self.graph is None else recall(self, k)
         if self.folder is not None:
-            with self.lock, storage.changing(self.folder, self.about):
+            with self.lock, stored_rows.changing(self.folder, self.about):
                 self._save_graph(measured and {"recall": measured[0], "k": k})
         if measured is None:
             return None
@@ -205,7 +211,7 @@ class Index:
     def _save_graph(self, known: dict | None) -> None:
         graph = self.graph
         entry = None if graph is None else (known or {}) | {"kind": graph.kind, "upto": graph.upto}
-        self.about = storage.save_graph(self._home(), self.about, entry, graph and graph.write)
+        self.about = stored_rows.save_graph(self._home(), self.about, entry, graph and graph.write)
 
     def _home(self) -> Path:
         if self.folder is None:
@@ -310,3 +316,116 @@ def recall(index: Index, k: int) -> tuple[float, int]:
     relevant = [{hit.place for hit in hits} for hits in exact]
     hits = sum(len(own & {hit.place for hit in found}) for own, found in zip(relevant, approximate, strict=True))
     return hits / max(1, sum(len(own) for own in relevant)), len(places)
+
+
+MIN_IVFPQ_ROWS = 1000
+"""Fewest rows from which ivfpq can learn its codes."""
+ADD_BLOCK_ROWS = 2**15
+"""Rows added to faiss at a time."""
+
+
+class BadGraph(LikewiseError):
+    """The file of an approximate index is missing or damaged."""
+
+
+def import_faiss(kind: str):
+    """Import faiss, or raise an error that names the option `--index kind`."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise LikewiseError(f"search: --index {kind} needs faiss ({error}); pip install 'likewise[faiss]'") from None
+    return faiss
+
+
+class Approximate:
+    """A faiss index over the places below `upto`; the caller compares vectors that were added later."""
+
+    def __init__(self, kind: str, inner, upto: int):
+        self.kind, self.inner, self.upto = kind, inner, upto
+
+    @classmethod
+    def build(cls, kind: str, rows: Rows, quiet: bool = True) -> Approximate:
+        """Build a faiss index over all rows that were not removed."""
+        faiss, dim, places = import_faiss(kind), rows.vectors.shape[1], np.flatnonzero(rows.here)
+        if kind == "ivfpq":
+            inner = ivfpq(faiss, dim, len(places))
+            sample = np.random.default_rng(0).permutation(places)[: max(2**16, 40 * lists_of(len(places)))]
+            inner.train(rows.vectors[np.sort(sample)])
+        else:
+            links = 32 if len(places) < 2 * 10**6 else 24
+            half = rows.similarity == "cosine"  # vectors of any length may overflow float16
+            inner = (
+                faiss.IndexHNSWSQ(dim, faiss.ScalarQuantizer.QT_fp16, links)
+                if half
+                else faiss.IndexHNSWFlat(dim, links)
+            )
+            inner.hnsw.efConstruction, inner.hnsw.efSearch = 80, 96
+            if half:
+                inner.train(rows.vectors[:1])  # faiss requires the call; float16 needs no training
+        made = cls(kind, faiss.IndexIDMap(inner), 0)
+        made.extend(rows, quiet)
+        return made
+
+    def extend(self, rows: Rows, quiet: bool = True) -> None:
+        """Add the rows from number `upto` on, which are not yet in the faiss index; deleted rows are skipped."""
+        places = self.upto + np.flatnonzero(rows.here[self.upto :])
+        with bar(self.kind, len(places), quiet=quiet) as progress:
+            for first in range(0, len(places), ADD_BLOCK_ROWS):
+                block = places[first : first + ADD_BLOCK_ROWS]
+                self.inner.add_with_ids(rows.vectors[block], block)
+                progress.advance(len(block))
+        self.upto = len(rows.vectors)
+
+    def propose(self, z: Float[np.ndarray, "D"], k: int) -> Int[np.ndarray, "n"]:
+        """Return candidate places for the k nearest rows: k for hnsw, more for ivfpq, whose distances are coarse."""
+        count = k if self.kind == "hnsw" else 16 * k + 64
+        places = self.inner.search(z[None], min(count, self.inner.ntotal))[1][0]
+        return places[places >= 0]
+
+    def write(self, file: Path) -> None:
+        """Write the faiss index to a file."""
+        import_faiss(self.kind).write_index(self.inner, str(file))
+
+    @classmethod
+    def read(cls, file: Path, about: dict, dim: int) -> Approximate:
+        """Read a file of `write`. faiss does not validate its files, so size and checksum are compared first."""
+        faiss = import_faiss(about["kind"])
+        try:
+            if file.stat().st_size != about["size"]:
+                raise RuntimeError(f"it must have {about['size']} bytes and has {file.stat().st_size}")
+            if checksum(file) != about["sum"]:
+                raise RuntimeError("its checksum does not match")
+            inner = faiss.read_index(str(file))
+            places = faiss.vector_to_array(inner.id_map)  # pyright: ignore[reportAttributeAccessIssue]
+            if inner.d != dim or not ((places >= 0) & (places < about["upto"])).all():
+                raise RuntimeError("it belongs to other vectors")
+            return cls(about["kind"], inner, about["upto"])
+        except (
+            OSError,
+            RuntimeError,
+            AttributeError,
+            MemoryError,
+        ) as error:  # AttributeError: an index of another type
+            reason = first_line(error)
+            raise BadGraph(
+                f"search: {file} is damaged ({reason}); build it again with --index {about['kind']} on the saved index"
+            ) from None
+
+
+def lists_of(rows: int) -> int:
+    """Return the number of inverted lists: a few hundred rows per list, and at least 40 rows to train each centroid."""
+    return max(1, min(int(4 * math.sqrt(rows)), rows // 40))
+
+
+def ivfpq(faiss, dim: int, rows: int):
+    """Return an untrained IVFPQ index of faiss with parameters for this number of rows."""
+    if rows < MIN_IVFPQ_ROWS:
+        raise LikewiseError(
+            f"search: --index ivfpq must have at least {MIN_IVFPQ_ROWS} rows, got {rows}; use --index exact"
+        )
+    subvectors = max(n for n in range(1, min(64, dim) + 1) if dim % n == 0 and (n == 1 or dim // n >= 2))
+    inner = faiss.IndexIVFPQ(faiss.IndexFlatL2(dim), dim, lists_of(rows), subvectors, 8)
+    inner.nprobe = max(8, lists_of(rows) // 32)
+    # no warning of faiss about few rows: the measured recall shows their effect
+    inner.cp.min_points_per_centroid = inner.pq.cp.min_points_per_centroid = 1
+    return inner
