@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from likewise.curate.review.serve import Reviewed
     from likewise.data import noise, protocols
     from likewise.data.noise_view import NoisyItems
-    from likewise.deploy.calibration.result import Calibrated
+    from likewise.deploy.calibration.calibrate import Calibrated
     from likewise.deploy.export import Exported
+    from likewise.deploy.index.search_index import Neighbours
     from likewise.deploy.model import Model
-    from likewise.deploy.neighbours_view import Neighbours
     from likewise.learn import confidence, losses, miners, samplers, terms
     from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
     from likewise.papers.experiments.tune import TuneResult
@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     from likewise.runs.folder import Run
     from likewise.runs.machine import Machine
     from likewise.score import metrics
-    from likewise.score.error_overlap_view import ErrorOverlap
-    from likewise.score.hierarchy_view import LearnedHierarchy
-    from likewise.score.result_views import Compared, Scored
+    from likewise.score.compare import Compared
+    from likewise.score.error_overlap import ErrorOverlap
+    from likewise.score.learned_hierarchy import LearnedHierarchy
+    from likewise.score.score_table import Scored
 
 Place = str | PathLike
 """Path of a file or folder; runs, audits and exports are folders too."""
@@ -152,7 +153,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
     if is_array:
         from likewise.core.settings import Evaluate
         from likewise.core.settings.from_python import make_config
-        from likewise.score.embedding_file import evaluate_arrays
+        from likewise.score.evaluate_arrays import evaluate_arrays
 
         relevance = None if isinstance(settings.get("relevance"), str | None) else settings.pop("relevance")
         return evaluate_arrays(make_config(Evaluate, target="arrays", **settings), target, labels, relevance)

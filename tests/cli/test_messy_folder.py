@@ -16,7 +16,7 @@ from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import show_findings
 from likewise.data.folder import read_folder
 from likewise.data.table import read_table
-from likewise.deploy.index.search import search
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.papers.experiments.jobs import Planner
 from likewise.runs.dataset import is_strict

@@ -12,7 +12,7 @@ from odd_data import BAD_TABLES, GOOD_TABLES, TABLE, bad_embeddings, bad_folders
 
 from likewise.curate.audit.audit import audit
 from likewise.curate.clean import clean
-from likewise.deploy.index.search import search
+from likewise.deploy.index.search_index import search
 from likewise.learn.train import train
 from likewise.report.write import report
 from likewise.runs.noisy_table import noise

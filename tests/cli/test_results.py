@@ -34,11 +34,10 @@ from likewise.papers.experiments.tune import tune
 from likewise.papers.render.published import published
 from likewise.report.write import report
 from likewise.runs.folder import Run
-from likewise.score.compare import compare
+from likewise.score.compare import Compared, compare
 from likewise.score.embed_data import embed
-from likewise.score.error_overlap_view import ErrorOverlap
-from likewise.score.hierarchy import hierarchy
-from likewise.score.result_views import Compared
+from likewise.score.error_overlap import ErrorOverlap
+from likewise.score.learned_hierarchy import hierarchy
 
 
 @pytest.fixture

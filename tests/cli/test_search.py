@@ -12,7 +12,7 @@ from likewise.types import LikewiseError
 import likewise
 from likewise.cli.commands import run as run_command
 from likewise.deploy.calibration.calibrate import calibrate
-from likewise.deploy.index.search import search
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.runs.calibration import read_calibration
 

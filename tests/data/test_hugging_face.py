@@ -12,7 +12,7 @@ from PIL import Image
 import likewise
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
-from likewise.deploy.index.search import search
+from likewise.deploy.index.search_index import search
 from likewise.report.targets import open_target
 from likewise.score.evaluate import evaluate
 

@@ -56,17 +56,17 @@ COMMANDS = {
     ),
     "search": Command(
         "search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)",
-        "Search", "deploy.index.search:search", "deploy.neighbours_view:show_search",
+        "Search", "deploy.index.search_index:search", "deploy.index.search_index:show_search",
     ),
     "calibrate": Command(
         "calibrate RUN [--far 0.01 | --precision 0.95]",
         "choose thresholds that keep a false-accept rate or a precision on new classes",
-        "Calibrate", "deploy.calibration.calibrate:calibrate", "deploy.calibration.result:show_calibrated",
+        "Calibrate", "deploy.calibration.calibrate:calibrate", "deploy.calibration.calibrate:show_calibrated",
     ),
     "compare": Command(
         "compare RUN_A RUN_B [--on DATA]",
         "compare the metrics of two runs, with intervals and the queries that changed",
-        "Compare", "score.compare:compare", "score.comparison_table:show_comparison",
+        "Compare", "score.compare:compare", "score.compare:show_comparison",
     ),
     "bench": Command(
         "bench TABLE_OR_GRID", "train every cell of a paper's table or of a grid, and print the results beside the paper's",
@@ -86,7 +86,7 @@ COMMANDS = {
     ),
     "hierarchy": Command(
         "hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy",
-        "Hierarchy", "score.hierarchy:hierarchy", "score.hierarchy_view:show_hierarchy",
+        "Hierarchy", "score.learned_hierarchy:hierarchy", "score.learned_hierarchy:show_hierarchy",
     ),
     "clean": Command(
         "clean DATA", "find wrong labels in a folder of images without training, and correct them on a page",

@@ -15,7 +15,7 @@ from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.score.evaluate_run import evaluate_open
 from likewise.score.other_data import load_other
-from likewise.score.result_views import Scored
+from likewise.score.score_table import Scored
 
 
 def evaluate(config: Evaluate, say=print) -> Scored:
@@ -33,7 +33,7 @@ def evaluate(config: Evaluate, say=print) -> Scored:
 def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -> dict:
     """Return the scores of a run folder or a file of embeddings."""
     if not target.is_dir():
-        from likewise.score.embedding_file import evaluate_embeddings
+        from likewise.score.evaluate_arrays import evaluate_embeddings
 
         return evaluate_embeddings(config, target, device)
     if config.labels:

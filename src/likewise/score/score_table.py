@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.core.errors import print_text, printable
+from likewise.core.notebook import table, view
 from likewise.core.render.tables import escape
 from likewise.core.settings import Evaluate
 from likewise.score.metrics import as_text, is_set_metric
@@ -21,6 +22,23 @@ CORRECTED_HEAD = "under true labels"
 
 MAX_SHOWN_LABELS = 10
 """Labels in the table of labels, those of the lowest scores."""
+
+
+class Scored(dict):
+    """The content of scores.json."""
+
+    @view
+    def _repr_html_(self) -> str:
+        if "interval_over" not in self:  # only metrics of the whole set
+            return table(
+                "scores", score_heads(self)[:2], [line[:2] for line in score_lines(self)], interval_lines(self)
+            )
+        notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
+        notes += [f"{self['similarity']} similarity in {self['dim']} dimensions", *interval_lines(self)]
+        notes += [*corrected_notes(self), *label_lines(self)]
+        notes += [self["leaks"]] if self.get("leaks") else []
+        title = f"scores, {self['split']} split" if "split" in self else "scores"
+        return table(title, score_heads(self), score_lines(self), notes)
 
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from likewise.core.render.gallery import EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
 from likewise.data import load
-from likewise.deploy.index.search import search
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate

@@ -31,8 +31,7 @@ from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.retrain_labels import retrain_with_suggestions
 from likewise.curate.audit.source import folder_of, kind_of, open_subject
 from likewise.curate.audit.write import write_tables
-from likewise.score.error_overlap_view import ErrorOverlap
-from likewise.score.overlap_runs import overlap
+from likewise.score.error_overlap import ErrorOverlap, overlap
 
 
 @dataclass(frozen=True, eq=False)

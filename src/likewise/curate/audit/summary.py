@@ -18,7 +18,7 @@ from likewise.curate.audit.proof import proof_lines, read_proof
 from likewise.curate.audit.read import Findings, Sample, read_findings
 from likewise.curate.audit.read_votes import WorkerLine, read_workers
 from likewise.curate.audit.states import rare_states
-from likewise.score.error_overlap_view import ErrorOverlap, show_overlap
+from likewise.score.error_overlap import ErrorOverlap, show_overlap
 
 MAX_SUSPECT_LINES, MAX_GROUP_LINES, MAX_MERGE_LINES, MAX_WORKER_LINES = 10, 5, 10, 5
 """Maximum number of lines of each table."""
