@@ -9,7 +9,7 @@ from typing import Any
 from likewise.core.devices import choose_device
 from likewise.core.settings import Compare, Evaluate
 from likewise.core.types import LikewiseError
-from likewise.runs.dataset import load_items, protocol_for
+from likewise.data.dataset import load_items, protocol_for
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PerQuery, as_per_query

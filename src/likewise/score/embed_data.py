@@ -10,8 +10,8 @@ from likewise.core.devices import choose_device
 from likewise.core.files import check_output_path
 from likewise.core.settings import Embed, check
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import load_items
 from likewise.models.backbones import is_hub_name
-from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import save_embeddings
 from likewise.runs.engine.embed import embed_rows
 from likewise.runs.folder import Run

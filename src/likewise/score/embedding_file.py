@@ -14,8 +14,8 @@ from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
 from likewise.core.settings import Evaluate, check, default_metrics
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import protocol_for
 from likewise.data.features import read_embeddings
-from likewise.runs.dataset import protocol_for
 from likewise.runs.embeddings import origin
 from likewise.runs.per_query import write_per_query
 from likewise.score.array_labels import items_of_arrays, relevance_of_rows

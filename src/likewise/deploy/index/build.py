@@ -25,8 +25,7 @@ from likewise.deploy.index.run_gallery import gallery_of_run, network_stamp, tra
 from likewise.deploy.index.snapshot import Rows, pack, prepare_vectors
 from likewise.runs.embeddings import origin, rows_in
 from likewise.runs.folder import Run, find_target
-from likewise.runs.open import OpenRun
-from likewise.runs.settings import read_config
+from likewise.runs.open import OpenRun, read_config
 
 
 def blank_image() -> Image.Image:

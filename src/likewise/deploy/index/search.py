@@ -13,6 +13,7 @@ from likewise.core.errors import LikewiseError, printable
 from likewise.core.files import atomic_write
 from likewise.core.render.gallery import Tile, draw_gallery
 from likewise.core.settings import Search
+from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
 from likewise.deploy.index.build import Network, embed_added, path_of, row_image
@@ -22,8 +23,7 @@ from likewise.deploy.index.label_filter import parse_filter
 from likewise.deploy.index.new_classes import add_with_confusions, sentences
 from likewise.deploy.index.snapshot import describe_labels
 from likewise.deploy.neighbours_view import Neighbours, describe_decision
-from likewise.runs.dataset import data_folders, outside_files_warning
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 SAME_IMAGE_TOLERANCE = 1e-4
 """Largest relative difference between two embeddings of the same image."""
