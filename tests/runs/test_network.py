@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from likewise.config import Train
-from likewise.errors import LikewiseError
 from likewise.samplers import SamplesPerClass
 from likewise.types import Items, LikewiseError
 from torch import nn

@@ -13,7 +13,7 @@ from likewise.types import Items, LikewiseError
 from likewise.core.settings.spec import build
 from likewise.data.dataset import load_items
 from likewise.learn.recipes import apply
-from likewise.learn.training import defaults as backbone_choice
+from likewise.learn.training import defaults
 from likewise.learn.training.defaults import (
     check_loss,
     claim_run,
@@ -52,40 +52,40 @@ def test_folds_that_are_left_out_are_named():
     assert describe_folds(Train("x")) == describe_folds(Train("x", protocol="ClassFolds(folds=4, fold=1)")) == ""
 
 
-def items(**columns):
+def make_items(**columns):
     y = np.repeat(np.arange(10), 3)
     return Items(columns.pop("name", "toy"), y, tuple(map(str, range(10))), **columns)
 
 
 def test_what_settings_leave_open_is_filled_from_the_data():
-    pictures = resolve(Train(data="x"), items(path=("a",) * 30))
+    pictures = resolve(Train(data="x"), make_items(path=("a",) * 30))
     assert (pictures.backbone, pictures.pretrained, pictures.augment) == ("resnet50", True, "crop")
     assert pictures.sampler.startswith("SamplesPerClass(batch=20, per_class=4") and pictures.protocol.startswith(
         "Unseen"
     )
-    glyphs = resolve(Train(data="glyphs"), items(name="glyphs", path=("a",) * 30))
+    glyphs = resolve(Train(data="glyphs"), make_items(name="glyphs", path=("a",) * 30))
     assert (glyphs.backbone, glyphs.pretrained, glyphs.augment) == ("conv_small", False, "affine")
-    features = resolve(Train(data="x"), items(x=np.zeros((30, 4), np.float32)))
+    features = resolve(Train(data="x"), make_items(x=np.zeros((30, 4), np.float32)))
     assert (features.backbone, features.pretrained) == ("features", False)
     query = np.arange(30) % 3 == 0
-    assert resolve(Train(data="x"), items(path=("a",) * 30, query=query, gallery=~query)).protocol.startswith(
+    assert resolve(Train(data="x"), make_items(path=("a",) * 30, query=query, gallery=~query)).protocol.startswith(
         "QueryGallery"
     )
-    assert resolve(Train(data="x", weights="w.pt"), items(path=("a",) * 30)).pretrained is False
+    assert resolve(Train(data="x", weights="w.pt"), make_items(path=("a",) * 30)).pretrained is False
 
 
 def test_a_head_that_does_nothing_gives_the_embedding_the_width_of_the_feature(pictures, small, tmp_path):
-    config = resolve(Train(data="x", backbone="resnet18", head="Identity", dim=7), items(path=("a",) * 30))
+    config = resolve(Train(data="x", backbone="resnet18", head="Identity", dim=7), make_items(path=("a",) * 30))
     assert (config.head, config.dim) == ("Identity()", 512)
-    assert resolve(Train(data="x", head="Identity()"), items(x=np.zeros((30, 5), np.float32))).dim == 5
-    assert resolve(Train(data="x", dim=7), items(x=np.zeros((30, 5), np.float32))).dim == 7
+    assert resolve(Train(data="x", head="Identity()"), make_items(x=np.zeros((30, 5), np.float32))).dim == 5
+    assert resolve(Train(data="x", dim=7), make_items(x=np.zeros((30, 5), np.float32))).dim == 7
     run = train(Train(data=str(pictures), out=str(tmp_path / "run"), head="Identity()", **small | {"steps": 1}))
     assert run.about["config"]["dim"] == run.scores["dim"] == width_of("conv_small") != small["dim"]
 
 
 def test_what_is_given_stays():
     config = Train(data="x", backbone="googlenet", pretrained=False, augment="none", sampler="Shuffled(batch=8)")
-    found = resolve(config, items(path=("a",) * 30))
+    found = resolve(config, make_items(path=("a",) * 30))
     assert (found.backbone, found.pretrained, found.augment, found.sampler) == (
         "googlenet",
         False,
@@ -96,7 +96,7 @@ def test_what_is_given_stays():
 
 @pytest.mark.parametrize("recipe", [None, "demo", "explicit"])
 def test_the_batch_size_is_the_batch_of_any_sampler(recipe):
-    data = items(path=("a",) * 30)
+    data = make_items(path=("a",) * 30)
     settings = {
         None: {},
         "demo": {"sampler": apply("demo", "x").sampler},
@@ -124,15 +124,15 @@ def test_folds_that_a_spec_stands_for():
 
 
 def test_a_loss_that_cannot_be_built_for_the_classes_is_refused():
-    check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.7)"), items())
+    check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.7)"), make_items())
     with pytest.raises(LikewiseError, match="share must be 0 or more and below 0.8 for 5 classes"):
-        check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.85)"), items())
+        check_loss(Train(data="x", protocol="UnseenClasses()", loss="ForwardCorrection(share=0.85)"), make_items())
 
 
 def test_files_of_a_relevance_are_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "pairs.csv").write_text("a,b,same\n0,1,1\n")
     monkeypatch.chdir(tmp_path)
-    of = items(x=np.zeros((30, 4), np.float32))
+    of = make_items(x=np.zeros((30, 4), np.float32))
     chosen = resolve(Train(data="x", relevance="JudgedPairs(file='pairs.csv')"), of).relevance
     assert chosen == f"JudgedPairs(file={str(tmp_path / 'pairs.csv')!r}, threshold=0.5)"
     assert resolve(Train(data="x", relevance="TreeDepth(tree='cub200')"), of).relevance.endswith("tree='cub200')")
@@ -148,7 +148,7 @@ RESNET = Available("resnet50", "backbone resnet50: the default, and its weights 
 def finds(monkeypatch, tmp_path):
     """`finds(LITE)`: what `available_backbone` returns. The current folder is empty, and a list has the printed lines."""
     monkeypatch.chdir(tmp_path)
-    return lambda found: monkeypatch.setattr(backbone_choice, "available_backbone", lambda: found)
+    return lambda found: monkeypatch.setattr(defaults, "available_backbone", lambda: found)
 
 
 @pytest.fixture
