@@ -1,6 +1,7 @@
 """Contracts: the abstract base class of every kind of component. Read this file first.
 
 A component with settings is a class that inherits directly from one contract; a component without settings is a plain function.
+The annotations of a constructor also hold the ranges of its arguments (`margin: Positive`), which `CheckedArguments` checks.
 Loss, Term, Confidence and BatchSampler may also override the hooks `after_step` and `observe_state`.
 """
 
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import CheckedArguments
 from likewise.core.batch_checks import check_shapes, check_values
 from likewise.core.similarity import is_traced
 from likewise.core.supervision import Relevance as Relevance  # re-exported: it is a contract too
@@ -54,7 +56,7 @@ class TrainingHooks:
         return {}
 
 
-class Loss(nn.Module, TrainingHooks, ABC):
+class Loss(nn.Module, TrainingHooks, CheckedArguments, ABC):
     """(z, y) -> one value per sample; the mean over the batch is the loss that the paper defines.
 
     A pair loss compares the batch with itself, or with `ref` if it is given. A loss that compares samples with its own parameters
@@ -153,7 +155,7 @@ def input_of(loss: Any) -> Literal["unit", "raw"]:
     return kind.input_of(loss.arguments)
 
 
-class Term(nn.Module, TrainingHooks, ABC):
+class Term(nn.Module, TrainingHooks, CheckedArguments, ABC):
     """An addition to the objective that needs more than (z, y): features, rows or a teacher. Returns one value per sample.
 
     The labels of the batch are class numbers 0..C-1, and its rows count the training samples from 0.
@@ -179,7 +181,7 @@ class Term(nn.Module, TrainingHooks, ABC):
         """Compute what the term needs from the whole training set; called before the first step and after each resume."""
 
 
-class Miner(ABC):
+class Miner(CheckedArguments, ABC):
     """Chooses the pairs or triplets of a batch that a pair loss uses; a constructor argument of that loss."""
 
     yields: Literal["pairs", "triplets"] = "triplets"
@@ -191,7 +193,7 @@ class Miner(ABC):
     momentum: float | None = None
     """Momentum of the teacher (a moving average of the network's weights) that the miner needs; None: it needs no teacher."""
 
-    def see_teacher(self, z: Float[Tensor, "B D"]) -> None:  # noqa: B027 - most miners have no teacher
+    def see_teacher(self, z: Float[Tensor, "B D"]) -> None:
         """Store the teacher's embeddings of the batch; called before every loss if `momentum` is set."""
 
     @abstractmethod
@@ -206,7 +208,7 @@ class Miner(ABC):
         """
 
 
-class BatchSampler(TrainingHooks, ABC):
+class BatchSampler(TrainingHooks, CheckedArguments, ABC):
     """Chooses the rows of every batch. The same seed (and the same embeddings in `observe`) gives the same rows.
 
     Iteration never ends: it starts at `step` and continues epoch after epoch.
@@ -259,7 +261,7 @@ class BatchSampler(TrainingHooks, ABC):
         self.step = state["step"]
 
 
-class Confidence(nn.Module, TrainingHooks, ABC):
+class Confidence(nn.Module, TrainingHooks, CheckedArguments, ABC):
     """Computes sample weights during training, and may relabel. It never removes rows from a batch.
 
     Embeddings arrive detached, and rows count the training samples from 0.
@@ -295,7 +297,7 @@ class Confidence(nn.Module, TrainingHooks, ABC):
         return [self(one.z, y, row, one.loss) for one in views]
 
 
-class NoiseModel(ABC):
+class NoiseModel(CheckedArguments, ABC):
     """A rule that injects wrong labels. Depends on the labels and the random generator only."""
 
     @abstractmethod
@@ -314,7 +316,7 @@ class NoiseModel(ABC):
         raise LikewiseError(f"{type(self).__name__}: {why}; use Uniform or Semantic")
 
 
-class Protocol(ABC):
+class Protocol(CheckedArguments, ABC):
     """The rule that assigns rows to splits, and the rows of a split to query and gallery."""
 
     shares_classes: bool = False
@@ -342,7 +344,7 @@ class Protocol(ABC):
         raise LikewiseError(f"{type(self).__name__}: it has no named galleries, got '{gallery}'; use QueryGallery")
 
 
-class Logger(ABC):
+class Logger(CheckedArguments, ABC):
     """Sends the log of a training to another tool, asynchronously: the training never waits for it.
 
     If a logger raises, the user sees one warning and the training continues without that logger.
@@ -378,7 +380,7 @@ Metric = Callable[[Retrieval], Float[Tensor, "Q"]]
 """A metric as a plain function: one value per query, NaN for a query without relevant rows."""
 
 
-class QueryMetric(ABC):
+class QueryMetric(CheckedArguments, ABC):
     """A metric of your own: one value per query; high is good, NaN for a query without relevant rows."""
 
     depth: int = 1
@@ -392,7 +394,7 @@ class QueryMetric(ABC):
         """Return the value of every query."""
 
 
-class SetMetric(ABC):
+class SetMetric(CheckedArguments, ABC):
     """A metric of your own: one value for a whole set of unit embeddings with labels; NaN if it is not defined."""
 
     @abstractmethod

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import CheckedArguments
 from likewise.core.types import LikewiseError, Pairs, PairSource, Tuples
 
 RelevanceInput = Literal["pairs", "targets", "triplets"]
@@ -20,7 +21,7 @@ RELATED_BLOCK = 2**22
 """Pairs that `Relevance.related` computes at a time."""
 
 
-class Relevance(nn.Module, ABC):
+class Relevance(nn.Module, CheckedArguments, ABC):
     """Which samples are relevant to each other, in place of equal labels: (ids, ids) -> values from 0 to 1, block by block.
 
     Ids are class numbers, or positions of training samples (`by`). All tensors are buffers that checkpoints leave out.

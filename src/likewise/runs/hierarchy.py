@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from likewise.core.argument_checks import fits
 from likewise.core.errors import LikewiseError
 from likewise.core.files import read_json, write_csv, write_json
-from likewise.core.settings.type_check import fits
 from likewise.runs.scores import REWRITE_HINT
 
 HIERARCHY_FILE = "hierarchy.json"

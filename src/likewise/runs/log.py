@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from likewise.core.argument_checks import misfit
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, no_link
-from likewise.core.settings.type_check import misfit
 
 LOG_FILE = "log.jsonl"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from likewise.core.argument_checks import misfit
 from likewise.core.errors import LikewiseError
 from likewise.core.files import read_json, write_json
-from likewise.core.settings.type_check import misfit
 
 SCORES_FILE = "scores.json"
 REWRITE_HINT = "delete it: the same command writes it again"

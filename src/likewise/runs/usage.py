@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import torch
 
+from likewise.core.argument_checks import misfit
 from likewise.core.distributed.collectives import world
-from likewise.core.settings.type_check import misfit
 from likewise.core.types import LikewiseError
 from likewise.runs.environment import commit, device_name
 from likewise.runs.folder import Run

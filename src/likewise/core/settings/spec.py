@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from likewise.core import argument_checks
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.core.settings import type_check
 from likewise.core.settings.imports import import_dotted
 
 Kind = typing.TypeVar("Kind")
@@ -228,9 +228,11 @@ def _make(node: ast.expr, text: str, facts: dict, allow_imports: bool):
     given = {k.arg: _adopted(given[k.arg], hints.get(k.arg), k.value) for k in node.keywords}
     _must_take(component, given, parameters)
     for name, value in given.items():
-        if name in hints and not type_check.fits(value, hints[name]):
+        if name in hints and not argument_checks.fits(value, hints[name]):
             shown = type(value).__name__ if _is_component(value) else repr(value)
-            raise LikewiseError(f"{component.__name__}: {name} must be {type_check.words(hints[name])}, got {shown}")
+            raise LikewiseError(
+                f"{component.__name__}: {name} must be {argument_checks.words(hints[name])}, got {shown}"
+            )
     # `canonical` writes the default None of an argument that the run fills in and that is no name of FACT_NAMES
     left_out = [n for n in parameters if n not in given or (given[n] is None and n not in FACT_NAMES)]
     filled = {name: facts[name] for name in left_out if name in facts}
@@ -298,7 +300,7 @@ def check_names(text: str) -> None:
 
 def _adopted(value, want, node: ast.expr):
     """Return a loss of pytorch-metric-learning wrapped as a likewise loss, if the annotation needs a likewise loss."""
-    if want is None or type_check.fits(value, want):
+    if want is None or argument_checks.fits(value, want):
         return value
     from likewise.core.adapters.pml import FromPML, is_pml
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from likewise.core.argument_checks import fits
 from likewise.core.contracts import Logger
 from likewise.core.errors import LikewiseError
 from likewise.core.settings import Train, to_dict
 from likewise.core.settings.spec import build, canonical
-from likewise.core.settings.type_check import fits
 from likewise.runs.folder import Run
 
 LOGGERS_FILE = "loggers.json"

@@ -16,9 +16,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
+from likewise.core.argument_checks import misfit
 from likewise.core.errors import LikewiseError
 from likewise.core.processes import lives, mark
-from likewise.core.settings.type_check import misfit
 from likewise.papers.experiments.search_space import Range
 
 JOURNAL_START = b'{"op_code"'
