@@ -14,13 +14,13 @@ from likewise.cli.main import main
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import show_findings
+from likewise.data.dataset import is_strict
 from likewise.data.folder import read_folder
+from likewise.data.noisy_table import noise
 from likewise.data.table import read_table
 from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.papers.experiments.jobs import Planner
-from likewise.runs.dataset import is_strict
-from likewise.runs.noisy_table import noise
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

@@ -12,10 +12,10 @@ from odd_data import BAD_TABLES, GOOD_TABLES, TABLE, bad_embeddings, bad_folders
 
 from likewise.curate.audit.audit import audit
 from likewise.curate.clean import clean
+from likewise.data.noisy_table import noise
 from likewise.deploy.index.search_index import search
 from likewise.learn.train import train
 from likewise.report.write import report
-from likewise.runs.noisy_table import noise
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

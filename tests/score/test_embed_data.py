@@ -18,7 +18,7 @@ from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.runs.embeddings import origin
 from likewise.runs.network import open_embedder
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

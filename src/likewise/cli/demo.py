@@ -12,13 +12,13 @@ from likewise.core.files import make_folder
 from likewise.core.notebook import table, view
 from likewise.core.settings import Demo, Train, check
 from likewise.core.types import Items
+from likewise.data.dataset import load_items
 from likewise.data.protocols import UnseenClasses
 from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
 from likewise.report.label_noise import describe_detection
 from likewise.report.random_gallery import draw_random_gallery
-from likewise.runs.dataset import load_items
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 from likewise.score.evaluate_run import evaluate_run
 from likewise.score.metrics import as_text
 from likewise.score.score_table import show_scores

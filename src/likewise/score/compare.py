@@ -24,7 +24,7 @@ from likewise.core.render.gallery import one_line
 from likewise.core.render.tables import escape
 from likewise.core.settings import Compare, Evaluate, check
 from likewise.core.types import LikewiseError
-from likewise.runs.dataset import load_items, protocol_for
+from likewise.data.dataset import load_items, protocol_for
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, PerQuery, as_per_query, read_per_query

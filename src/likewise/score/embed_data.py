@@ -13,10 +13,10 @@ from likewise.core.files import check_output_path
 from likewise.core.settings import Embed, Train, check
 from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.augment import Plain
+from likewise.data.dataset import load_items
 from likewise.models.backbones import check_size, is_hub_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.models.pretrained.weights import DownloadFailed
-from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import save_embeddings
 from likewise.runs.engine.embed import embed_rows
 from likewise.runs.folder import Run

@@ -17,11 +17,11 @@ from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
 from likewise.core.settings import Evaluate, check, default_metrics
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import protocol_for
 from likewise.data.features import as_array, check_x, from_arrays, read_embeddings
 from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
 from likewise.data.relevance import GivenValues
 from likewise.data.schema import in_order, text
-from likewise.runs.dataset import protocol_for
 from likewise.runs.embeddings import origin
 from likewise.runs.per_query import write_per_query
 from likewise.score.checks import check_length, find_leaks, rows_of

@@ -19,11 +19,11 @@ from likewise.curate.audit.read import UNSPLIT_NAME, Findings, in_order, read_fi
 from likewise.curate.exchange import TOOL_BY_NAME
 from likewise.curate.exchange.decisions import StoredDecisions, store_decisions
 from likewise.curate.exchange.row_records import Records, check_free, vectors, write_labels, write_vectors
+from likewise.data.dataset import load_items
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
 from likewise.data.label_sets import labels_by_class, split_labels
 from likewise.data.table import item_columns
-from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 
 EMBEDDING_SUFFIXES = (".npz", ".npy", ".safetensors")

@@ -19,6 +19,7 @@ from likewise.core.notebook import table, view
 from likewise.core.render.gallery import Tile, draw_gallery
 from likewise.core.render.tables import escape
 from likewise.core.settings import Search, check
+from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
 from likewise.deploy.index.known_unknown import IndexCalibration, add_with_confusions, sentences, warning_of
@@ -34,8 +35,7 @@ from likewise.deploy.index.open_index import (
 from likewise.deploy.index.row_labels import parse_filter
 from likewise.deploy.index.stored_rows import describe_labels
 from likewise.deploy.index.vector_index import Hit, Index
-from likewise.runs.dataset import data_folders, outside_files_warning
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 SAME_IMAGE_TOLERANCE = 1e-4
 """Largest relative difference between two embeddings of the same image."""

@@ -11,10 +11,10 @@ from PIL import Image
 
 from likewise.cli import main as cli
 from likewise.data import load
+from likewise.data.dataset import inject_noise
 from likewise.data.noise_view import show_noise
+from likewise.data.noisy_table import noise
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import inject_noise
-from likewise.runs.noisy_table import noise
 
 SEMANTIC = "Semantic(share=0.25)"
 

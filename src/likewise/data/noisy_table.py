@@ -12,11 +12,11 @@ from likewise.core.files import check_output_path
 from likewise.core.settings import Noise, check
 from likewise.core.settings.spec import build
 from likewise.core.types import Items, LikewiseError
+from likewise.data.dataset import default_protocol, inject_noise, load_items
 from likewise.data.noise_view import NoisyItems, draw_noise
 from likewise.data.protocols.splits import split_by
 from likewise.data.table import write_noisy
 from likewise.data.taxonomies import taxonomy
-from likewise.runs.dataset import default_protocol, inject_noise, load_items
 
 
 def noise(config: Noise, say=print) -> NoisyItems:

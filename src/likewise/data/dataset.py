@@ -1,4 +1,4 @@
-"""Load the data of a run, inject its label noise, and check that the data has not changed."""
+"""Load the data of a training, choose its protocol, and inject its label noise."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from likewise.core.settings.spec import build
 from likewise.core.types import Items, LikewiseError
 from likewise.data import NAMES, is_named, load
 from likewise.data.broken_images import skip_again, skip_broken
-from likewise.data.fingerprint import fingerprint
 from likewise.data.folder import is_flat, read_flat
 from likewise.data.label_sets import sample_labels, with_labels
 from likewise.data.table import split_columns
 from likewise.data.tabular import read_csv
-from likewise.runs.folder import Run
 
 
 def load_items(
@@ -138,20 +136,6 @@ def inject_noise(items: Items, protocol: Protocol, noise: str | None, seed: int,
     y = items.y.copy()
     y[rows] = model(items.y[rows], rng)
     return dataclasses.replace(items, y=y, y_clean=items.y_before_noise)
-
-
-def has_fingerprint(run: Run, items: Items) -> bool:
-    """Return whether the items have the fingerprint of the data of the run."""
-    return fingerprint(items) == run.about["data"]
-
-
-def check_fingerprint(run: Run, items: Items, data: str) -> None:
-    """Raise unless the items have the fingerprint of the training data of the run."""
-    if not has_fingerprint(run, items):
-        raise LikewiseError(
-            f"run: '{data}' must be the data that '{run.path}' was trained with, but files, labels or splits have changed; "
-            "restore the data; `likewise evaluate RUN --data DATA` scores the run on other data"
-        )
 
 
 def data_folders(settings: Train | None) -> list[str]:

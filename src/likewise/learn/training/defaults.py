@@ -1,9 +1,10 @@
-"""Check the settings of a training, and fill in those that depend on the data."""
+"""Check the settings of a training, and fill in those that depend on the data; choose the backbone if none is named."""
 
 from __future__ import annotations
 
 import ast
-import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,37 @@ import torch
 from jaxtyping import Int
 
 from likewise.core.contracts import Loss, Protocol, Relevance
+from likewise.core.distributed.process_group import broadcast_from_first
 from likewise.core.durations import period_of, steps_of
-from likewise.core.settings import SPECS, Train, default_metrics, default_select, duration_fields, texts_of
+from likewise.core.settings import SPECS, Train, check, default_metrics, default_select, duration_fields, texts_of
 from likewise.core.settings.overrides import with_argument
 from likewise.core.settings.spec import build, canonical, check_names, describe, spec
 from likewise.core.types import Items, LikewiseError
 from likewise.data import DRAWN_DATA, NAMES
+from likewise.data.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.data.protocols.class_folds import ClassFolds
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
+from likewise.models.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
 from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES
 from likewise.models.pretrained.weights import DEFAULT_BACKBONE
-from likewise.runs.dataset import absolute_path, default_protocol, inject_noise, make_protocol
+from likewise.runs.folder import Run
+from likewise.runs.identity import Claim, default_folder, find_run, identity_of
+from likewise.score.checks import check_metric_names
+
+
+def check_settings(config: Train) -> None:
+    """Raise for the first setting that cannot be right: types, ranges, specs, durations, the backbone and metrics."""
+    check(config)
+    check_texts(config)
+    check_metric_names(config)
+
+
+def describe_folds(config: Train) -> str:
+    """Return a sentence about the folds that a training leaves out; "" if its protocol has none."""
+    folds = fold_specs(config.protocol) if config.protocol else None
+    if not folds:
+        return ""
+    return f"this trains the first of {len(folds)} folds; `likewise bench` trains them all and scores them together"
 
 
 def check_texts(config: Train) -> None:
@@ -60,9 +81,7 @@ def resolve(config: Train, items: Items) -> Train:
         )  # noise may leave fewer classes
         sampler = default_sampler(config, noisy, noisy.y[rule.rows(noisy, "train")])
     if config.batch_size is not None:
-        sampler = with_argument(
-            dataclasses.replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train"
-        ).sampler
+        sampler = with_argument(replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train").sampler
     relevance = config.relevance or default_relevance(items)
     gives = relevance_kind(relevance, config).gives if relevance else None
     own_weights = backbone in ("features", "conv_small")
@@ -74,7 +93,7 @@ def resolve(config: Train, items: Items) -> Train:
     head, dim = canonical(config.head), config.dim
     if head == "Identity()":  # the feature is the embedding, so the width of the feature replaces `dim`
         dim = width_of(backbone, pool) if items.x is None else items.x.shape[1]
-    return dataclasses.replace(
+    return replace(
         config,
         data=config.data if config.data in NAMES else absolute_path(config.data),
         root=config.root and str(Path(config.root).expanduser().absolute()),
@@ -182,3 +201,53 @@ def check_loss(config: Train, items: Items) -> None:
     classes = len(np.unique(noisy.y[protocol.rows(noisy, "train")]))
     with torch.device("meta"):
         build(config.loss, Loss, allow_imports=config.allow_imports, classes=classes, dim=config.dim)
+
+
+BACKBONE_CHOICES = (DEFAULT_BACKBONE, *PACKAGED_BACKBONES)
+"""Backbones that a training without a named one may get."""
+
+
+def leaves_backbone_open(config: Train) -> bool:
+    """Whether the user named no backbone, no weights and no recipe, except `robust`, which only sets a confidence."""
+    open_settings = (config.backbone, config.weights, config.pretrained) == (None, None, None)
+    return open_settings and config.recipe in (None, "robust")
+
+
+def find_backbone(config: Train) -> Available | None:
+    """Return the backbone that a training without a named one gets, before data is read: missing weights are an early error.
+
+    None if the settings name one, or if the data may decide.
+    """
+    is_image_data = config.data not in DRAWN_DATA and not config.data.lower().endswith((".npz", ")"))
+    return available_backbone() if is_image_data and leaves_backbone_open(config) else None
+
+
+def resolve_with(config: Train, items: Items, found: Available | None) -> tuple[Train, str]:
+    """Return the resolved settings, and why their backbone was chosen; "" if the settings or the data decided.
+
+    Args:
+        found: what `find_backbone` returned. All processes take the backbone that the first process found.
+    """
+    if items.x is not None or items.name in DRAWN_DATA or not leaves_backbone_open(config):
+        return resolve(config, items), ""
+    found = found or available_backbone()
+    name = BACKBONE_CHOICES[int(broadcast_from_first(torch.tensor(BACKBONE_CHOICES.index(found.name))))]
+    return resolve(replace(config, backbone=name), items), found.reason
+
+
+def claim_run(config: Train, items: Items, choice: str, say: Callable[[str], None]) -> Claim:
+    """Return the run folder of resolved settings. Prints a choice, and the runs of the same command with another backbone."""
+    claim = find_run(config, items, choice=choice)
+    if choice:
+        say(choice)
+        others = runs_of_other_choices(config, items, claim.about["data"]) if config.out is None else {}
+        for name, folder in others.items():
+            say(f"this is another run than {folder}, which has {name}; --backbone {name} continues or shows that one")
+    return claim
+
+
+def runs_of_other_choices(config: Train, items: Items, data: str) -> dict[str, str]:
+    """Return backbone -> folder, for the runs that the same command made when it chose another backbone."""
+    others = {name: replace(config, backbone=name) for name in BACKBONE_CHOICES if name != config.backbone}
+    folders = {name: default_folder(one, items, identity_of(one, data)) for name, one in others.items()}
+    return {name: folder for name, folder in folders.items() if (Run(folder).path / "config.json").exists()}

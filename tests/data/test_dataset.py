@@ -8,10 +8,8 @@ from likewise.types import Items, LikewiseError
 
 from likewise.core.files import cache_folder
 from likewise.data import load
-from likewise.data.own_reader import check_items
-from likewise.runs.dataset import (
+from likewise.data.dataset import (
     absolute_path,
-    check_fingerprint,
     data_folders,
     folders_in_table,
     inject_noise,
@@ -19,6 +17,8 @@ from likewise.runs.dataset import (
     outside_files_warning,
     protocol_for,
 )
+from likewise.data.own_reader import check_items
+from likewise.runs.open import check_fingerprint
 
 
 def items(**columns):
