@@ -21,7 +21,7 @@ from likewise.report.sections.galleries import ranked_query
 from likewise.report.sections.labels import count_labels
 from likewise.report.sections.spectrum import Spectrum
 from likewise.report.sections.tree import Tree
-from likewise.score.error_overlap_view import ErrorOverlap, Named
+from likewise.score.error_overlap import ErrorOverlap, Named
 
 SCRIPT = "<script>alert(1)</script>"
 NEAR = 8

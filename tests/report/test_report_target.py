@@ -9,8 +9,8 @@ from likewise.relevance import SharedLabels
 from likewise.types import Items, LikewiseError
 from report.made_facts import SETS
 
-from likewise.cli.stages.search import search
 from likewise.data.features import read_embeddings
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.report.report_target import (
     NO_TEST_SPLIT_NOTE,

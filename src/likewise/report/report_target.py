@@ -15,12 +15,12 @@ from likewise.core.contracts import Protocol, Relevance
 from likewise.core.devices import choose_device
 from likewise.core.settings import Evaluate, Report, Train
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import make_protocol, marks_queries, protocol_for
 from likewise.data.features import read_embeddings
 from likewise.data.images import drop
 from likewise.data.label_sets import with_label_sets
 from likewise.data.relevance import SharedLabels
 from likewise.report.section import PairRelevance, ReportTarget
-from likewise.runs.dataset import make_protocol, marks_queries, protocol_for
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.network import make_relevance

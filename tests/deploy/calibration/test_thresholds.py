@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from likewise.deploy.calibration.false_accepts import smallest_rate, upper_rates
 from likewise.deploy.calibration.thresholds import (
     Nearest,
     PairRates,
@@ -18,7 +19,6 @@ from likewise.deploy.calibration.thresholds import (
     sums,
     weights,
 )
-from likewise.score.false_accepts import smallest_rate, upper_rates
 
 Y = np.repeat(np.arange(20), 6)
 Z = prepare(

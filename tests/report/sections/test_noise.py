@@ -11,6 +11,7 @@ from PIL import Image
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from likewise.data import load
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.learn.training.fit import train
 from likewise.report.report_target import open_target
 from likewise.report.section import Facts, Packing, ReportTarget, Study
@@ -23,7 +24,6 @@ from likewise.report.sections.noise import (
     suspicion_histograms,
     transition,
 )
-from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL, first_within, smallest_rate, upper_rates
 from likewise.runs.calibration import Threshold
-from likewise.score.false_accepts import PROMISE_LEVEL, first_within, smallest_rate, upper_rates
 
 GRID_QUANTILE_COUNT = 400
 """Thresholds at quantiles of the similarities of different classes, denser towards the most similar."""

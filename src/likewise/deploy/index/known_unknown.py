@@ -20,13 +20,13 @@ from jaxtyping import Float, Int
 from scipy.special import betaincinv, stdtrit
 
 from likewise.core.errors import LikewiseError
+from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.deploy.calibration.fit_calibration import calibrate_gallery
 from likewise.deploy.calibration.thresholds import compare
 from likewise.deploy.index.stored_rows import Rows, untrained_places
 from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
-from likewise.score.false_accepts import PROMISE_LEVEL
 
 if TYPE_CHECKING:
     from likewise.deploy.index.open_index import Network

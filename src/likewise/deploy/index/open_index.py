@@ -25,8 +25,7 @@ from likewise.deploy.index.stored_rows import Rows, pack, prepare_vectors
 from likewise.deploy.index.vector_index import Index
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in, save_embeddings
 from likewise.runs.folder import Run, find_target
-from likewise.runs.open import OpenRun
-from likewise.runs.settings import read_config
+from likewise.runs.open import OpenRun, read_config
 
 
 def blank_image() -> Image.Image:

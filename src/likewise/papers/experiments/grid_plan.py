@@ -43,7 +43,7 @@ def check_published(grid: Grid) -> None:
 
 def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
     """Return all trainings of the grid with checked settings and their differences from the paper; raises for a repeated run."""
-    from likewise.runs.defaults import fold_specs
+    from likewise.learn.training.defaults import fold_specs
 
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
     table = None if config.quick else shipped(grid)

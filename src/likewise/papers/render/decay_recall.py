@@ -20,7 +20,7 @@ from likewise.core.render.figures import (
     spread,
     tidy,
 )
-from likewise.score.correlation import Coefficient, Correlation
+from likewise.score.significance import Coefficient, Correlation
 
 PLOT_WIDTH, MIN_PLOT_HEIGHT, NAME_HEIGHT, MAX_NAME_LETTERS = 5.2, 3.8, 0.18, 34
 """Inches: width and smallest height of the plot, distance between names; and the largest length of a name."""

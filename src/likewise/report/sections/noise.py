@@ -14,6 +14,7 @@ from PIL import Image
 from likewise.core.settings.spec import brief
 from likewise.core.types import Items, LikewiseError
 from likewise.curate.audit.read import read_about, read_findings
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.data.images import file_of
 from likewise.report.section import (
     Packing,
@@ -22,7 +23,6 @@ from likewise.report.section import (
     Study,
 )
 from likewise.report.thumbnails import read_thumbnails
-from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
 from likewise.score.metrics.detection import detection
@@ -101,17 +101,6 @@ def suspicion_histograms(lines: Iterable[Mapping]) -> tuple[SuspicionHistogram, 
 
 MAX_TRANSITION_CLASSES = 30
 """Largest number of classes in a transition matrix."""
-
-
-def describe_flagged(run: Run) -> str:
-    """Return a sentence with the number of dropped and relabelled samples at the end of training; "" without sample weights."""
-    final = read_sample_weights(run.path, "report")
-    if final is None:
-        return ""
-    return (
-        f"labels: of {len(final.row)} samples, {final.dropped.sum()} were dropped and {final.relabelled.sum()} relabelled "
-        f"at the end of training; see `likewise report {run.path}`"
-    )
 
 
 def describe_detection(run: Run, items: Items) -> list[str]:

@@ -15,7 +15,7 @@ from likewise.papers.experiments.grid_types import Grid
 from likewise.papers.experiments.jobs import PlannedRun
 from likewise.papers.render.benchmark_table import BenchmarkTable
 from likewise.papers.render.decay_recall import DecayPoint, describe_correlation, draw_decay
-from likewise.score.correlation import correlate
+from likewise.score.significance import correlate
 
 
 def draw(
