@@ -169,7 +169,7 @@ def run_compare(config) -> None:
 def run_bench(config) -> None:
     from likewise.cli.stages.bench import bench
     from likewise.core.render.tables import Table, show_table
-    from likewise.papers.render.benchmark import show_benchmark
+    from likewise.papers.benchmark_formats import show_benchmark
 
     found = bench(config, show)
     if isinstance(found, Table):
@@ -189,7 +189,7 @@ def run_bench(config) -> None:
 @command("tune CONFIG --ranges ...", "search for the best settings of a training on validation classes")
 def run_tune(config) -> None:
     from likewise.cli.stages.tune import tune
-    from likewise.papers.render.tuning import show_tuning
+    from likewise.papers.tune_view import show_tuning
 
     result = tune(config, show)
     if not config.quiet:
@@ -307,7 +307,7 @@ def run_export(config) -> None:
 def run_list(config) -> None:
     from likewise.cli.listing_view import show_listing
     from likewise.cli.stages.listing import listing
-    from likewise.papers.render.coverage import PaperListing, show_papers
+    from likewise.papers.published.coverage import PaperListing, show_papers
 
     found = listing(config, show)
     show_papers(found) if isinstance(found, PaperListing) else show_listing(found)
@@ -318,7 +318,7 @@ def run_list(config) -> None:
 )
 def run_published(config) -> None:
     from likewise.cli.stages.published import published
-    from likewise.papers.render.published import show_papers, show_published
+    from likewise.papers.published.published_view import show_papers, show_published
 
     found = published(config, show)
     (show_published if found.is_chosen else show_papers)(found, found.papers)

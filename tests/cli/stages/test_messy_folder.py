@@ -19,7 +19,7 @@ from likewise.curate.audit.summary import show_findings
 from likewise.data.folder import read_folder
 from likewise.data.table import read_table
 from likewise.learn.training.fit import train
-from likewise.papers.experiments.jobs import Planner
+from likewise.papers.grid_plan import Planner
 from likewise.runs.dataset import is_strict
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate

@@ -11,7 +11,7 @@ from likewise.core.settings.known_names import NAME_REGISTRIES, component_names,
 
 if TYPE_CHECKING:
     from likewise.cli.listing_view import Listing
-    from likewise.papers.render.coverage import PaperListing
+    from likewise.papers.published.coverage import PaperListing
 
 
 def listing(config: List, say=print) -> Listing | PaperListing:
@@ -22,7 +22,7 @@ def listing(config: List, say=print) -> Listing | PaperListing:
     check(config)
     from likewise.cli.listing_view import Listing
     from likewise.papers.published import coverage, papers
-    from likewise.papers.render.coverage import PaperListing
+    from likewise.papers.published.coverage import PaperListing
 
     if config.registry == "tables" and not config.pattern:
         return PaperListing(coverage.printed_places(), papers())
@@ -48,11 +48,11 @@ def listing(config: List, say=print) -> Listing | PaperListing:
 def overview() -> dict[str, str]:
     """Return registry -> the number of its components and the command that lists them. Imports neither torch nor timm."""
     from likewise.learn import recipes
-    from likewise.papers import tables
+    from likewise.papers.grid import table_names
 
     counts = {name: len(component_names(module)) for name, module in REGISTRIES.items()}
     counts |= {"metrics": len(metric_names()), "data": len(data_names())}
-    counts |= {"recipes": len(recipes.names()), "tables": len(tables.names())}
+    counts |= {"recipes": len(recipes.names()), "tables": len(table_names())}
     shown = {name: f"{count:>3}: likewise list {name}" for name, count in counts.items()}
     return shown | {"backbones": "all networks of timm, and more: likewise list backbones resnet"}
 
@@ -63,7 +63,7 @@ def entries(registry: str) -> dict[str, str]:
     from likewise.core.settings.spec import find
     from likewise.learn import recipes
     from likewise.models.backbones import listed_backbones
-    from likewise.papers.experiments.grid import read_grid, table_names
+    from likewise.papers.grid import read_grid, table_names
     from likewise.score import metrics
 
     if registry in REGISTRIES:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from likewise.core.settings import Published, check
 
 if TYPE_CHECKING:
-    from likewise.papers.render.published import Numbers
+    from likewise.papers.published.published_view import Numbers
 
 
 def published(config: Published, say=print) -> Numbers:
@@ -15,7 +15,7 @@ def published(config: Published, say=print) -> Numbers:
     check(config)
     from likewise.core.files import check_output_path
     from likewise.papers.published import find, numbers, papers, write
-    from likewise.papers.render.published import Numbers
+    from likewise.papers.published.published_view import Numbers
 
     file = check_output_path(config.csv, ".csv", "published", "--csv") if config.csv else None
     chosen = {name: value for name, value in vars(config).items() if name != "csv" and value}
