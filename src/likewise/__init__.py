@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from likewise.curate.review.serve import Reviewed
     from likewise.data import noise, protocols
     from likewise.data.noise_view import NoisyItems
-    from likewise.deploy.calibration.result import Calibrated
+    from likewise.deploy.calibration.calibrate import Calibrated
     from likewise.deploy.export import Exported
+    from likewise.deploy.index.search_index import Neighbours
     from likewise.deploy.model import Model
-    from likewise.deploy.neighbours_view import Neighbours
     from likewise.learn import confidence, losses, miners, samplers, terms
     from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
     from likewise.papers.benchmark_table import BenchmarkTable
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from likewise.report.widgets.review import ReviewWidget as ReviewWidget
     from likewise.runs.folder import Run
     from likewise.score import metrics
-    from likewise.score.error_overlap_view import ErrorOverlap
-    from likewise.score.hierarchy_view import LearnedHierarchy
+    from likewise.score.error_overlap import ErrorOverlap
+    from likewise.score.learned_hierarchy import LearnedHierarchy
     from likewise.score.result_views import Compared, DemoResult, Page, Scored
 
 Config = TypeVar("Config")

@@ -16,7 +16,6 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from likewise.cli.commands import run_export
-from likewise.deploy import parity
 from likewise.deploy.export import export
 from likewise.deploy.model import load
 from likewise.learn.training.fit import train
@@ -134,7 +133,7 @@ def test_boxes_are_cut_first(pictures, small, tmp_path):
 
 def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch):
     out = run.path / "export-safetensors"
-    monkeypatch.setattr(parity, "PARITY_TOLERANCE", -1.0)
+    monkeypatch.setattr("likewise.deploy.export.PARITY_TOLERANCE", -1.0)
     config = Export(run=str(run.path), to="safetensors", quiet=True)
     with pytest.raises(
         LikewiseError, match="must equal those of the run up to -1, got a difference of 0 .*nothing was written"
@@ -144,7 +143,7 @@ def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch)
     monkeypatch.undo()
     export(config)
     before = (out / "README.md").read_text("utf-8")
-    monkeypatch.setattr(parity, "PARITY_TOLERANCE", -1.0)
+    monkeypatch.setattr("likewise.deploy.export.PARITY_TOLERANCE", -1.0)
     with pytest.raises(LikewiseError, match="nothing was written"):
         export(config)
     assert (out / "README.md").read_text("utf-8") == before and len([n for n in names(run.path) if "export" in n]) == 1

@@ -4,8 +4,8 @@ import json
 
 from made_calibration import make_calibration, threshold
 
-from likewise.deploy.index.decision import decide
-from likewise.deploy.neighbours_view import Neighbours, describe_decision, percent, show_neighbours
+from likewise.deploy.index.known_unknown import decide
+from likewise.deploy.index.search_index import Neighbours, describe_decision, percent, show_neighbours
 
 
 def test_answers_for_programs_are_lines_with_tabs(capsys):

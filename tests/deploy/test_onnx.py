@@ -12,8 +12,8 @@ from likewise.config import Train
 from likewise.types import LikewiseError
 
 from likewise.data.augment import Plain
+from likewise.deploy.export import check_onnx_packages, preprocessing, write_onnx
 from likewise.deploy.model import Model
-from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
 from likewise.runs.folder import Run

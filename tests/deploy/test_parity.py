@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from likewise.types import LikewiseError
 
+from likewise.deploy.export import compare
 from likewise.deploy.model import Model
-from likewise.deploy.parity import compare
 
 
 class Fake(Model):

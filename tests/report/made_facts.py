@@ -15,7 +15,7 @@ from likewise.report.sections.curves import Curve
 from likewise.report.sections.distances import Distances
 from likewise.report.sections.spectrum import Spectrum
 from likewise.report.sections.tree import Tree
-from likewise.score.error_overlap_view import ErrorOverlap, Named
+from likewise.score.error_overlap import ErrorOverlap, Named
 
 SCRIPT = "<script>alert(1)</script>"
 NEAR = 8

@@ -9,10 +9,10 @@ from likewise.config import Report, Train
 from likewise.types import Items
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.learn.training.fit import train
 from likewise.report.label_noise import describe_detection, noise_of, transition
 from likewise.report.targets import open_target
-from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 
 

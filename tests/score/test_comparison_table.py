@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from likewise.core.render.figures import BETTER_COLOUR, WORSE_COLOUR, save_figure
-from likewise.score.comparison_table import MAX_NAMED_CLASSES, conclusion, draw_comparison, headline, show_comparison
+from likewise.score.compare import MAX_NAMED_CLASSES, conclusion, draw_comparison, headline, show_comparison
 
 
 def made(classes=12, same=None, name="class [bold] $x$ {}"):

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image, ImageColor
 
 from likewise.core.render.gallery import EDGE_PIXELS, PAPER_COLOUR, WRONG_COLOUR
-from likewise.score import hierarchy_view as hierarchy
-from likewise.score.hierarchy_view import (
+from likewise.score import learned_hierarchy as hierarchy
+from likewise.score.learned_hierarchy import (
     CARD_COLOUR,
     CARD_COLUMNS,
     GAP_PIXELS,

@@ -124,7 +124,7 @@ def run_embed(config) -> None:
 @command("search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)")
 def run_search(config) -> None:
     from likewise.cli.stages.search import search
-    from likewise.deploy.neighbours_view import show_neighbours
+    from likewise.deploy.index.search_index import show_neighbours
 
     if config.json:
         return show(search(config, partial(show, file=sys.stderr)).as_json())
@@ -154,7 +154,7 @@ def run_calibrate(config) -> None:
 )
 def run_compare(config) -> None:
     from likewise.cli.stages.compare import compare
-    from likewise.score.comparison_table import show_comparison
+    from likewise.score.compare import show_comparison
 
     show_comparison(compare(config, show))
     for what, file in (("figure", config.out), ("queries that changed", config.csv)):
@@ -217,7 +217,7 @@ def run_report(config) -> None:
 @command("hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy")
 def run_hierarchy(config) -> None:
     from likewise.cli.stages.hierarchy import hierarchy
-    from likewise.score.hierarchy_view import show_hierarchy
+    from likewise.score.learned_hierarchy import show_hierarchy
 
     show_hierarchy(hierarchy(config, show))
 
@@ -257,7 +257,7 @@ def run_apply(config) -> None:
 def run_audit(config) -> None:
     from likewise.cli.stages.audit import audit
     from likewise.curate.audit.summary import show_findings
-    from likewise.score.error_overlap_view import ErrorOverlap, show_overlap
+    from likewise.score.error_overlap import ErrorOverlap, show_overlap
 
     found = audit(config, show)
     if not config.quiet:

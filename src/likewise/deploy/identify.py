@@ -16,11 +16,11 @@ from likewise.core.notebook import table, view
 from likewise.core.settings import Search
 from likewise.core.types import Items, LikewiseError
 from likewise.data.features import read_embeddings
-from likewise.deploy.calibration.gallery import calibrate_gallery
-from likewise.deploy.index import storage
-from likewise.deploy.index.build import Network, open_index, path_of, rows_of
-from likewise.deploy.index.decision import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
-from likewise.deploy.index.index import Index
+from likewise.deploy.calibration.fit_calibration import calibrate_gallery
+from likewise.deploy.index import stored_rows
+from likewise.deploy.index.known_unknown import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
+from likewise.deploy.index.open_index import Network, open_index, path_of, rows_of
+from likewise.deploy.index.vector_index import Index
 from likewise.deploy.model_card import GALLERY_FILE
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
@@ -112,7 +112,7 @@ def open_rows(folder: Path, place: str | os.PathLike | None) -> Index:
     """Return the index at `place`, which the network of the run must have embedded, or the embeddings in the run folder."""
     if place is not None:
         path = Path(place).expanduser()
-        if not storage.is_index(path):
+        if not stored_rows.is_index(path):
             raise LikewiseError(f"identify: index must be a folder that `likewise search --save` wrote, got '{place}'")
         index, run = Index.open(path), Run(folder)
         if "format" in run.read_json("config.json"):  # a run; an export has no checksum of its network

@@ -66,7 +66,7 @@ def check_published(grid: Grid) -> None:
 
 def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
     """Return all trainings of the grid with checked settings and their differences from the paper; raises for a repeated run."""
-    from likewise.runs.defaults import fold_specs
+    from likewise.learn.training.defaults import fold_specs
 
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
     table = None if config.quick else shipped(grid)
@@ -195,7 +195,7 @@ class Planner:
 
     def items(self, config: Train) -> tuple[Items, str]:
         """Return the data of these settings, and its fingerprint."""
-        from likewise.runs.dataset import load_items
+        from likewise.data.dataset import load_items
 
         key = (config.data, config.root)
         if key not in self._items:
@@ -206,8 +206,8 @@ class Planner:
 
     def job(self, config: Train) -> Job:
         """Return the job of these settings; raises for settings that cannot work, as far as this needs no network."""
-        from likewise.runs.dataset import make_protocol
-        from likewise.runs.defaults import check_durations, check_loss, resolve
+        from likewise.data.dataset import make_protocol
+        from likewise.learn.training.defaults import check_durations, check_loss, resolve
         from likewise.score.checks import check_plan
 
         items, data = self.items(config)

@@ -136,8 +136,8 @@ class Search:
 
 def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Search:
     """Return the search: settings from a file or a run, ranges from the file and the command line, folds from the protocol."""
-    from likewise.runs.defaults import fold_specs, resolve
-    from likewise.runs.settings import read_config
+    from likewise.learn.training.defaults import fold_specs, resolve
+    from likewise.runs.open import read_config
 
     path, ours = Path(config.config).expanduser(), {"evaluate": False, "allow_imports": config.allow_imports}
     ours |= {"device": config.device} if config.device else {}
@@ -177,8 +177,8 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
 
 def has_val(base: Train, planner: Planner) -> bool:
     """Return whether the protocol of these settings has a validation split."""
-    from likewise.runs.dataset import make_protocol
-    from likewise.runs.defaults import resolve
+    from likewise.data.dataset import make_protocol
+    from likewise.learn.training.defaults import resolve
 
     items, _ = planner.items(base)
     return len(make_protocol(resolve(base, items)).rows(items, "val")) > 0

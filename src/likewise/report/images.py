@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Int
 
 from likewise.core.errors import printable
+from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import file_of
 from likewise.report.records import Pool, RankedQuery, RunView
 from likewise.report.section import Studies
 from likewise.report.target import MOVED_DATA_HINT
 from likewise.report.thumbnails import read_thumbnails
-from likewise.runs.dataset import data_folders, outside_files_warning
 
 
 def add_images(studies: Studies, compared: Sequence, say: Callable[[str], None]) -> list[Pool]:

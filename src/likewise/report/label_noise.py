@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float, Int
 from likewise.core.settings.spec import brief
 from likewise.core.types import Items, LikewiseError
 from likewise.curate.audit.read import read_about, read_findings
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.data.images import file_of
 from likewise.report.records import Detection, FlaggedLabel, LabelNoise
 from likewise.report.suspicion import suspicion_histograms
 from likewise.report.target import ReportTarget
-from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.sample_weights import FinalWeights, read_sample_weights
 from likewise.score.metrics.detection import detection

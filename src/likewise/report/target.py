@@ -39,7 +39,7 @@ class ReportTarget:
     @property
     def query_gallery(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
         """Masks of the samples that are queries, and of those in the gallery."""
-        from likewise.runs.dataset import protocol_for
+        from likewise.data.dataset import protocol_for
 
         assert self.items is not None
         return protocol_for(self.items).query_gallery(self.items, np.arange(len(self.items)))

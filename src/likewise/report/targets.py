@@ -12,12 +12,12 @@ from jaxtyping import Int
 from likewise.core.contracts import Protocol
 from likewise.core.settings import Report
 from likewise.core.types import Items, LikewiseError
+from likewise.data.dataset import make_protocol, marks_queries, protocol_for
 from likewise.data.features import read_embeddings
 from likewise.data.label_sets import with_label_sets
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
 from likewise.report.splits import embeddings_of, shown_split
 from likewise.report.target import ReportTarget
-from likewise.runs.dataset import make_protocol, marks_queries, protocol_for
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun

@@ -25,8 +25,6 @@ EXTRA_PACKAGES = {
     "text": (("transformers",), "text encoders of language-guided terms"),
     "datasets": (("datasets",), "data sets of Hugging Face: likewise train hf:NAME"),
     "qdrant": (("qdrant-client",), "likewise send --to qdrant"),
-    "lancedb": (("lancedb",), "likewise send --to lancedb"),
-    "pgvector": (("psycopg", "pgvector"), "likewise send --to pgvector"),
     "tune": (("optuna",), "likewise tune"),
     "ray": (("ray",), "likewise bench --executor ray"),
     "tensorboard": (("tensorboard",), "--loggers TensorBoard()"),

@@ -32,7 +32,7 @@ def evaluate(config: Evaluate, say=print) -> dict:
 def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -> dict:
     """Return the scores of a run folder or a file of embeddings."""
     if not target.is_dir():
-        from likewise.score.embedding_file import evaluate_embeddings
+        from likewise.score.evaluate_arrays import evaluate_embeddings
 
         return evaluate_embeddings(config, target, device)
     if config.labels:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from likewise.core.notebook import table, view
-from likewise.score.comparison_table import INTERVAL_SCOPE, conclusion, headline, no_interval_lines
+from likewise.score.compare import INTERVAL_SCOPE, conclusion, headline, no_interval_lines
 from likewise.score.metrics import as_text
 from likewise.score.score_table import corrected_notes, interval_lines, label_lines, score_heads, score_lines
 

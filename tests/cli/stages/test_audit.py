@@ -5,7 +5,7 @@ from likewise.config import Audit
 from likewise.cli.stages.audit import audit
 from likewise.curate.audit.audit import Audited
 from likewise.runs.folder import Run
-from likewise.score.error_overlap_view import ErrorOverlap
+from likewise.score.error_overlap import ErrorOverlap
 
 FEW = {"max_errors": 1, "max_classes": 0, "device": "cpu", "quiet": True}
 

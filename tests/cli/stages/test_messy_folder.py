@@ -16,11 +16,11 @@ from likewise.cli.stages.search import search
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import show_findings
+from likewise.data.dataset import is_strict
 from likewise.data.folder import read_folder
 from likewise.data.table import read_table
 from likewise.learn.training.fit import train
 from likewise.papers.grid_plan import Planner
-from likewise.runs.dataset import is_strict
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

@@ -12,9 +12,9 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.cli.stages.noise import noise
 from likewise.data import load
+from likewise.data.dataset import inject_noise
 from likewise.data.noise_view import show_noise
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import inject_noise
 
 SEMANTIC = "Semantic(share=0.25)"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from likewise.types import LikewiseError
 
-from likewise.deploy.calibration.build import Target, at_most, build_calibration
+from likewise.deploy.calibration.fit_calibration import Target, at_most, build_calibration
 from likewise.runs.calibration import Validation, check
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from likewise.types import LikewiseError
 
-from likewise.deploy.calibration.gallery import calibrate_gallery
+from likewise.deploy.calibration.fit_calibration import calibrate_gallery
 from likewise.runs.calibration import read_validation
 
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
-from likewise.deploy.calibration.probability import CURVE_KNOT_COUNT, fit_probability, reliability
+from likewise.deploy.calibration.fit_calibration import CURVE_KNOT_COUNT, fit_probability, reliability
 
 
 def world(count=4000, seed=0):

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from likewise.deploy.calibration.result import Calibrated
+from likewise.deploy.calibration.calibrate import Calibrated
 from likewise.runs.calibration import Threshold
 
 

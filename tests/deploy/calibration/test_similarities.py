@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_curve
 
-from likewise.deploy.calibration.similarities import (
+from likewise.deploy.calibration.thresholds import (
     accepted,
     compare,
     make_grid,

@@ -3,18 +3,22 @@
 import numpy as np
 import pytest
 
-from likewise.deploy.calibration.similarities import Nearest, PairRates, nearest_among, pair_rates, prepare
+from likewise.deploy.calibration.false_accepts import smallest_rate, upper_rates
 from likewise.deploy.calibration.thresholds import (
+    Nearest,
+    PairRates,
     Promise,
     choose,
     effective_classes,
+    nearest_among,
+    pair_rates,
+    prepare,
     promise_of_neighbours,
     promise_of_pairs,
     share_of_wrong,
     sums,
     weights,
 )
-from likewise.score.false_accepts import smallest_rate, upper_rates
 
 Y = np.repeat(np.arange(20), 6)
 Z = prepare(

@@ -6,9 +6,9 @@ import numpy as np
 from deploy.index.test_label_filter import SETS, rows_with_labels
 from make_index import make_index, make_rows, vectors
 
-from likewise.deploy.index import storage
-from likewise.deploy.index.class_numbers import number_classes
-from likewise.deploy.index.index import Index
+from likewise.deploy.index import stored_rows
+from likewise.deploy.index.row_labels import number_classes
+from likewise.deploy.index.vector_index import Index
 
 
 def test_single_labels_are_numbered_in_order():
@@ -32,7 +32,7 @@ def test_labels_are_saved_read_and_added(tmp_path):
         ("dress", "red"),
         ("hat", "red"),
     ]
-    assert again.rows.labels == (*SETS, ("hat", "red")) and again.about["format"] == storage.LABELS_FORMAT
+    assert again.rows.labels == (*SETS, ("hat", "red")) and again.about["format"] == stored_rows.LABELS_FORMAT
     again.remove(row.tolist())
     assert Index.open(tmp_path / "shop").rows.labels == again.rows.labels
 
@@ -41,7 +41,7 @@ def test_an_index_of_single_labels_keeps_its_format_and_old_ones_open(tmp_path):
     index = make_index(6)
     index.save(tmp_path / "birds")
     about = json.loads((tmp_path / "birds" / "index.json").read_text())
-    assert about["format"] == storage.FORMAT and "labels" not in about
+    assert about["format"] == stored_rows.FORMAT and "labels" not in about
     assert Index.open(tmp_path / "birds").rows.labels is None
     index.add(vectors(1, seed=5), ["x"], ["a.png"], labels={"x": ("wren", "small")})  # now rows have several labels
     rows = Index.open(tmp_path / "birds").rows

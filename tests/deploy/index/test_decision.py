@@ -11,9 +11,8 @@ from made_calibration import make_calibration, threshold
 from make_index import make_index
 
 from likewise.cli.stages.search import search
-from likewise.deploy.index import decision
-from likewise.deploy.index.build import Network
-from likewise.deploy.index.decision import (
+from likewise.deploy.index import known_unknown
+from likewise.deploy.index.known_unknown import (
     IndexCalibration,
     changed_share,
     checksum_of,
@@ -22,7 +21,8 @@ from likewise.deploy.index.decision import (
     own_accepts,
     warning_of,
 )
-from likewise.deploy.index.index import Hit, Index
+from likewise.deploy.index.open_index import Network
+from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import read_calibration, write_calibration
 from likewise.runs.folder import Run
 
@@ -61,7 +61,7 @@ def derived(monkeypatch):
         asked.append((len(z), list(names)))
         return make_calibration(len(z) / 100)
 
-    monkeypatch.setattr(decision, "calibrate_gallery", calibrate)
+    monkeypatch.setattr(known_unknown, "calibrate_gallery", calibrate)
     return asked
 
 
@@ -127,7 +127,7 @@ def test_why_there_is_none(derived, calibrated_run, tmp_path, monkeypatch):
     def refuse(run, z, names):
         raise LikewiseError("calibrate: the gallery has one class")
 
-    monkeypatch.setattr(decision, "calibrate_gallery", refuse)
+    monkeypatch.setattr(known_unknown, "calibrate_gallery", refuse)
     one = IndexCalibration(index, FakeNetwork(calibrated_run))
     assert one.current() is None and one.hint == "calibrate: the gallery has one class"
 

@@ -8,16 +8,15 @@ import pytest
 from likewise.errors import LikewiseError
 from make_index import make_index, vectors
 
-from likewise.deploy.index import storage as kept
-from likewise.deploy.index.faiss_backend import lists_of
-from likewise.deploy.index.index import Index, recall
+from likewise.deploy.index import stored_rows as kept
+from likewise.deploy.index.vector_index import Index, lists_of, recall
 
 pytest.importorskip("faiss", reason="approximate indices are those of faiss")
 
 
 @pytest.fixture(autouse=True)
 def few_queries(monkeypatch):
-    monkeypatch.setattr("likewise.deploy.index.index.RECALL_SAMPLES", 60)
+    monkeypatch.setattr("likewise.deploy.index.vector_index.RECALL_SAMPLES", 60)
 
 
 def places(index, z, k, **how):

@@ -9,7 +9,7 @@ from likewise.errors import LikewiseError
 from make_index import make_index, vectors
 
 from likewise.core.retrieval.ranking import nearest
-from likewise.deploy.index.index import Index
+from likewise.deploy.index.vector_index import Index
 
 
 def found(index, z, k, **how):

@@ -5,8 +5,8 @@ import pytest
 from likewise.errors import LikewiseError
 from make_index import make_index, vectors
 
-from likewise.deploy.index.label_filter import LabelFilter, allowed_rows, label_of_term, parse_filter, split_terms
-from likewise.deploy.index.snapshot import Rows, pack
+from likewise.deploy.index.row_labels import LabelFilter, allowed_rows, label_of_term, parse_filter, split_terms
+from likewise.deploy.index.stored_rows import Rows, pack
 
 SETS = (("dress", "red"), ("dress", "red", "striped"), ("blue", "dress"), ("red", "shirt"))
 
@@ -63,7 +63,7 @@ def test_with_one_label_per_row_the_class_is_the_label():
 
 @pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
 def test_the_ranking_inside_a_filter_is_exact_and_complete(similarity):
-    from likewise.deploy.index.index import Index
+    from likewise.deploy.index.vector_index import Index
 
     index = Index(rows_with_labels(200, similarity))
     z, wanted = index.rows.vectors[:5], parse_filter("dress & !striped")

@@ -6,10 +6,16 @@ from made_calibration import make_calibration, threshold
 from make_index import make_index
 from scipy.stats import binomtest
 
-from likewise.deploy.index.decision import IndexCalibration
-from likewise.deploy.index.index import Index
-from likewise.deploy.index.new_classes import MIN_NEW_IMAGES, add_with_confusions, binomial_interval, sentences, shares
-from likewise.deploy.index.snapshot import Rows, pack
+from likewise.deploy.index.known_unknown import (
+    MIN_NEW_IMAGES,
+    IndexCalibration,
+    add_with_confusions,
+    binomial_interval,
+    sentences,
+    shares,
+)
+from likewise.deploy.index.stored_rows import Rows, pack
+from likewise.deploy.index.vector_index import Index
 
 
 def test_the_interval_by_hand_and_by_scipy(subtests):

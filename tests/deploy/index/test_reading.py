@@ -7,7 +7,7 @@ import pytest
 from made_calibration import make_calibration, threshold
 from make_index import make_rows
 
-from likewise.deploy.index.reading import levels_of
+from likewise.deploy.index.known_unknown import levels_of
 
 
 def by_hand(rows, left_out=()):

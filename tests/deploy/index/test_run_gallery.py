@@ -5,9 +5,15 @@ import pytest
 from likewise.config import Search
 from likewise.types import Items, LikewiseError
 
-from likewise.deploy.index import run_gallery
-from likewise.deploy.index.build import count_rows, open_index, scope_of
-from likewise.deploy.index.run_gallery import gallery_of_run, is_current, trained_classes
+from likewise.deploy.index.open_index import (
+    count_rows,
+    gallery_of_run,
+    is_current,
+    open_index,
+    scope_of,
+    trained_classes,
+    write_all,
+)
 from likewise.runs.open import OpenRun
 
 
@@ -60,7 +66,7 @@ def test_rows_of_no_split_are_not_searched(picture_run, monkeypatch):
         "rows",
         lambda self, items, part: rows(items, part)[:-1] if part == "test" else rows(items, part),
     )
-    run_gallery.write_all(opened, picture_run.path / "all_embeddings.npz")
+    write_all(opened, picture_run.path / "all_embeddings.npz")
     assert np.load(picture_run.path / "all_embeddings.npz")["row"].tolist() == [*range(35)]
 
 

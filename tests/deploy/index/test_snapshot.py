@@ -7,7 +7,7 @@ import pytest
 from likewise.errors import LikewiseError
 from make_index import make_rows
 
-from likewise.deploy.index.snapshot import pack, prepare_vectors
+from likewise.deploy.index.stored_rows import pack, prepare_vectors
 
 
 def test_paths_and_boxes_come_back():

@@ -8,8 +8,8 @@ import pytest
 from likewise.errors import LikewiseError
 from make_index import make_index, vectors
 
-from likewise.deploy.index import storage as kept
-from likewise.deploy.index.index import Index
+from likewise.deploy.index import stored_rows as kept
+from likewise.deploy.index.vector_index import Index
 
 
 @pytest.fixture

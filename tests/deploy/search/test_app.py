@@ -21,11 +21,10 @@ import httpx
 from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 
-from likewise.deploy.index.decision import IndexCalibration
-from likewise.deploy.index.index import Index
-from likewise.deploy.search import app as page
-from likewise.deploy.search.app import SearchContext, make_app
-from likewise.deploy.search.serve import decode, open_image
+from likewise.deploy.index.known_unknown import IndexCalibration
+from likewise.deploy.index.vector_index import Index
+from likewise.deploy.search import search_page as page
+from likewise.deploy.search.search_page import SearchContext, decode, make_app
 
 KEY = "a token of 24 characters"
 BEARER = {"authorization": f"Bearer {KEY}"}
@@ -62,8 +61,6 @@ def serve(index=None, **settings):
     given = {
         "title": "shop",
         "upload": 10_000,
-        "open": open_image,
-        "decode": decode,
         "picture": draw,
         "see": see,
         "embed": embed,
@@ -219,7 +216,7 @@ def test_many_at_once_all_get_their_own_and_too_many_are_asked_to_come_again(mon
     assert sum(sizes) == 12 and len(sizes) < 12
 
 
-def test_pictures_are_gone_while_they_wait_for_the_network():
+def test_pictures_are_gone_while_they_wait_for_the_network(monkeypatch):
     alive = []
 
     def decode_and_watch(opened):
@@ -231,7 +228,8 @@ def test_pictures_are_gone_while_they_wait_for_the_network():
         assert [one() for one in alive] == [None, None]
         return embed(seen)
 
-    told = visit(decode=decode_and_watch, embed=last).post("/api/search?preview=true", content=body(size=(600, 300)))
+    monkeypatch.setattr(page, "decode", decode_and_watch)
+    told = visit(embed=last).post("/api/search?preview=true", content=body(size=(600, 300)))
     shown = base64.b64decode(told.json()["query"]["preview"].partition(",")[2])
     assert Image.open(io.BytesIO(shown)).size == (480, 240)
 

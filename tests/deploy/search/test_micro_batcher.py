@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from likewise.deploy.search.micro_batcher import MicroBatcher
+from likewise.deploy.search.search_page import MicroBatcher
 
 
 def test_those_who_wait_go_together_and_each_gets_their_own():

@@ -19,11 +19,9 @@ from PIL import Image
 from playwright import sync_api as api
 
 from likewise.core.http import take_port
-from likewise.deploy.index.build import path_of
-from likewise.deploy.index.decision import IndexCalibration
-from likewise.deploy.index.reading import levels_of
-from likewise.deploy.search.app import SearchContext, make_app
-from likewise.deploy.search.serve import decode, open_image
+from likewise.deploy.index.known_unknown import IndexCalibration, levels_of
+from likewise.deploy.index.open_index import path_of
+from likewise.deploy.search.search_page import SearchContext, make_app
 
 pytestmark = pytest.mark.browser
 
@@ -52,8 +50,6 @@ def served(tmp_path):
         index,
         "shop",
         100_000,
-        open_image,
-        decode,
         draw,
         lambda image: torch.tensor(index.rows.vectors[5]),
         embed,
@@ -242,9 +238,7 @@ def test_a_filter_by_label_with_chips_and_relevance(browser, tmp_path):
     script = "<img src=x onerror=alert(1)> & !"
     index = make_index(40)
     index.rows = replace(index.rows, labels=(("dress", "red"), ("dress", script), ("red", "shirt")))
-    desk = SearchContext(
-        index, "shop", 100_000, open_image, decode, draw, calibrated=IndexCalibration(index, None), scope="shop"
-    )
+    desk = SearchContext(index, "shop", 100_000, draw, calibrated=IndexCalibration(index, None), scope="shop")
     with serving(desk) as address:
         wrong, page = [], browser.new_page(viewport={"width": 390, "height": 800})
         page.on("pageerror", lambda error: wrong.append(str(error)))

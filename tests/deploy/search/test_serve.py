@@ -20,9 +20,8 @@ from likewise.errors import LikewiseError
 
 from likewise.cli.stages.search import search
 from likewise.core.http import take_port
-from likewise.deploy.index.index import Index
-from likewise.deploy.search.app import IMAGE_SUFFIXES
-from likewise.deploy.search.serve import check_serving, decode, open_image
+from likewise.deploy.index.vector_index import Index
+from likewise.deploy.search.search_page import check_serving, decode, open_image
 
 
 class Process:
@@ -105,7 +104,7 @@ def coded(image, kind, **how):
 
 
 def seen(body):
-    return decode(open_image(body, tuple(IMAGE_SUFFIXES)))
+    return decode(open_image(body))
 
 
 def test_bytes_become_the_picture_that_people_see():
@@ -121,18 +120,18 @@ def test_bytes_become_the_picture_that_people_see():
     assert image.getpixel((0, 0)) == (0, 0, 0)  # the first frame
     pair = coded(Image.new("RGB", (8, 8)), "MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
     assert seen(pair).size == (8, 8)  # as phones write them
-    assert open_image(b"%PDF-1.7", tuple(IMAGE_SUFFIXES)) is None and open_image(b"", tuple(IMAGE_SUFFIXES)) is None
+    assert open_image(b"%PDF-1.7") is None and open_image(b"") is None
 
 
 def test_a_decoded_picture_leaves_nothing_behind():
-    opened = open_image(coded(Image.new("RGB", (8, 8)), "PNG"), tuple(IMAGE_SUFFIXES))
+    opened = open_image(coded(Image.new("RGB", (8, 8)), "PNG"))
     decode(opened)
     with pytest.raises(ValueError, match="closed image"):
         opened.getpixel((0, 0))
 
 
 def test_huge_and_broken_pictures_are_told(monkeypatch):
-    monkeypatch.setattr("likewise.deploy.search.serve.MAX_IMAGE_PIXELS", 50)
+    monkeypatch.setattr("likewise.deploy.search.search_page.MAX_IMAGE_PIXELS", 50)
     with pytest.raises(LikewiseError, match="got 10 x 10; shrink it first"):
         seen(coded(Image.new("L", (10, 10)), "PNG"))
     monkeypatch.undo()

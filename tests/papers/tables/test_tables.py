@@ -11,10 +11,10 @@ from torch import nn
 from likewise.core.settings.overrides import has_argument
 from likewise.core.settings.spec import build, canonical
 from likewise.learn.recipes import names_with_print
+from likewise.learn.training.defaults import fold_specs
 from likewise.papers.grid import adapted, as_train, cells, read_grid, shipped, table_names
 from likewise.papers.grid_plan import Planner
 from likewise.papers.published import numbers
-from likewise.runs.defaults import fold_specs
 
 OURS = {
     "CUB200": "cub200", "Cars196": "cars196", "SOP": "sop", "InShop": "inshop", "iNaturalist": "inaturalist",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from likewise.core.settings import Calibrate
-    from likewise.deploy.calibration.result import Calibrated
+    from likewise.deploy.calibration.calibrate import Calibrated
 
 
 def calibrate(config: Calibrate, say=print) -> Calibrated:

@@ -29,11 +29,11 @@ def demo(config: Demo, say=print) -> DemoResult:
     """
     check(config)
     from likewise.core.devices import choose_device
+    from likewise.data.dataset import load_items
     from likewise.learn.training.fit import train
     from likewise.report.label_noise import describe_detection
     from likewise.report.random_gallery import draw_random_gallery
-    from likewise.runs.dataset import load_items
-    from likewise.runs.settings import read_config
+    from likewise.runs.open import read_config
     from likewise.score.evaluate_run import evaluate_run
     from likewise.score.result_views import DemoResult
 

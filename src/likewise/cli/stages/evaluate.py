@@ -19,7 +19,7 @@ def evaluate(config: Evaluate, say=print) -> Scored:
 
 def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> Scored:
     """Return the scores of embeddings (N, D) with their N labels or sets of labels; `config.target` only names them."""
-    from likewise.score.embedding_file import evaluate_arrays as score
+    from likewise.score.evaluate_arrays import evaluate_arrays as score
     from likewise.score.result_views import Scored
 
     return Scored(score(config, z, y, relevance))

@@ -22,10 +22,10 @@ def noise(config: Noise, say=print) -> NoisyItems:
     from likewise.core.contracts import Protocol
     from likewise.core.files import check_output_path
     from likewise.core.settings.spec import build
+    from likewise.data.dataset import default_protocol, inject_noise
     from likewise.data.noise_view import NoisyItems, draw_noise
     from likewise.data.protocols.splits import split_by
     from likewise.data.table import write_noisy
-    from likewise.runs.dataset import default_protocol, inject_noise
 
     suffix = Path(config.out).suffix.lower()
     out = check_output_path(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
@@ -47,8 +47,8 @@ def noise(config: Noise, say=print) -> NoisyItems:
 
 def read_clean(config: Noise, say) -> Items:
     """Return the data with the taxonomy of the config. Raise if the data already has injected noise."""
+    from likewise.data.dataset import load_items
     from likewise.data.taxonomies import taxonomy
-    from likewise.runs.dataset import load_items
 
     items = load_items(
         config.data, config.root, strict=config.strict, quiet=config.quiet, say=say, allow_imports=config.allow_imports

@@ -8,7 +8,7 @@ from likewise.core.errors import LikewiseError, printable
 from likewise.core.settings import Search, check
 
 if TYPE_CHECKING:
-    from likewise.deploy.neighbours_view import Neighbours
+    from likewise.deploy.index.search_index import Neighbours
 
 
 def search(config: Search, say=print) -> Neighbours:
@@ -29,14 +29,13 @@ def search(config: Search, say=print) -> Neighbours:
     if config.filter and config.query is None:
         raise LikewiseError("search: --filter limits the results of a --query, which is missing; give --query too")
     from likewise.core.files import check_output_path
-    from likewise.deploy.index.build import count_rows, open_index, scope_of
-    from likewise.deploy.index.decision import IndexCalibration
-    from likewise.deploy.index.search import answer, change, outside_of
-    from likewise.deploy.neighbours_view import Neighbours
+    from likewise.deploy.index.known_unknown import IndexCalibration
+    from likewise.deploy.index.open_index import count_rows, open_index, scope_of
+    from likewise.deploy.index.search_index import Neighbours, answer, change, outside_of
 
     out = check_output_path(config.out, ".png", "search") if config.out else None
     if config.serve:
-        from likewise.deploy.search.serve import check_serving, serve  # needs an extra of likewise
+        from likewise.deploy.search.search_page import check_serving, serve  # needs an extra of likewise
 
         upload, token = check_serving(config)
     index, network = open_index(config, say)

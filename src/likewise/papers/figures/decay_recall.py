@@ -28,7 +28,7 @@ from likewise.papers.figures.seed_groups import data_name, partners, seed_groups
 from likewise.papers.figures.spectra import measure_spectra, rho_of
 from likewise.papers.grid import Grid
 from likewise.papers.grid_plan import PlannedRun
-from likewise.score.correlation import Coefficient, Correlation, correlate
+from likewise.score.significance import Coefficient, Correlation, correlate
 
 
 def draw(

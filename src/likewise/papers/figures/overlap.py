@@ -12,8 +12,7 @@ from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.grid import Grid
 from likewise.papers.grid_plan import PlannedRun, data_of
 from likewise.papers.published import wrong_classes
-from likewise.score.error_overlap import error_overlap
-from likewise.score.error_overlap_view import describe_overlap
+from likewise.score.error_overlap import describe_overlap, error_overlap
 
 STUDY_TEST_CLASSES = {"cub200": 100, "cars196": 98, "inshop": 3985}
 """Number of test classes of the data sets in the influence study."""
@@ -23,7 +22,7 @@ def draw(
     grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
 ) -> tuple[bytes | None, list[str]]:
     """Return the heat map of the error overlap of all runs, and notes, with the published overlap if there is one."""
-    from likewise.score.overlap_runs import overlap
+    from likewise.score.error_overlap import overlap
 
     targets = tuple(str(t.job.run.path) for t in done)
     try:
