@@ -10,9 +10,9 @@ from likewise.types import LikewiseError
 from PIL import Image
 
 import likewise
-from likewise.cli.stages.search import search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
+from likewise.deploy.index.search_index import search
 from likewise.report.targets import open_target
 from likewise.score.evaluate import evaluate
 

@@ -15,7 +15,7 @@ from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.numpy import load_file
 
-from likewise.cli.commands import run_export
+from likewise.cli.commands import run as run_command
 from likewise.deploy.export import export
 from likewise.deploy.model import load
 from likewise.learn.training.fit import train
@@ -114,7 +114,7 @@ def test_weights_alone_are_opened_by_load(photographs, odd, monkeypatch, capsys)
 
 
 def test_features_and_what_the_terminal_says(run, capsys):
-    run_export(Export(run=str(run.path), to="onnx", parity_samples=10, quiet=True))
+    run_command("export", Export(run=str(run.path), to="onnx", parity_samples=10, quiet=True))
     said = capsys.readouterr().out
     assert said.startswith(f"export: {run.path / 'export-onnx'} (model.onnx, preprocess.json, README.md, example.py)\n")
     assert "checked on 10 vectors of the test split: embeddings " in said and said.count("\n") == 2

@@ -11,7 +11,7 @@ import torch
 from likewise.config import Audit, Report
 from torch.nn import functional as F
 
-from likewise.cli.stages.audit import audit
+from likewise.curate.audit.audit import audit
 from likewise.report.pools import make_pool
 from likewise.report.run_analysis import (
     analyse_run,

@@ -37,7 +37,7 @@ def example(tmp_path_factory):
         patch.setattr(html, "TEMPLATES", place / "templates")
         patch.setattr(sections, "__path__", [*sections.__path__, str(place / "modules")])
         patch.setattr(sections, "NAMES", (*sections.NAMES[:-1], "class_sizes", "notes"))
-        file = report(Report((str(place / "mine.npz"),), **way), lambda line: None)
+        file = report(Report((str(place / "mine.npz"),), **way), lambda line: None).path
     return file
 
 

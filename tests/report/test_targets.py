@@ -5,8 +5,8 @@ import pytest
 from likewise.config import Report, Search, Train
 from likewise.types import LikewiseError
 
-from likewise.cli.stages.search import search
 from likewise.data.features import read_embeddings
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.report.score_now import NO_TEST_SPLIT_NOTE
 from likewise.report.sections.scores import scales

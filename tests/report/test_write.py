@@ -187,7 +187,7 @@ def test_learned_clusters_colour_the_map(run, facts):
 def test_the_page_is_written_where_it_is_wanted(picture_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     way = {"map": "none", "quiet": True, "device": "cpu", "workers": 0}
-    assert report(Report((str(picture_run.path),), **way)) == picture_run.path / "report.html"
+    assert report(Report((str(picture_run.path),), **way)).path == picture_run.path / "report.html"
     assert "<html" in (picture_run.path / "report.html").read_text("utf-8")
     file = shutil.copy(picture_run.path / "embeddings.npz", tmp_path / "some.npz")
     assert stage.page_path(Report((str(file),))).absolute() == tmp_path / "report.html"

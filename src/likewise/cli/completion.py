@@ -11,7 +11,7 @@ import typing
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from likewise.cli.commands import COMMANDS, USAGE, config_class
+from likewise.cli.commands import COMMANDS, config_class
 from likewise.cli.early import SPEC_KINDS
 from likewise.cli.help import is_switch, position_name
 from likewise.core.errors import LikewiseError, nearest_name
@@ -138,7 +138,7 @@ def zsh_script(words: dict[str, Words]) -> str:
 def fish_script(words: dict[str, Words]) -> str:
     lines = ["# Completion of likewise in fish."]
     for command, of in words.items():
-        summary = USAGE.get(command, ("", "print a recipe, or compare two"))[1]
+        summary = COMMANDS[command].summary if command in COMMANDS else "print a recipe, or compare two"
         lines.append(f"complete -c likewise -n __fish_use_subcommand -x -a {command} -d {shlex.quote(summary)}")
         seen = f"complete -c likewise -n '__fish_seen_subcommand_from {command}'"
         for flag in of.flags:

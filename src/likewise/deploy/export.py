@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from likewise._version import __version__
 from likewise.core.contracts import Protocol
+from likewise.core.errors import print_text
 from likewise.core.files import DISK_FULL_ERRNOS, write_json
 from likewise.core.notebook import table, view
 from likewise.core.progress import bar
@@ -423,3 +424,8 @@ def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, 
 def first_neighbour(z: Float[np.ndarray, "N D"], similarity: str) -> Tensor:
     table = torch.as_tensor(z)
     return nearest(table, table, 1, own=torch.arange(len(table)), similarity=similarity)[0]
+
+
+def show_exported(found: Exported, config: Export) -> None:
+    """Print the folder, its files, and how the exported network was checked."""
+    print_text(f"export: {found.folder} ({', '.join(found.files)})\nchecked on {found.parity}")

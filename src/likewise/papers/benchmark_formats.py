@@ -19,8 +19,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from likewise.core.errors import print_text
 from likewise.core.render.figures import Picture
 from likewise.core.render.html import environment
+from likewise.core.render.tables import Table as TextTable
+from likewise.core.render.tables import show_table
+from likewise.core.settings import Bench
 from likewise.papers.benchmark_table import (
     BEST_EPOCH,
     DAGGER_SIGN,
@@ -79,6 +83,22 @@ def show_benchmark(sheet: BenchmarkTable) -> None:
         console.print(table)
     for text in explain(sheet, "Bold", "Underlined"):
         console.print(Text(text))
+
+
+def show_bench(found: BenchmarkTable | TextTable, config: Bench) -> None:
+    """Print what `likewise bench` returned: the planned trainings, or the benchmark and its files (nothing with --quiet)."""
+    if isinstance(found, TextTable):
+        show_table(found)
+        return
+    if config.quiet:
+        return
+    show_benchmark(found)
+    if found.entries:
+        print_text(f"table: {found.folder / 'table.html'} (and .md, .tex, .csv)\nruns:  {found.folder / 'results.csv'}")
+    else:
+        print_text(f"page: {found.folder / 'table.html'} (and .md)")
+    for name in found.figures:
+        print_text(f"figure: {found.folder / name} (its values: {name.removesuffix('.png')}.csv)")
 
 
 def marked(text: str, letters: str | None) -> str:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.core.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, WORSE_COLOUR, shorten
+from likewise.core.settings import Tune
 from likewise.papers.benchmark_formats import show_benchmark
 
 SOFT_COLOUR, RULE_COLOUR, LINE_COLOUR, FAILED_COLOUR = "#6b7585", FAINT_COLOUR, BETTER_COLOUR, WORSE_COLOUR
@@ -164,12 +165,15 @@ def ticks(dial: SearchDimension) -> list[tuple[float, str]]:
     return [(h, f"{math.exp(low + h * (high - low)) if dial.log else low + h * (high - low):.3g}") for h in even]
 
 
-def show_tuning(found) -> None:
+def show_tuning(found, config: Tune) -> None:
     """Print the best settings of a search, how its trials ended, and the table of the final runs if there is one.
 
     Args:
-        found: a `likewise.papers.tune.Found`.
+        found: a `likewise.papers.tune.TuneResult`.
+        config: with `quiet`, nothing is printed.
     """
+    if config.quiet:
+        return
     best, count = found.about["best"], found.about["count"]
     table = Table("", f"best, trial {best['number']}")
     for name, value in best["values"].items():

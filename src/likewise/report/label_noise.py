@@ -24,17 +24,6 @@ MAX_TRANSITION_CLASSES = 30
 """Largest number of classes in a transition matrix."""
 
 
-def describe_flagged(run: Run) -> str:
-    """Return a sentence with the number of dropped and relabelled samples at the end of training; "" without sample weights."""
-    final = read_sample_weights(run.path, "report")
-    if final is None:
-        return ""
-    return (
-        f"labels: of {len(final.row)} samples, {final.dropped.sum()} were dropped and {final.relabelled.sum()} relabelled "
-        f"at the end of training; see `likewise report {run.path}`"
-    )
-
-
 def describe_detection(run: Run, items: Items) -> list[str]:
     """Return sentences on how many flagged labels are really wrong, according to the true labels in `items`.
 

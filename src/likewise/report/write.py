@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from likewise._version import __version__
-from likewise.core.errors import LikewiseError, printable
+from likewise.core.errors import LikewiseError, print_text, printable
 from likewise.core.files import check_output_path
+from likewise.core.notebook import view
 from likewise.core.settings import Report, check
 from likewise.report import projection
 from likewise.report.images import add_images
@@ -22,8 +25,25 @@ from likewise.report.slow_maps import add_slow_map, slow_map
 from likewise.report.targets import open_target, unique_names
 
 
-def report(config: Report, say: Callable[[str], None] = print) -> Path:
-    """Analyse the runs and embedding files in `config.runs`, write the page and return its path.
+@dataclass(frozen=True)
+class Page:
+    """An HTML page on disk, which a notebook shows as a link."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @view
+    def _repr_html_(self) -> str:
+        return f'<div>page: <a href="{escape(self.path.as_posix())}">{escape(str(self.path))}</a></div>'
+
+
+def report(config: Report, say: Callable[[str], None] = print) -> Page:
+    """Analyse the runs and embedding files in `config.runs`, write the page and return it.
 
     If a t-SNE or UMAP map is due, the page is written twice: first with the PCA map, then with both.
     """
@@ -34,15 +54,15 @@ def report(config: Report, say: Callable[[str], None] = print) -> Path:
         projection.require_library(config.map)  # fail before slow work
     page = page_path(config)
     facts = collect_facts(config, say)
-    for name, note in ((view.name, note) for view in facts.runs for note in view.notes):
+    for name, note in ((run.name, note) for run in facts.runs for note in run.notes):
         say(printable(f"{name}: {note}", keep="\n"))
     file = write_page(facts, page, config.quiet)
     slow = [way for view in facts.runs if (way := slow_map(view, config))]
     if not slow:
-        return file
+        return Page(file)
     say(f"page: {file} (with the PCA map until {slow[0]} is computed)")
     runs = tuple(add_slow_map(target, view, config) for target, view in zip(config.runs, facts.runs, strict=True))
-    return write_page(dataclasses.replace(facts, runs=runs), file, config.quiet)
+    return Page(write_page(dataclasses.replace(facts, runs=runs), file, config.quiet))
 
 
 def page_path(config: Report) -> Path:
@@ -81,3 +101,8 @@ def study_targets(config: Report, say: Callable[[str], None]) -> Studies:
             one if one.items is None else dataclasses.replace(one, items=dataclasses.replace(one.items, x=None))
         )
     return Studies(targets, views, list(pools.values()), config, list(note_different_queries(list(pools), views)))
+
+
+def show_page(page: Page, config: Report) -> None:
+    """Print the path of the page."""
+    print_text(f"page: {page}")

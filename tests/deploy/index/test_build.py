@@ -7,9 +7,9 @@ import pytest
 from likewise.config import Search, Train
 from likewise.types import LikewiseError
 
-from likewise.cli.stages.search import search
 from likewise.deploy.index import stored_rows as kept
 from likewise.deploy.index.open_index import Network, blank_image, path_of, row_image
+from likewise.deploy.index.search_index import search
 from likewise.deploy.index.vector_index import Index
 from likewise.learn.training.fit import train
 

@@ -10,7 +10,6 @@ from likewise.errors import LikewiseError
 from made_calibration import make_calibration, threshold
 from make_index import make_index
 
-from likewise.cli.stages.search import search
 from likewise.deploy.index import known_unknown
 from likewise.deploy.index.known_unknown import (
     IndexCalibration,
@@ -22,6 +21,7 @@ from likewise.deploy.index.known_unknown import (
     warning_of,
 )
 from likewise.deploy.index.open_index import Network
+from likewise.deploy.index.search_index import search
 from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import read_calibration, write_calibration
 from likewise.runs.folder import Run

@@ -9,9 +9,9 @@ from likewise.config import Embed, Evaluate, Search, Train
 from likewise.types import LikewiseError
 from PIL import Image
 
-from likewise.cli.stages.search import search
 from likewise.core.render.gallery import EDGE_PIXELS, GAP_PIXELS, TILE_PIXELS
 from likewise.data import load
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate

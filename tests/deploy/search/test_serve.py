@@ -18,8 +18,8 @@ pytest.importorskip("fastapi", reason="the search page needs FastAPI")
 from likewise.config import Search
 from likewise.errors import LikewiseError
 
-from likewise.cli.stages.search import search
 from likewise.core.http import take_port
+from likewise.deploy.index.search_index import search
 from likewise.deploy.index.vector_index import Index
 from likewise.deploy.search.search_page import check_serving, decode, open_image
 

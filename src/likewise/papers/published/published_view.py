@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,8 +10,12 @@ from itertools import groupby
 
 from rich.console import Console
 
+from likewise.core.errors import print_text
+from likewise.core.files import check_output_path
 from likewise.core.notebook import table, view
 from likewise.core.render.tables import Table, show_table
+from likewise.core.settings import Published, check
+from likewise.papers.published import find, numbers, papers, write
 
 TEXT_FIELDS = ("paper", "table", "dataset", "noise", "share", "method", "miner", "sampler", "metric")
 """Fields of a tab-separated line, before mean and spread."""
@@ -133,3 +138,21 @@ def show_papers(found, papers) -> None:
     for key, paper in papers.items():
         print(f"{key}: {paper.authors}: {paper.title}, {paper.venue} {paper.year}")
     print("select with --paper, --table, --dataset, --metric, --method and --noise")
+
+
+def published(config: Published, say=print) -> Numbers:
+    """Return the selected published numbers, or all without a selection, and write them to `config.csv` if it is given."""
+    check(config)
+    file = check_output_path(config.csv, ".csv", "published", "--csv") if config.csv else None
+    chosen = {name: value for name, value in vars(config).items() if name != "csv" and value}
+    found = find(**chosen) if chosen else numbers()
+    if file:
+        write(found, file)
+    return Numbers(found, papers(), is_chosen=bool(chosen))
+
+
+def show_numbers(found: Numbers, config: Published) -> None:
+    """Print the selected numbers, or the overview of all papers, and the path of the file."""
+    (show_published if found.is_chosen else show_papers)(found, found.papers)
+    if config.csv:
+        print_text(f"numbers: {os.path.expanduser(config.csv)}")

@@ -10,10 +10,10 @@ from likewise.types import LikewiseError
 from PIL import Image
 
 from likewise.cli import main as cli
-from likewise.cli.stages.noise import noise
 from likewise.data import load
 from likewise.data.dataset import inject_noise
 from likewise.data.noise_view import show_noise
+from likewise.data.noisy_table import noise
 from likewise.learn.training.fit import train
 
 SEMANTIC = "Semantic(share=0.25)"

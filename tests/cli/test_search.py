@@ -10,9 +10,9 @@ from likewise.config import Calibrate, Search, Train
 from likewise.types import LikewiseError
 
 import likewise
-from likewise.cli.commands import run_search
-from likewise.cli.stages.calibrate import calibrate
-from likewise.cli.stages.search import search
+from likewise.cli.commands import run as run_command
+from likewise.deploy.calibration.calibrate import calibrate
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.runs.calibration import read_calibration
 
@@ -71,7 +71,7 @@ def test_from_calibration_to_unknown_and_to_a_new_class(many_classes, tmp_path, 
     made = (x[16] + x[40]) / 2 + 0.05 * np.random.default_rng(1).normal(size=(12, 16))
     np.savez(folder / "new.npz", x=made.astype(np.float32), label=np.full(12, 500))
     capsys.readouterr()
-    run_search(Search(shop, query="18", add=str(folder / "new.npz"), json=True, **how))
+    run_command("search", Search(shop, query="18", add=str(folder / "new.npz"), json=True, **how))
     told = json.loads(capsys.readouterr().out)
     (report,) = told["new_classes"]
     z = likewise.load(run.path, device="cpu")(made.astype(np.float32))

@@ -19,9 +19,9 @@ pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 from likewise.config import Review
 from likewise.errors import LikewiseError
 
-from likewise.cli.stages.review import review
 from likewise.core.http import take_port
 from likewise.curate.audit.read import find_audit
+from likewise.curate.review import review
 from likewise.data.images import check_files
 from likewise.data.table import read_table
 

@@ -1,32 +1,27 @@
-"""`likewise noise`: write data with injected label noise as a table, with figures of the changed labels."""
+"""noise: write data with injected label noise as a table, with figures of the changed labels."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from likewise.core.errors import LikewiseError
+import numpy as np
+
+from likewise.core.contracts import Protocol
+from likewise.core.files import check_output_path
 from likewise.core.settings import Noise, check
-
-if TYPE_CHECKING:
-    from likewise.core.types import Items
-    from likewise.data.noise_view import NoisyItems
+from likewise.core.settings.spec import build
+from likewise.core.types import Items, LikewiseError
+from likewise.data.dataset import default_protocol, inject_noise, load_items
+from likewise.data.noise_view import NoisyItems, draw_noise
+from likewise.data.protocols.splits import split_by
+from likewise.data.table import write_noisy
+from likewise.data.taxonomies import taxonomy
 
 
 def noise(config: Noise, say=print) -> NoisyItems:
     """Inject label noise into the train and val splits together, and write the table and figures of the changed labels."""
     check(config)
-    import numpy as np
-
-    from likewise.core.contracts import Protocol
-    from likewise.core.files import check_output_path
-    from likewise.core.settings.spec import build
-    from likewise.data.dataset import default_protocol, inject_noise
-    from likewise.data.noise_view import NoisyItems, draw_noise
-    from likewise.data.protocols.splits import split_by
-    from likewise.data.table import write_noisy
-
     suffix = Path(config.out).suffix.lower()
     out = check_output_path(config.out, suffix if suffix == ".parquet" else ".csv", "noise")
     if out.resolve() == Path(config.data).expanduser().resolve():
@@ -47,9 +42,6 @@ def noise(config: Noise, say=print) -> NoisyItems:
 
 def read_clean(config: Noise, say) -> Items:
     """Return the data with the taxonomy of the config. Raise if the data already has injected noise."""
-    from likewise.data.dataset import load_items
-    from likewise.data.taxonomies import taxonomy
-
     items = load_items(
         config.data, config.root, strict=config.strict, quiet=config.quiet, say=say, allow_imports=config.allow_imports
     )

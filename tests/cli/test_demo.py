@@ -7,7 +7,7 @@ import pytest
 from likewise.config import Demo
 from PIL import Image
 
-from likewise.cli.stages.demo import demo
+from likewise.cli.demo import demo
 from likewise.core.render.gallery import (
     CAPTION_PIXELS,
     EDGE_PIXELS,

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from rich.console import Console
+from rich.table import Table
 
 from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.notebook import table, view
 from likewise.core.settings import List, check
 from likewise.core.settings.known_names import COMPONENT_REGISTRIES as REGISTRIES
 from likewise.core.settings.known_names import NAME_REGISTRIES, component_names, data_names, metric_names
+from likewise.learn import recipes
+from likewise.papers.grid import read_grid, table_names
+from likewise.papers.published import coverage, papers
+from likewise.papers.published.coverage import PaperListing, show_papers
 
-if TYPE_CHECKING:
-    from likewise.cli.listing_view import Listing
-    from likewise.papers.published.coverage import PaperListing
+
+class Listing(dict):
+    """Registry -> component -> its one-line description."""
+
+    def containing(self, text: str) -> Listing:
+        """Return the components whose names contain a text, in upper or lower case, without registries that have none."""
+        kept = {
+            registry: {name: line for name, line in entries.items() if text.casefold() in name.casefold()}
+            for registry, entries in self.items()
+        }
+        return Listing({registry: entries for registry, entries in kept.items() if entries})
+
+    @view
+    def _repr_html_(self) -> str:
+        return "".join(table(registry, (), list(entries.items())) for registry, entries in self.items())
 
 
 def listing(config: List, say=print) -> Listing | PaperListing:
@@ -20,10 +38,6 @@ def listing(config: List, say=print) -> Listing | PaperListing:
     Without a registry, "registries" -> registry -> the number of its components.
     """
     check(config)
-    from likewise.cli.listing_view import Listing
-    from likewise.papers.published import coverage, papers
-    from likewise.papers.published.coverage import PaperListing
-
     if config.registry == "tables" and not config.pattern:
         return PaperListing(coverage.printed_places(), papers())
     if not config.registry:
@@ -47,9 +61,6 @@ def listing(config: List, say=print) -> Listing | PaperListing:
 
 def overview() -> dict[str, str]:
     """Return registry -> the number of its components and the command that lists them. Imports neither torch nor timm."""
-    from likewise.learn import recipes
-    from likewise.papers.grid import table_names
-
     counts = {name: len(component_names(module)) for name, module in REGISTRIES.items()}
     counts |= {"metrics": len(metric_names()), "data": len(data_names())}
     counts |= {"recipes": len(recipes.names()), "tables": len(table_names())}
@@ -61,9 +72,7 @@ def entries(registry: str) -> dict[str, str]:
     """Return name -> one-line description for a registry."""
     from likewise import data
     from likewise.core.settings.spec import find
-    from likewise.learn import recipes
     from likewise.models.backbones import listed_backbones
-    from likewise.papers.grid import read_grid, table_names
     from likewise.score import metrics
 
     if registry in REGISTRIES:
@@ -77,3 +86,16 @@ def entries(registry: str) -> dict[str, str]:
         also = {name: f"; also {name}:print" for name in recipes.names_with_print()}
         return {name: recipes.read(name).title + also.get(name, "") for name in recipes.names()}
     return {name: read_grid(name).title for name in table_names()} if registry == "tables" else listed_backbones()
+
+
+def show_listing(found: Listing | PaperListing, config: List) -> None:
+    """Print one table for each registry, or the tables and figures of papers."""
+    if isinstance(found, PaperListing):
+        return show_papers(found)
+    for registry, entries in found.items():
+        shown = Table(
+            box=None, show_header=False, title=registry, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
+        )
+        for name, line in entries.items():
+            shown.add_row(name, line)
+        Console().print(shown)

@@ -1,12 +1,15 @@
-"""`likewise train`: train an embedding and evaluate it, before training and after it."""
+"""train: train a run and evaluate it, before training and after it."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
+from likewise.core.errors import print_text
+from likewise.core.settings import Train
+
 if TYPE_CHECKING:
-    from likewise.core.settings import Train
     from likewise.runs.folder import Run
 
 
@@ -36,11 +39,24 @@ def train(config: Train, say=print) -> Run:
 
 def sentences(run: Run) -> list[str]:
     """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
-    from likewise.report.label_noise import describe_flagged
+    from likewise.runs.sample_weights import describe_flagged
     from likewise.score.baseline import worse_than_baseline
 
-    return (
-        [line for line in (worse_than_baseline(run.scores), describe_flagged(run)) if line]
-        if run.scores is not None
-        else []
-    )
+    if run.scores is None:
+        return []
+    return [line for line in (worse_than_baseline(run.scores), describe_flagged(run.path)) if line]
+
+
+def show_training(run: Run, config: Train) -> None:
+    """Print the scores before and after training, sentences about the run, and the next commands; nothing with --quiet."""
+    from likewise.score.score_table import by_gallery, show_scores
+
+    if config.quiet:
+        return
+    if config.evaluate and (scores := run.scores) is not None:
+        before = {"before training": scores | scores["before"]} if "before" in scores else {}
+        show_scores(before | by_gallery("after training" if before else "test split", scores))
+        for line in sentences(run):
+            print_text(line)
+    name = shlex.quote(str(run.path))
+    print_text(f"run: {run.path}\nnext: likewise audit {name} | report {name} | search {name} --serve")

@@ -3,7 +3,7 @@ from likewise.config import List
 from likewise.types import LikewiseError
 
 from likewise import confidence, loggers, losses, metrics, terms
-from likewise.cli.stages.listing import listing
+from likewise.cli.listing import Listing, listing, show_listing
 from likewise.learn.recipes import names
 from likewise.papers.grid import table_names
 from likewise.papers.published import papers
@@ -105,3 +105,12 @@ def test_tables_are_listed_by_paper_with_their_figures_and_commands():
     assert found["procsim"][4].command == "likewise bench procsim-table5"
     commands = {one.command for items in found.values() for one in items}
     assert {f"likewise bench {name}" for name in table_names()} <= commands
+
+
+def test_every_registry_is_a_table(capsys):
+    found = Listing({"losses": {"Triplet": "a loss"}, "miners": {"BatchHard": "a <miner>"}})
+    show_listing(found, List("all"))
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("losses", "Triplet", "a loss", "miners", "BatchHard"))
+    html = found._repr_html_()
+    assert html.count("<table") == 2 and "a &lt;miner&gt;" in html

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 import likewise
 from likewise.cli import main as cli
-from likewise.cli.stages.train import sentences, train
 from likewise.core import devices
+from likewise.learn.train import sentences, train
 from likewise.learn.training import loop
 from likewise.models.conv_small import ConvSmall
 from likewise.runs.folder import Run
@@ -62,7 +62,7 @@ def test_a_finished_run_drops_the_state_of_its_training_and_is_shown_again(setti
 @pytest.mark.process
 def test_before_its_first_step_a_training_imports_neither_matplotlib_nor_scipy():
     """They take half a second, and only an evaluation needs them."""
-    look = "import sys, likewise.cli.stages.train, likewise.learn.training.fit; print({'matplotlib', 'scipy'} & set(sys.modules))"
+    look = "import sys, likewise.learn.train, likewise.learn.training.fit; print({'matplotlib', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

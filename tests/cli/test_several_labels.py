@@ -11,8 +11,8 @@ from likewise.types import LikewiseError
 from made_label_sets import NAMES, draw, label_matrix, noisy_matrix
 
 from likewise.cli.main import main
-from likewise.cli.stages.audit import audit
-from likewise.cli.stages.clean import clean
+from likewise.curate.audit.audit import audit
+from likewise.curate.clean import clean
 from likewise.data import load
 from likewise.learn.training.fit import train
 
@@ -74,7 +74,7 @@ def test_a_run_on_a_table_of_labels_is_audited(table, tmp_path, capsys):
 
 
 def test_labels_make_no_folders(table, tmp_path, monkeypatch):
-    from likewise.curate.audit import audit as stage
+    from likewise.curate import clean as stage
 
     monkeypatch.setattr(stage, "audit", lambda config, say: stage.Audited(tmp_path, {"labels": []}))
     with pytest.raises(
@@ -102,7 +102,7 @@ def test_a_table_of_labels_is_cleaned(table, tmp_path, monkeypatch):
         return serve.Reviewed(folder / "decisions.sqlite", 1, 1, file)
 
     decided = []
-    monkeypatch.setattr(serve, "serve_review", review)
+    monkeypatch.setattr("likewise.curate.clean.serve_review", review)
     config = Clean(
         str(table), out=str(tmp_path / "audit"), backbone="efficientnet_lite0", device="cpu", workers=0, quiet=True
     )

@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from likewise.core.errors import LikewiseError
+import numpy as np
+
+from likewise.core.devices import choose_device
+from likewise.core.errors import LikewiseError, print_text
 from likewise.core.files import make_folder
-from likewise.core.settings import Demo, check
-
-if TYPE_CHECKING:
-    from likewise.core.settings import Train
-    from likewise.core.types import Items
-    from likewise.score.result_views import DemoResult
+from likewise.core.notebook import table, view
+from likewise.core.settings import Demo, Train, check
+from likewise.core.types import Items
+from likewise.data.dataset import load_items
+from likewise.data.protocols import UnseenClasses
+from likewise.learn.recipes import apply
+from likewise.learn.training.fit import train
+from likewise.report.label_noise import describe_detection
+from likewise.report.random_gallery import draw_random_gallery
+from likewise.runs.open import read_config
+from likewise.score.evaluate_run import evaluate_run
+from likewise.score.metrics import as_text
+from likewise.score.score_table import show_scores
 
 DEMO_RECIPES = {"plain": "demo", "robust": "demo+robust"}
 PROGRESS_LINES = {
     "plain": "plain: every label is used as given",
     "robust": "robust: wrong labels are corrected (--robust)",
 }
+
+
+class DemoResult(dict):
+    """Result of the demo: scores before training, of the plain and of the robust run; flagged labels; robust run; figure."""
+
+    @view
+    def _repr_html_(self) -> str:
+        sides = ("before", "plain", "robust")
+        lines = [
+            (name, *(as_text(name, self[side]["metrics"][name]) for side in sides))
+            for name in self["robust"]["metrics"]
+        ]
+        notes = [*self["flagged"], f"run: {self['run'].path}", f"figure: {self['figure']}"]
+        return table("glyphs with wrong labels", ("metric", "before training", *sides[1:]), lines, notes)
 
 
 def demo(config: Demo, say=print) -> DemoResult:
@@ -28,15 +51,6 @@ def demo(config: Demo, say=print) -> DemoResult:
     robust `run`, and the `figure`, which is the path of the gallery.
     """
     check(config)
-    from likewise.core.devices import choose_device
-    from likewise.data.dataset import load_items
-    from likewise.learn.training.fit import train
-    from likewise.report.label_noise import describe_detection
-    from likewise.report.random_gallery import draw_random_gallery
-    from likewise.runs.open import read_config
-    from likewise.score.evaluate_run import evaluate_run
-    from likewise.score.result_views import DemoResult
-
     if config.out:
         make_folder(config.out, "demo")
     items = load_items(config.data, None, strict=True, quiet=True, say=say)
@@ -63,11 +77,6 @@ def demo(config: Demo, say=print) -> DemoResult:
 
 def settings_of(config: Demo, items: Items) -> dict[str, Train]:
     """Return the settings of the plain and of the robust training."""
-    import numpy as np
-
-    from likewise.data.protocols import UnseenClasses
-    from likewise.learn.recipes import apply
-
     classes = len(np.unique(items.y[UnseenClasses().rows(items, "train")]))
     few = {"sampler": f"SamplesPerClass(batch={6 * classes}, per_class=6)"} if classes < 20 else {}
     noise = f"Uniform(share={config.noise_rate})" if config.noise_rate else None
@@ -78,3 +87,11 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
         way: apply(recipe, config.data, out=config.out and str(Path(config.out) / way), **how)
         for way, recipe in DEMO_RECIPES.items()
     }
+
+
+def show_demo(result: DemoResult, config: Demo) -> None:
+    """Print the scores and the flagged labels, and the paths of the run and of the figure; with --quiet only the paths."""
+    if not config.quiet:
+        show_scores({"before training": result["before"], "plain": result["plain"], "robust": result["robust"]})
+        print_text("\n".join(result["flagged"]))
+    print_text(f"run:     {result['run'].path}\nfigure:  {result['figure']}")

@@ -1,18 +1,19 @@
-"""`likewise clean`: from a folder of images to corrected labels, without training."""
+"""clean: from a folder of images to corrected labels, without training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, print_text
+from likewise.core.http import choose_token, take_port
 from likewise.core.settings import Apply, Audit, Clean, Review, check
-
-if TYPE_CHECKING:
-    from likewise.curate.audit.apply import Applied
-    from likewise.curate.audit.audit import Audited
-    from likewise.curate.review.serve import Reviewed
+from likewise.curate.audit.apply import Applied, apply
+from likewise.curate.audit.apply_steps import check_new_folder
+from likewise.curate.audit.audit import Audited, audit
+from likewise.curate.audit.source import default_folder
+from likewise.curate.audit.summary import show_findings
+from likewise.curate.review.serve import Reviewed, serve_review
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,6 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
         show: gets the findings before the page is served.
     """
     check(config)
-    from likewise.core.http import choose_token, take_port
-    from likewise.curate.audit.apply import apply
-    from likewise.curate.audit.apply_steps import check_new_folder
-    from likewise.curate.audit.audit import audit
-    from likewise.curate.audit.source import default_folder
-    from likewise.curate.review.serve import serve_review
-
     out = Path(config.out or default_folder(config.data))
     if config.to:
         check_new_folder(config.to, (out / "corrected.csv").absolute(), "clean")
@@ -64,3 +58,15 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     if config.to and reviewed.corrected is not None:
         applied = apply(Apply(table=str(reviewed.corrected), to=config.to), say)
     return Cleaned(audited, reviewed, applied)
+
+
+def clean_and_show(config: Clean, say=print) -> Cleaned:
+    """Clean the data, and print the findings before the page is served; no findings with --quiet."""
+    return clean(config, say, show=lambda found: None if config.quiet else show_findings(found))
+
+
+def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
+    """Print the review and, if a folder was written, its changes."""
+    print_text(f"\nreview: {cleaned.reviewed}")
+    if cleaned.applied:
+        print_text("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))

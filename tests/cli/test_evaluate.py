@@ -7,8 +7,8 @@ from likewise.config import Evaluate
 from likewise.errors import LikewiseError
 
 import likewise
-from likewise.cli.stages.evaluate import evaluate
-from likewise.score.result_views import Scored
+from likewise.score.evaluate import evaluate
+from likewise.score.score_table import Scored
 
 METRICS = ("R@1", "MAP@R", "NMI")
 

@@ -13,7 +13,7 @@ from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.cli.stages.clean import clean
+from likewise.curate.clean import clean
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
@@ -107,7 +107,7 @@ def test_a_folder_that_exists_is_refused_before_any_work(tmp_path, capsys):
 
 
 def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("likewise.curate.audit.audit.audit", lambda *_: pytest.fail("the audit began"))
+    monkeypatch.setattr("likewise.curate.clean.audit", lambda *_: pytest.fail("the audit began"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = Clean(str(tmp_path), out=str(tmp_path / "audit"), port=taken.getsockname()[1], browser=False)
         with pytest.raises(LikewiseError, match=f"clean: port {config.port} of 127.0.0.1 "):

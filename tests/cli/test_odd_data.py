@@ -10,14 +10,14 @@ from likewise.config import Audit, Clean, Embed, Evaluate, Noise, Report, Search
 from likewise.errors import LikewiseError
 from odd_data import BAD_TABLES, GOOD_TABLES, TABLE, bad_embeddings, bad_folders, bad_labels, make_photos, special_files
 
-from likewise.cli.stages.audit import audit
-from likewise.cli.stages.clean import clean
-from likewise.cli.stages.embed import embed
-from likewise.cli.stages.evaluate import evaluate
-from likewise.cli.stages.noise import noise
-from likewise.cli.stages.report import report
-from likewise.cli.stages.search import search
-from likewise.cli.stages.train import train
+from likewise.curate.audit.audit import audit
+from likewise.curate.clean import clean
+from likewise.data.noisy_table import noise
+from likewise.deploy.index.search_index import search
+from likewise.learn.train import train
+from likewise.report.write import report
+from likewise.score.embed_data import embed
+from likewise.score.evaluate import evaluate
 
 CPU = {"device": "cpu", "quiet": True, "workers": 0}
 TINY = CPU | {"backbone": "conv_small", "size": 24, "dim": 8, "steps": 1, "batch_size": 4, "metrics": ("R@1",)}

@@ -11,14 +11,14 @@ from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.cli.stages.noise import noise
-from likewise.cli.stages.search import search
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import show_findings
 from likewise.data.dataset import is_strict
 from likewise.data.folder import read_folder
+from likewise.data.noisy_table import noise
 from likewise.data.table import read_table
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.papers.grid_plan import Planner
 from likewise.score.embed_data import embed
