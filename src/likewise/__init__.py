@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from likewise.papers.tune import TuneResult
     from likewise.report.widgets.map import MapWidget as MapWidget
     from likewise.report.widgets.review import ReviewWidget as ReviewWidget
-    from likewise.report.write import Page
+    from likewise.report.write_report import Page
     from likewise.runs.folder import Run
     from likewise.runs.machine import Machine
     from likewise.score import metrics

@@ -15,7 +15,7 @@ from likewise.curate.clean import clean
 from likewise.data.noisy_table import noise
 from likewise.deploy.index.search_index import search
 from likewise.learn.train import train
-from likewise.report.write import report
+from likewise.report.write_report import report
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

@@ -32,7 +32,7 @@ from likewise.learn.recipe_view import recipe_diff, recipe_show
 from likewise.papers.bench import bench
 from likewise.papers.published.published_view import published
 from likewise.papers.tune import tune
-from likewise.report.write import report
+from likewise.report.write_report import report
 from likewise.runs.folder import Run
 from likewise.score.compare import Compared, compare
 from likewise.score.embed_data import embed

@@ -13,7 +13,7 @@ import likewise
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
 from likewise.deploy.index.search_index import search
-from likewise.report.targets import open_target
+from likewise.report.report_target import open_target
 from likewise.score.evaluate import evaluate
 
 datasets = pytest.importorskip("datasets")

@@ -16,8 +16,8 @@ from likewise.data.dataset import load_items
 from likewise.data.protocols import UnseenClasses
 from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
-from likewise.report.label_noise import describe_detection
 from likewise.report.random_gallery import draw_random_gallery
+from likewise.report.sections.noise import describe_detection
 from likewise.runs.open import read_config
 from likewise.score.evaluate_run import evaluate_run
 from likewise.score.metrics import as_text

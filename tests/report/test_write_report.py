@@ -2,18 +2,26 @@
 
 import dataclasses
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
 from likewise.config import Report, Train
-from likewise.types import LikewiseError
+from likewise.types import Items, LikewiseError
 from PIL import Image
 
+from likewise.data import load
 from likewise.learn.training.fit import train
-from likewise.report import slow_maps
-from likewise.report import write as stage
-from likewise.report.records import Facts
-from likewise.report.write import report
+from likewise.report import write_report as stage
+from likewise.report.section import Facts, Pool, ReportTarget, RunView, Studies
+from likewise.report.write_report import (
+    choose_image_places,
+    key_of,
+    make_pool,
+    note_different_queries,
+    report,
+    with_images,
+)
 from likewise.runs.folder import Run
 from likewise.runs.per_query import read_per_query
 
@@ -40,7 +48,7 @@ def test_the_page_is_there_before_the_map_that_takes_its_time(finished, monkeypa
     pytest.importorskip("openTSNE")
     pages, said = [], []
     monkeypatch.setattr(stage, "write_page", lambda facts, file, quiet: pages.append(facts) or file)
-    monkeypatch.setattr(slow_maps, "draw_slow_map", lambda z, name, similarity, way, config: z[:, :2].numpy())
+    monkeypatch.setattr(stage, "draw_slow_map", lambda z, name, similarity, way, config: z[:, :2].numpy())
     report(Report((str(finished.path),), quiet=True, device="cpu", map="tsne"), said.append)
     assert [list(page.runs[0].found["map"]) for page in pages] == [["PCA"], ["PCA", "t-SNE"]] and "until t-SNE" in said[
         0
@@ -223,3 +231,58 @@ def test_a_page_that_cannot_be_written_is_found_before_the_analysis(tmp_path, mo
     for out, message in (("nowhere/r.html", "does not exist; create it first"), ("r.pdf", "--out must end in .html")):
         with pytest.raises(LikewiseError, match=message):
             report(Report((str(tmp_path),), out=str(tmp_path / out)))
+
+
+def test_the_missing_map_is_added_to_those_that_are_there(tmp_path, monkeypatch):
+    x = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
+    np.savez(tmp_path / "some.npz", x=x, label=np.arange(4) % 2, similarity="euclidean")
+    seen = RunView("me", 0, "", {}, {}, "", {"map": {"PCA": x}, "tree": 1})
+    monkeypatch.setattr(stage, "draw_slow_map", lambda z, name, similarity, way, config: -z.numpy())
+    found = stage.add_slow_map(str(tmp_path / "some.npz"), seen, Report(map="umap")).found
+    assert list(found["map"]) == ["PCA", "UMAP"] and (found["map"]["UMAP"] == -x).all() and found["tree"] == 1
+    assert stage.add_slow_map("nowhere", seen, Report(map="pca")) is seen
+    assert stage.slow_map(RunView("me", -1, "", {}, {}, ""), Report(map="tsne")) == ""
+
+
+ITEMS = Items("toy", np.arange(6) // 2, ("a", "b", "c"), ("x/0.png", "x\\1.png", "2.png", "3.png", "4.png", "5.png"))
+ONE = ReportTarget("me", items=ITEMS, row=np.arange(6))
+
+
+def test_the_same_samples_with_other_queries_are_another_pool():
+    asks = np.arange(6) < 2
+    other = dataclasses.replace(ONE, items=dataclasses.replace(ITEMS, query=asks, gallery=~asks))
+    keys = [key_of(ONE), key_of(other)]
+    assert key_of(ONE) == keys[0] != keys[1] and keys[0][0] == keys[1][0]
+    viewed = [RunView(name, number, "", {}, {}, "") for number, name in enumerate("ab")]
+    (note,) = note_different_queries(keys, viewed)
+    assert (
+        note.startswith("a, b: the same samples with different queries")
+        and list(note_different_queries(keys[:1], viewed[:1])) == []
+    )
+
+
+def test_captions_are_file_names():
+    pool = make_pool(ONE)
+    assert pool.name == "toy" and pool.caption == ("0.png", "1.png", "2.png", "3.png", "4.png", "5.png")
+    assert make_pool(dataclasses.replace(ONE, items=dataclasses.replace(ITEMS, path=None))).caption is None
+
+
+def test_pictures_go_to_what_is_shown_and_then_round_the_classes():
+    label = np.repeat([0, 1, 2], [20, 10, 2])
+    places = choose_image_places(label, [7, 3, 7], 11)
+    assert places[:2].tolist() == [7, 3] and len(set(places.tolist())) == 11
+    assert min(Counter(label[choose_image_places(label, [], 6)].tolist()).values()) == 2
+    assert sorted(choose_image_places(label, [1], 99)) == list(range(32))
+
+
+def test_pictures_come_from_the_data_and_are_as_many_as_are_wanted(pictures):
+    items = load(str(pictures))
+    rows = np.arange(18, 36)
+    pool = Pool("toy", "test", rows, items.y[rows] - 3, items.class_name[3:], (), None)
+    one, seen, said = ReportTarget("me", data=items, items=items), RunView("me", 0, "", {}, {}, ""), []
+    studies = Studies([one], [seen], [pool], Report(quiet=True), [])
+    shown = with_images(0, studies, [2, 0], 4, said.append)
+    assert {0, 2} <= set(shown.images) and len(shown.images) == 4 and studies.notes == [] and said == []
+    gone = dataclasses.replace(studies, targets=[ReportTarget("me", data=dataclasses.replace(items, root="/nowhere"))])
+    assert with_images(0, gone, [0], 4, said.append).images == {}
+    assert studies.notes[0].endswith("if the data has moved, give its new place with --data or --root")

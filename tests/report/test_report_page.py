@@ -1,7 +1,8 @@
-"""The page about runs: what stands in it, what is left out, that it stays small, and how it behaves in a browser."""
+"""The page: what is on it, its blocks of data, and how it behaves in a browser."""
 
+import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,21 @@ from browser import listen, until
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report.page import asset, headline_scores, page_context, scripts, summary_of, write_page
-from likewise.report.records import Facts, RunView, Score
+from likewise.report import report_page as packed
+from likewise.report.blocks import array_block, index_dtype, json_block, to_json
+from likewise.report.report_page import (
+    asset,
+    captions,
+    first_blocks,
+    headline_scores,
+    large_blocks,
+    page_context,
+    page_images,
+    scripts,
+    summary_of,
+    write_page,
+)
+from likewise.report.section import Facts, RunView, Score
 from likewise.report.sections import NAMES
 
 
@@ -110,7 +124,7 @@ def test_code_is_short_enough_to_be_read():
 def test_pictures_take_what_data_leaves_of_the_room(tmp_path, monkeypatch):
     facts = made_facts(2000, 20, 50, noisy=True)
     large = write_page(facts, tmp_path / "a.html", True).stat().st_size
-    monkeypatch.setattr("likewise.report.page.MAX_PAGE_CHARACTERS", 600_000)
+    monkeypatch.setattr("likewise.report.report_page.MAX_PAGE_CHARACTERS", 600_000)
     small = write_page(facts, tmp_path / "a.html", True).stat().st_size
     assert 400_000 < small < 605_000 < large
 
@@ -355,3 +369,59 @@ def test_a_run_without_a_pool_stands_beside_others(tmp_path):
     facts = made_facts(100, 8, 10)
     facts = replace(facts, runs=(*facts.runs, bare("unfinished", found={"curves": facts.runs[0].found["curves"][:1]})))
     assert "unfinished" in write_page(facts, tmp_path / "a.html", True).read_text("utf-8")
+
+
+def test_rows_that_are_places_take_no_room_and_labels_little():
+    facts = made_facts(300, 10, 20)
+    found = {block.name for block in large_blocks(replace(facts, pools=(replace(facts.pools[0], row=np.arange(300)),)))}
+    assert "label-0" in found and "row-0" not in found
+    assert [index_dtype(many) for many in (65535, 65536)] == [np.uint16, np.uint32]
+
+
+def test_two_models_are_compared_by_a_metric_of_their_own():
+    _, more = first_blocks(made_facts(100, 5, 5))
+    (told,) = json.loads(more.text)["compared"]
+    assert (told["a"], told["b"], told["metric"]) == (0, 1, "R@1") and len(told["queries"]) == 5
+
+
+def test_pictures_have_numbers_doubts_first():
+    facts = made_facts(300, 10, 20)
+    _, more = first_blocks(facts)
+    told = json.loads(more.text)
+    flagged = [doubt for run in told["runs"] for doubt in run["noise"]["flagged"]]
+    given = [doubt.image for run in facts.runs for doubt in run.found["noise"].flagged]
+    all_pictures = page_images(facts)
+    for doubt, picture in zip(flagged, given, strict=True):
+        assert picture is all_pictures[doubt["slot"]] if doubt["slot"] is not None else picture is None
+    for place, slot in told["slots"][0].items():
+        assert all_pictures[slot] is facts.pools[0].images[int(place)]
+
+
+def test_long_captions_are_kept_of_samples_with_pictures(monkeypatch):
+    pool = made_facts(300, 10, 20).pools[0]
+    monkeypatch.setattr(packed, "MAX_CAPTION_LETTERS", 100)
+    assert captions(pool) == {place: pool.caption[place] for place in pool.images}
+    assert captions(replace(pool, caption=None)) == []
+
+
+def test_json_cannot_leave_its_element_and_numbers_that_are_none_are_null():
+    block = json_block(
+        "x", {"a": "</script><!-- \u2028", "b": [float("nan"), float("inf"), 0.1], 3: np.float32(2), "c": "\ud800"}
+    )
+    assert "<" not in block.text and "\u2028" not in block.text
+    assert json.loads(block.text) == {"a": "</script><!--  ", "b": [None, None, 0.1], "3": 2.0, "c": "\\ud800"}
+    assert to_json((np.arange(2), np.bool_(True))) == [[0, 1], True]
+
+
+@dataclass(frozen=True)
+class Record:
+    share: float
+    parts: tuple
+
+
+def test_records_become_dicts_however_deep_they_stand():
+    assert to_json(Record(0.5, (Record(float("nan"), ()),))) == {"share": 0.5, "parts": [{"share": None, "parts": []}]}
+
+
+def test_arrays_are_bytes_lowest_first():
+    assert array_block("a", np.array([1, 256], ">u2")).text == "AQAAAQ=="

@@ -5,23 +5,29 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
 
-from likewise.core.contracts import Protocol
-from likewise.core.settings import Report
-from likewise.core.types import Items, LikewiseError
+from likewise.core.contracts import Protocol, Relevance
+from likewise.core.devices import choose_device
+from likewise.core.settings import Evaluate, Report, Train
+from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.dataset import make_protocol, marks_queries, protocol_for
 from likewise.data.features import read_embeddings
+from likewise.data.images import drop
 from likewise.data.label_sets import with_label_sets
-from likewise.report.score_now import NO_TEST_SPLIT_NOTE, is_tested, score_now
-from likewise.report.splits import embeddings_of, shown_split
-from likewise.report.target import ReportTarget
-from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
+from likewise.data.relevance import SharedLabels
+from likewise.report.section import PairRelevance, ReportTarget
+from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
+from likewise.runs.network import make_relevance
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
+from likewise.score.answers import count_relevant_rows, max_results
+from likewise.score.metrics import reach
 
 
 def with_query_gallery(items: Items, one: ReportTarget, row: Int[np.ndarray, "N"]) -> Items:
@@ -158,3 +164,123 @@ def with_queries(one: ReportTarget, queries: PerQuery) -> ReportTarget:
     items = Items(str(one.settings.data), y.astype(np.int64), tuple(names.tolist()), path, root)
     items = with_label_sets(items) if one.data is not None and one.data.label_sets is not None else items
     return dataclasses.replace(one, items=items, row=queries.row, queries=queries, scores=one.run.scores or {})
+
+
+def shown_split(items: Items, row: Int[np.ndarray, "N"]) -> tuple[Items, Int[np.ndarray, "n"], str]:
+    """Return the samples of the split to show, their rows, and the name of the split.
+
+    This is the test split if the file has several splits with a test split, otherwise all samples; in both cases without junk.
+    """
+    splits = set() if items.split is None else set(np.unique(items.split).tolist()) - {""}
+    tests = len(splits) > 1 and "test" in splits
+    name = "test" if tests else next(iter(splits)) if len(splits) == 1 else "all"
+    shown = items.split == "test" if tests else np.ones(len(items), bool)
+    shown = shown if items.junk is None else shown & ~items.junk
+    items = dataclasses.replace(items, split=None)
+    if not shown.all():
+        items = drop(dataclasses.replace(items, weight=None, y_clean=None), np.flatnonzero(~shown).tolist())
+    return items, row[shown], name
+
+
+def embeddings_of(run: Path) -> Path:
+    """Return the file with the embeddings of a run's test split; for a run without one, those of all images if they exist."""
+    file, everything = run / EMBEDDINGS_FILE, run / ALL_EMBEDDINGS_FILE
+    return everything if everything.exists() and not file.exists() else file
+
+
+def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
+    """Return the embeddings of a target that are shown, and their similarity ("cosine" or "euclidean")."""
+    path = find_target(target, "report")
+    file = embeddings_of(path) if path.is_dir() else path
+    items = read_embeddings(str(file), root=config.root)
+    x = shown_split(items, np.arange(len(items)))[0].x
+    assert x is not None
+    return x, origin(file).get("similarity", "cosine")
+
+
+NO_TEST_SPLIT_NOTE = "it was trained on all data, so there is no test split to score"
+"""Note on a run whose protocol has no test split."""
+
+
+def is_tested(settings: Train) -> bool:
+    """Return whether the protocol of a run has a test split; True for a protocol that may not be imported."""
+    try:
+        return make_protocol(settings).has_test_split
+    except LikewiseError:
+        return True
+
+
+def score_now(one: ReportTarget, config: Report) -> ReportTarget:
+    """Return the target with the scores and queries that `likewise evaluate` would compute.
+
+    Without a test split or without relevant rows, the target gets a note instead.
+    """
+    from likewise.score.checks import check_length
+    from likewise.score.scoring import score_with_galleries
+
+    items, row = one.items, one.row
+    assert items is not None and items.x is not None and row is not None
+    protocol, place = protocol_for(items), np.arange(len(items))
+    if one.settings is not None and not is_tested(one.settings):
+        return dataclasses.replace(one, notes=(*one.notes, NO_TEST_SPLIT_NOTE))
+    defaults: Any = next(f.default for f in dataclasses.fields(Evaluate) if f.name == "metrics")
+    largest_k = max_results(*one.query_gallery)
+    metrics = [name for name in defaults if reach([name]).k <= largest_k]
+    if not metrics or len(np.unique(items.y)) < 2 or not count_relevant_rows(items, protocol, place).any():
+        return dataclasses.replace(
+            one, notes=(*one.notes, "no query has a relevant gallery row, so there are no scores")
+        )
+    x = items.x if items.x.flags.writeable else items.x.copy()  # torch warns about read-only arrays
+    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
+    check_length(e.z, one.similarity == "cosine")
+    scores, each, found = score_with_galleries(
+        e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet
+    )
+    assert found is not None
+    near = found.row.cpu().numpy()
+    queries = PerQuery(
+        row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
+        np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
+        relevance=each.relevance,
+    )  # fmt: skip
+    return dataclasses.replace(one, queries=queries, scores=scores)
+
+
+def relevance_of(one: ReportTarget) -> PairRelevance | None:
+    """Return the relevance of the classes of a target; None if samples have one label and the run has no other relevance.
+
+    A run that was trained with a relevance of classes, such as `TreeDepth`, is shown with it. A relevance of single samples
+    (judged pairs) does not apply to the samples of a test, so it is not shown.
+    """
+    items = one.items
+    if items is None:
+        return None
+    trained = trained_relevance(one, items)
+    if trained is None and items.label_sets is not None:
+        trained = SharedLabels(items.label_sets)
+    return None if trained is None else by_class(trained)
+
+
+def trained_relevance(one: ReportTarget, items: Items) -> Relevance | None:
+    """Return the relevance that a run was trained with, for the classes of the samples shown; None if it cannot be had."""
+    if one.settings is None or getattr(one.settings, "relevance", None) is None:
+        return None
+    taxonomy = items.taxonomy if one.data is None else one.data.taxonomy
+    names, labels = items.class_name, np.arange(items.classes)
+    facts = {"taxonomy": taxonomy, "class_names": names, "classes": items.classes, "labels": labels, "sample_names": ()}
+    facts |= {} if items.label_sets is None else {"label_sets": items.label_sets}
+    try:
+        found = make_relevance(one.settings, facts)
+    except (LikewiseError, TypeError, ValueError):  # made for other samples, or it may not be imported
+        return None
+    return found if found is not None and found.by == "class" else None
+
+
+def by_class(relevance: Relevance) -> PairRelevance:
+    """Return a relevance of classes as a function of class numbers."""
+
+    def of(label: int, others: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        with torch.no_grad():
+            return relevance(torch.tensor([label]), torch.as_tensor(others))[0].double().numpy()
+
+    return of
