@@ -20,7 +20,7 @@ from likewise.core.render.tables import Table
 from likewise.core.settings import Bench, check
 from likewise.learn.training.interrupts import request_stop
 from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.executors import Executor, choose_executor
+from likewise.papers.executors import Executor, LocalExecutor
 from likewise.papers.grid import SEED_AXIS, Grid, cell_name, cells, read_grid
 from likewise.papers.grid_plan import GridPlan, PlannedRun, adopt, names, plan_grid
 from likewise.papers.slurm import script, words_of
@@ -43,6 +43,19 @@ def bench(config: Bench, say=print) -> BenchmarkTable | Table:
     runs, notes = adopt(plan.runs, config.adopt)
     plan = replace(plan, runs=runs, notes=tuple(notes))
     return planned(plan, config) if executor is None else run_grid(plan, config, executor, device, budget)
+
+
+def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
+    """Return the executor that the settings of bench name: this machine, or the Ray cluster in `executor`."""
+    if config.executor:
+        from likewise.papers.ray_executor import RayExecutor
+
+        return RayExecutor(config.executor, config.jobs, config.gpus_per_run)
+    if config.gpus_per_run is not None:
+        raise LikewiseError(
+            f"bench: --gpus-per-run {config.gpus_per_run} needs a Ray cluster; add --executor ray, or drop --gpus-per-run"
+        )
+    return LocalExecutor(config.jobs, say)
 
 
 def draw_alone(plan: GridPlan, config: Bench) -> BenchmarkTable | Table:

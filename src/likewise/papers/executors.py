@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from likewise.core.distributed.collectives import cores
 from likewise.core.errors import DiskFull, LikewiseError, OutOfMemory, RunBusy
 from likewise.core.processes import command, is_stopped
-from likewise.core.settings import Bench, Train, to_dict
+from likewise.core.settings import Train, to_dict
 from likewise.core.settings.checks import from_dict
 from likewise.core.supervisor import STOPPED_MESSAGE, Child, stop_all, stop_with_parent
 from likewise.learn.training.interrupts import stop_on_signal
@@ -41,19 +41,6 @@ class Executor(Protocol):
             more: called before each training; once it returns False, no further training starts.
         """
         ...
-
-
-def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
-    """Return the executor that the settings of bench name: this machine, or the Ray cluster in `executor`."""
-    if config.executor:
-        from likewise.papers.ray_executor import RayExecutor
-
-        return RayExecutor(config.executor, config.jobs, config.gpus_per_run)
-    if config.gpus_per_run is not None:
-        raise LikewiseError(
-            f"bench: --gpus-per-run {config.gpus_per_run} needs a Ray cluster; add --executor ray, or drop --gpus-per-run"
-        )
-    return LocalExecutor(config.jobs, say)
 
 
 class LocalExecutor:

@@ -21,9 +21,9 @@ from likewise.core.notebook import table, view
 from likewise.core.progress import bar
 from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Bench, Train, Tune, check, to_dict
 from likewise.core.settings.overrides import settings_of
-from likewise.papers.bench import run_grid
+from likewise.papers.bench import choose_executor, run_grid
 from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.executors import Executor, LocalExecutor, choose_executor
+from likewise.papers.executors import Executor, LocalExecutor
 from likewise.papers.grid import Grid, Point, as_train, read_grid, toml
 from likewise.papers.grid_plan import Job, Planner, plan_grid
 from likewise.papers.search_space import Range, apply_values, read_entries, read_ranges

@@ -12,7 +12,8 @@ from papers.experiments.executor_work import check_that_a_kill_loses_nothing, ch
 
 from likewise.core.processes import command
 from likewise.core.supervisor import Child, stop_all
-from likewise.papers.executors import MAX_TRIES, LocalExecutor, Outcome, attempt, choose_executor, start_worker
+from likewise.papers.bench import choose_executor
+from likewise.papers.executors import MAX_TRIES, LocalExecutor, Outcome, attempt, start_worker
 from likewise.papers.grid_plan import Planner
 from likewise.runs.folder import Run
 

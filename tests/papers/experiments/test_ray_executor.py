@@ -12,7 +12,8 @@ from likewise.errors import LikewiseError
 from papers.experiments.executor_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
 from likewise.papers import ray_executor as module
-from likewise.papers.executors import Attempt, Outcome, choose_executor
+from likewise.papers.bench import choose_executor
+from likewise.papers.executors import Attempt, Outcome
 from likewise.papers.grid_plan import Planner
 from likewise.papers.ray_executor import (
     RayExecutor,
