@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from likewise.deploy.model import Model
     from likewise.learn import confidence, losses, miners, samplers, terms
     from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
-    from likewise.papers.experiments.tune import TuneResult
-    from likewise.papers.render.benchmark_table import BenchmarkTable
-    from likewise.papers.render.coverage import PaperListing
-    from likewise.papers.render.published import Numbers
+    from likewise.papers.benchmark_table import BenchmarkTable
+    from likewise.papers.published.coverage import PaperListing
+    from likewise.papers.published.published_view import Numbers
+    from likewise.papers.tune import TuneResult
     from likewise.report.widgets.map import MapWidget as MapWidget
     from likewise.report.widgets.review import ReviewWidget as ReviewWidget
     from likewise.report.write_report import Page

@@ -5,7 +5,7 @@ from likewise.types import LikewiseError
 from likewise import confidence, loggers, losses, metrics, terms
 from likewise.cli.listing import Listing, listing, show_listing
 from likewise.learn.recipes import names
-from likewise.papers.experiments.grid import table_names
+from likewise.papers.grid import table_names
 from likewise.papers.published import papers
 
 

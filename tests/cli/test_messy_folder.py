@@ -20,7 +20,7 @@ from likewise.data.noisy_table import noise
 from likewise.data.table import read_table
 from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
-from likewise.papers.experiments.jobs import Planner
+from likewise.papers.grid_plan import Planner
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

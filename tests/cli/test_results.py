@@ -29,9 +29,9 @@ from likewise.curate.audit.audit import Audited, audit_targets
 from likewise.deploy.calibration.calibrate import calibrate
 from likewise.deploy.export import export
 from likewise.learn.recipe_view import recipe_diff, recipe_show
-from likewise.papers.experiments.bench import bench
-from likewise.papers.experiments.tune import tune
-from likewise.papers.render.published import published
+from likewise.papers.bench import bench
+from likewise.papers.published.published_view import published
+from likewise.papers.tune import tune
 from likewise.report.write_report import report
 from likewise.runs.folder import Run
 from likewise.score.compare import Compared, compare

@@ -70,11 +70,11 @@ COMMANDS = {
     ),
     "bench": Command(
         "bench TABLE_OR_GRID", "train every cell of a paper's table or of a grid, and print the results beside the paper's",
-        "Bench", "papers.experiments.bench:bench", "papers.render.benchmark:show_bench",
+        "Bench", "papers.bench:bench", "papers.benchmark_formats:show_bench",
     ),
     "tune": Command(
         "tune CONFIG --ranges ...", "search for the best settings of a training on validation classes",
-        "Tune", "papers.experiments.tune:tune", "papers.render.tuning:show_tuning",
+        "Tune", "papers.tune:tune", "papers.tune_view:show_tuning",
     ),
     "noise": Command(
         "noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table",
@@ -125,7 +125,7 @@ COMMANDS = {
     "published": Command(
         "published [--paper ...]",
         "print published numbers of papers, with the conditions under which they were measured",
-        "Published", "papers.render.published:published", "papers.render.published:show_numbers",
+        "Published", "papers.published.published_view:published", "papers.published.published_view:show_numbers",
     ),
     "recipe show": Command(
         "recipe show NAME", "print the settings of a recipe, with the source of every value",

@@ -19,7 +19,7 @@ from likewise.core.files import atomic_write
 from likewise.core.settings.cli_types import flag_name, marks, spec_fields
 from likewise.core.settings.known_names import COMPONENT_REGISTRIES, NAME_REGISTRIES, component_names
 from likewise.learn import recipes
-from likewise.papers import tables
+from likewise.papers.grid import table_names
 
 SHELL_NAMES = ("bash", "zsh", "fish")
 DEVICE_NAMES = ("cpu", "cuda", "mps")
@@ -63,7 +63,7 @@ def choices_of(name: str, hint: object, is_spec: bool) -> tuple[str, ...]:
 def positional_names(command: str) -> tuple[str, ...]:
     """Return names for the first positional argument of a command; nothing where it is a path."""
     registries = (*COMPONENT_REGISTRIES, *NAME_REGISTRIES, "all")
-    found = {"list": registries, "bench": tables.names(), "recipe show": recipes.names()}
+    found = {"list": registries, "bench": table_names(), "recipe show": recipes.names()}
     return tuple(found.get(command, ()))
 
 

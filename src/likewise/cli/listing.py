@@ -11,9 +11,9 @@ from likewise.core.settings import List, check
 from likewise.core.settings.known_names import COMPONENT_REGISTRIES as REGISTRIES
 from likewise.core.settings.known_names import NAME_REGISTRIES, component_names, data_names, metric_names
 from likewise.learn import recipes
-from likewise.papers import tables
+from likewise.papers.grid import read_grid, table_names
 from likewise.papers.published import coverage, papers
-from likewise.papers.render.coverage import PaperListing, show_papers
+from likewise.papers.published.coverage import PaperListing, show_papers
 
 
 class Listing(dict):
@@ -63,7 +63,7 @@ def overview() -> dict[str, str]:
     """Return registry -> the number of its components and the command that lists them. Imports neither torch nor timm."""
     counts = {name: len(component_names(module)) for name, module in REGISTRIES.items()}
     counts |= {"metrics": len(metric_names()), "data": len(data_names())}
-    counts |= {"recipes": len(recipes.names()), "tables": len(tables.names())}
+    counts |= {"recipes": len(recipes.names()), "tables": len(table_names())}
     shown = {name: f"{count:>3}: likewise list {name}" for name, count in counts.items()}
     return shown | {"backbones": "all networks of timm, and more: likewise list backbones resnet"}
 
@@ -73,7 +73,6 @@ def entries(registry: str) -> dict[str, str]:
     from likewise import data
     from likewise.core.settings.spec import find
     from likewise.models.backbones import listed_backbones
-    from likewise.papers.experiments.grid import read_grid, table_names
     from likewise.score import metrics
 
     if registry in REGISTRIES:
