@@ -5,23 +5,23 @@ import math
 import numpy as np
 import pytest
 import torch
+from made_label_sets import features_of, label_matrix, noisy_matrix
 from torch.nn import functional as F
 
 from likewise.labels import label_evidence, label_noise
 from likewise.labels.class_density import fit_class_density
 from likewise.labels.label_evidence import (
-    ADDED_VOTES_SHARE,
     SHRINK_GRID,
-    VOTE_TEMPERATURE,
-    Votes,
     _Trial,
     discriminate,
     draw_folds,
-    neighbour_votes,
     principal_components,
     refit,
+    set_evidence,
+    with_related,
 )
 from likewise.labels.label_noise import Evidence, Noise, fit_noise, true_frequencies
+from likewise.labels.neighbour_votes import ClassVotes, vote_distances
 
 SETTING = (True, 0.5)
 
@@ -54,9 +54,9 @@ def trial(x, y, classes, folds=4, setting=SETTING, seed=0, cluster=None):
     unit = F.normalize(x, dim=1)
     near, distance = label_evidence.nearest_neighbours(unit, 60)
     cluster = torch.arange(len(y)) if cluster is None else cluster
-    votes = neighbour_votes(near, distance, y, cluster, classes)
+    votes = ClassVotes(near, vote_distances(near, distance, cluster), y, classes)
     x = unit * x.shape[1] ** 0.5 if setting[0] else x
-    return _Trial(x, setting, y, draw_folds(cluster, folds, seed), folds, votes, cluster, seed)
+    return _Trial(x, setting, draw_folds(cluster, folds, seed), folds, votes, cluster, seed)
 
 
 def believed(classes, uniform=0.2):
@@ -66,32 +66,6 @@ def believed(classes, uniform=0.2):
 
 def total(noise):
     return noise.any + noise.similar
-
-
-def test_votes_by_hand():
-    near, y = torch.tensor([[1, 2, 3], [0, 2, 3], [0, 1, 3], [2, 1, 0]]), torch.tensor([2, 0, 0, 1])
-    distance = torch.tensor([[1.0, 2.0, 2.5], [1.0, 1.5, math.inf], [math.inf] * 3, [0.5, 1.0, 2.0]])
-    votes = Votes(near, distance, y, 3)
-    found = votes.scores(torch.arange(4))
-    assert found.shape == (1, 4, 3)
-    for i in range(4):
-        power = [math.exp(-d) for d in distance[i].tolist()]
-        share = [ADDED_VOTES_SHARE / 3] * 3
-        for j, v in zip(near[i].tolist(), power):
-            share[y[j]] += v / sum(power) if sum(power) else 0
-        assert found[0, i].tolist() == pytest.approx([math.log(v) for v in share], rel=1e-5)
-    assert torch.equal(votes.scores(torch.tensor([3, 0]))[0], found[0, [3, 0]])
-    left = votes.without(torch.tensor([False, False, True, False]))
-    expected = distance.masked_fill(near == 2, math.inf)
-    assert torch.equal(left.distance, expected) and torch.equal(votes.distance, distance)
-
-
-def test_neighbours_of_the_own_cluster_have_no_vote():
-    near, distance = torch.tensor([[1, 2], [0, 2], [1, 0]]), torch.tensor([[0.2, 0.8], [0.2, 1.0], [0.9, 1.2]])
-    votes = neighbour_votes(near, distance, torch.tensor([0, 1, 1]), torch.tensor([5, 5, 0]), 2)
-    unit = VOTE_TEMPERATURE * 1.0  # the median of the distances to the last neighbour
-    expected = [[math.inf, 0.8 / unit], [math.inf, 1.0 / unit], [0.9 / unit, 1.2 / unit]]
-    assert votes.distance.tolist() == [pytest.approx(row) for row in expected]
 
 
 def test_no_sample_votes_for_itself():
@@ -298,3 +272,36 @@ def test_the_block_size_changes_nothing(monkeypatch):
     together = torch.cat([parts.scores(rows) for rows in parts.blocks()], 1)
     torch.testing.assert_close(together, whole.scores(torch.arange(300)), rtol=0, atol=1e-3)
     assert again.any == pytest.approx(noise.any, abs=1e-4)
+
+
+def sets(count=120):
+    """Features, and noisy label sets."""
+    has = noisy_matrix(label_matrix(count))
+    return torch.tensor(features_of(label_matrix(count))).double(), torch.tensor(has).double()
+
+
+def test_no_score_uses_the_own_state():
+    """A changed state of one sample changes no score of that label of that sample, but scores of others."""
+    x, has = (t.float() for t in sets())
+    rows, other = torch.arange(len(x)), has.clone()
+    other[7, 1] = 1 - other[7, 1]
+    cleaned, cleaned_other = has * 0.9, other * 0.9
+    first, second = (
+        with_related(set_evidence(x, one, setting=(True, 0.5)), soft).scores(rows)
+        for one, soft in ((has, cleaned), (other, cleaned_other))
+    )
+    assert torch.equal(first[:, 7, 1], second[:, 7, 1])
+    assert not torch.equal(first[:, :, 1], second[:, :, 1])
+
+
+def test_the_setting_of_label_sets_with_the_highest_gain_is_used(monkeypatch):
+    x, has = (t.float() for t in sets(60))
+    seen = []
+
+    def gain(each, has, seed):
+        seen.append(each.setting)
+        return float(each.setting == (True, 0.8))
+
+    monkeypatch.setattr(label_evidence, "set_selection_gain", gain)
+    assert set_evidence(x, has).setting == (False, 0.5) and len(seen) == 5  # a tie of the scalings: the first
+    assert seen[:2] == [(False, 0.5), (True, 0.5)] and {shrink for _, shrink in seen} == set(SHRINK_GRID)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.core.types import Items
 
@@ -25,6 +25,14 @@ def separator_error(owner: str, label: str, where: str) -> str:
 def set_names(sets: Iterable[Sequence[int]], label_name: Sequence[str]) -> tuple[str, ...]:
     """Return the class name of every set: the names of its labels, joined."""
     return tuple(LABEL_SEPARATOR.join(label_name[label] for label in one) for one in sets)
+
+
+def label_table(label_sets: Sequence[Sequence[int]], labels: int) -> Bool[np.ndarray, "S L"]:
+    """Return whether each set has each label."""
+    table = np.zeros((len(label_sets), labels), bool)
+    for number, one in enumerate(label_sets):
+        table[number, list(one)] = True
+    return table
 
 
 def sample_labels(items: Items, y: Int[np.ndarray, "n"]) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P"]]:

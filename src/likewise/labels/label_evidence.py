@@ -1,23 +1,53 @@
-"""Evidence about the true class of every sample: class densities fitted without the sample's fold, and votes of neighbours.
+"""Evidence about the labels of every sample: densities fitted without the sample's fold, and votes of neighbours.
 
-No score of a sample depends on its given label, in any round: `discriminate` fits nested folds.
+Two models have the same flow. `discriminate`: labels exclude each other, a sample has one of C classes. `discriminate_sets`: a
+sample has any of L independent labels, each a problem of two classes. No score of a label depends on whether the sample was
+given it, in any round: classes are fitted in nested folds, and labels without the fold of the sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.labels.class_density import ClassDensity, eigenvectors, fit_class_density
-from likewise.labels.copy_clusters import copy_clusters, nearest_neighbours
-from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise, fit_noise, row_blocks, true_frequencies
+from likewise.labels.class_density import (
+    MAX_RELATED_LABELS,
+    MAX_RELATED_ODDS,
+    ClassDensity,
+    LabelSums,
+    LinearOdds,
+    density_odds,
+    eigenvectors,
+    fit_class_density,
+    related_odds,
+    sums_of,
+)
+from likewise.labels.label_noise import (
+    SCORE_BLOCK_SIZE,
+    SELECTION_TOLERANCE,
+    LabelSetNoise,
+    Noise,
+    fit_label_noise,
+    fit_noise,
+    true_frequencies,
+)
+from likewise.labels.neighbour_votes import (
+    VOTING_NEIGHBOURS_COUNT,
+    ClassVotes,
+    LabelVotes,
+    copy_clusters,
+    nearest_neighbours,
+    vote_distances,
+)
 
 MAX_COMPONENTS = 512
 """Maximum number of principal components of the features; with more, the scores are no better and take longer."""
@@ -28,33 +58,22 @@ SHRINK_GRID = (0.5, 0.2, 0.8, 0.95)
 SELECTION_SCORES_LIMIT = 2**17
 """Maximum number of scores that the scaling and the shrinkage are chosen by."""
 
-VOTING_NEIGHBOURS_COUNT = 60
-"""Number of neighbours that vote."""
+Setting = tuple[bool, float]
+"""Whether features are scaled to unit length, and the shrinkage."""
 
-VOTE_TEMPERATURE = 0.07
-"""Temperature of the distances of voting neighbours, as a share of the median distance to the last of them."""
-
-ADDED_VOTES_SHARE = 0.02
-"""Votes that are added and spread over all classes: a class without votes is unlikely, not impossible."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """Log densities of every class; each sample by a model that was fitted without its fold."""
+    """Log densities of every class, or log odds of every label; each sample by a model that was fitted without its fold."""
 
     x: Float[Tensor, "N F"]
     fold: Int[Tensor, "N"]
-    models: list[ClassDensity]
-
-    @property
-    def classes(self) -> int:
-        return len(self.models[0].centre)
-
-    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        return row_blocks(len(self.x), self.classes, self.x.device)
+    models: list[ClassDensity] | list[LinearOdds]
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
-        found = self.x.new_empty(1, len(rows), self.classes)
+        found = self.x.new_empty(1, len(rows), self.models[0].classes)
         for k, model in enumerate(self.models):
             mine = self.fold[rows] == k
             found[0, mine] = model.scores(self.x[rows[mine]])
@@ -64,41 +83,21 @@ class CrossFitted:
         """Return the log density under a class that has no samples."""
         found = self.x.new_empty(len(rows))
         for k, model in enumerate(self.models):
+            assert isinstance(model, ClassDensity)
             mine = self.fold[rows] == k
             found[mine] = model.unseen_scores(self.x[rows[mine]])
         return found
 
 
 @dataclass(frozen=True, eq=False)
-class Votes:
-    """Log share of the votes of a sample's nearest neighbours for every class."""
-
-    near: Int[Tensor, "N k"]
-    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
-    y: Int[Tensor, "N"]
-    classes: int
-
-    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        return row_blocks(len(self.near), self.classes, self.near.device)
-
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
-        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        votes = weight.new_full((len(rows), self.classes), ADDED_VOTES_SHARE / self.classes)
-        return votes.scatter_add_(1, self.y[self.near[rows]], weight).log()[None]
-
-    def without(self, voter: Bool[Tensor, "N"]) -> Votes:
-        """Return the votes without those of some samples."""
-        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
-
-
-@dataclass(frozen=True, eq=False)
 class LabelEvidence:
-    """Two tables of scores, of class densities and of votes; and how they were made."""
+    """Tables of scores of every class or label, and how they were made: densities, votes, and for label sets the other labels."""
 
     density: CrossFitted
-    votes: Votes
+    votes: ClassVotes | LabelVotes
     cluster: Int[Tensor, "N"]  # number of the cluster of near copies
-    setting: tuple[bool, float]  # unit vectors, shrinkage
+    setting: Setting
+    related: CrossFitted | None = None  # log odds of each label by the other labels of the sample
 
     @property
     def classes(self) -> int:
@@ -107,13 +106,54 @@ class LabelEvidence:
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
         return self.votes.blocks()
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "2 b C"]:
-        return torch.cat([self.density.scores(rows), self.votes.scores(rows)])
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]:
+        tables = [self.density, self.votes, *([] if self.related is None else [self.related])]
+        return torch.cat([one.scores(rows) for one in tables])
+
+
+class Layout(NamedTuple):
+    """What both models start from: the features in both scalings, neighbours and their votes, copies and folds."""
+
+    scaled: dict[bool, Float[Tensor, "N K"]]  # whether of unit length -> features
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # in units of the temperature; infinite: no vote
+    cluster: Int[Tensor, "N"]
+    fold: Int[Tensor, "N"]
+
+
+def lay_out(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], folds: int, seed: int, group: Int[Tensor, "N"] | None,
+    cluster: Int[Tensor, "N"] | None = None,
+) -> Layout:  # fmt: skip
+    """Return features, neighbours, clusters of copies and folds.
+
+    Args:
+        y: class of every sample; of samples with several labels, the number of the label set.
+        folds, seed, group, cluster: as in `discriminate`.
+    """
+    centred = principal_components(x)
+    unit = F.normalize(centred, dim=1)
+    near, distance = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT)
+    cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
+    scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
+    return Layout(scaled, near, vote_distances(near, distance, cluster), cluster, draw_folds(cluster, folds, seed))
+
+
+def most_likely(make: Callable[[Setting], T], gain: Callable[[T], float]) -> T:
+    """Return what `make` returns for the setting with the highest gain: first of both scalings, then of all shrinkages."""
+
+    def tried(setting: Setting) -> tuple[float, Setting, T]:
+        made = make(setting)
+        return gain(made), setting, made
+
+    best = max((tried((way, SHRINK_GRID[0])) for way in (False, True)), key=lambda one: one[0])
+    way = best[1][0]
+    return max((best, *(tried((way, shrink)) for shrink in SHRINK_GRID[1:])), key=lambda one: one[0])[2]
 
 
 def discriminate(
     x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, *, rounds: int = 2, folds: int = 10,
-    setting: tuple[bool, float] | None = None, seed: int = 0, group: Int[Tensor, "N"] | None = None,
+    setting: Setting | None = None, seed: int = 0, group: Int[Tensor, "N"] | None = None,
     cluster: Int[Tensor, "N"] | None = None,
 ) -> tuple[LabelEvidence, Noise]:  # fmt: skip
     """Return the evidence about the true classes, and the fitted noise model.
@@ -131,22 +171,13 @@ def discriminate(
         group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
         cluster: clusters of near copies, if they are known.
     """
-    centred = principal_components(x)
-    unit = F.normalize(centred, dim=1)
-    near, distance = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT)
-    cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
-    votes = neighbour_votes(near, distance, y, cluster, classes)
-    fold = draw_folds(cluster, folds, seed)
-    scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
+    layout = lay_out(x, y, folds, seed, group, cluster)
+    votes = ClassVotes(layout.near, layout.distance, y, classes)
 
-    def trial(of_unit_length: bool, shrink: float) -> _Trial:
-        return _Trial(scaled[of_unit_length], (of_unit_length, shrink), y, fold, folds, votes, cluster, seed)
+    def trial(setting: Setting) -> _Trial:
+        return _Trial(layout.scaled[setting[0]], setting, layout.fold, folds, votes, layout.cluster, seed)
 
-    if setting is not None:
-        best = trial(*setting)
-    else:
-        best = max((trial(way, SHRINK_GRID[0]) for way in scaled), key=lambda one: one.gain)
-        best = max((best, *(trial(best.setting[0], shrink) for shrink in SHRINK_GRID[1:])), key=lambda one: one.gain)
+    best = most_likely(trial, lambda one: one.gain) if setting is None else trial(setting)
     each, noise = best.evidence, fit_noise(best.evidence, y, seed=seed)
     if rounds == 1 or not noise.informative:
         return each, noise
@@ -158,6 +189,77 @@ def discriminate(
 def selection_gain(each: LabelEvidence, y: Int[Tensor, "N"], seed: int) -> float:
     """Return the gain of a noise model without similar classes, fitted on a limited number of scores; for selection only."""
     return fit_noise(each, y, similar=False, most=SELECTION_SCORES_LIMIT, seed=seed).gain
+
+
+def discriminate_sets(
+    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"], *, folds: int = 10, setting: Setting | None = None,
+    seed: int = 0, group: Int[Tensor, "N"] | None = None,
+) -> tuple[LabelEvidence, LabelSetNoise]:  # fmt: skip
+    """Return the evidence about every label of every sample, and the fitted noise model.
+
+    Formula: log odds of label l = a_l odds of two Gaussians (`density_odds`) + b_l odds of the votes + c_l odds by the other
+        labels (`related_odds`) + d_l; `fit_label_noise` gives a to d and the noise. A first fit by densities and votes finds the
+        labels that are probably right; these serve as evidence about the other labels.
+
+    Args:
+        has: 1 where a sample was given a label, otherwise 0.
+        folds, setting, seed, group: as in `discriminate`.
+    """
+    each = set_evidence(x, has, folds=folds, setting=setting, seed=seed, group=group)
+    first = fit_label_noise(each, has, seed=seed)
+    wrong = torch.cat([first.wrong(each.scores(rows), has[rows]) for rows in each.blocks()])
+    wrong = wrong * first.informative.to(wrong)
+    both = with_related(each, (has - wrong).abs())
+    return (each, first) if both is each else (both, fit_label_noise(both, has, seed=seed))
+
+
+def set_selection_gain(each: LabelEvidence, has: Float[Tensor, "N L"], seed: int) -> float:
+    """Return roughly how well evidence explains the given label sets, in nats; for selection only."""
+    return float(fit_label_noise(each, has, SELECTION_SCORES_LIMIT, seed, SELECTION_TOLERANCE).gain.sum())
+
+
+def set_evidence(
+    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"], *, folds: int = 10, setting: Setting | None = None,
+    seed: int = 0, group: Int[Tensor, "N"] | None = None,
+) -> LabelEvidence:  # fmt: skip
+    """Return the evidence about every label by densities and votes; the arguments are those of `discriminate_sets`."""
+    layout = lay_out(x, has.unique(dim=0, return_inverse=True)[1], folds, seed, group)
+    votes = LabelVotes(layout.near, layout.distance, has)
+    sums = {
+        way: [list(one) for one in zip(*(sums_of(z[layout.fold == k], has[layout.fold == k]) for k in range(folds)))]
+        for way, z in layout.scaled.items()
+    }
+
+    def fitted(setting: Setting) -> LabelEvidence:
+        way, shrink = setting
+        models = [density_odds(LabelSums(*(without(one, k) for one in sums[way])), shrink) for k in range(folds)]
+        return LabelEvidence(CrossFitted(layout.scaled[way], layout.fold, models), votes, layout.cluster, setting)
+
+    return most_likely(fitted, lambda one: set_selection_gain(one, has, seed)) if setting is None else fitted(setting)
+
+
+def with_related(each: LabelEvidence, cleaned: Float[Tensor, "N L"]) -> LabelEvidence:
+    """Return the evidence with a third table, of the other labels of each sample; as it is if there are too many, or one.
+
+    A label that is probably wrong must not imply others, so the labels are given as probabilities.
+
+    Args:
+        cleaned: P(the sample has the label), each without the other labels of the sample.
+    """
+    if not 2 <= each.classes <= MAX_RELATED_LABELS:
+        return each
+    fold, limit = each.density.fold, MAX_RELATED_ODDS * math.log(len(cleaned))
+    parts = [cleaned[fold == k] for k in range(len(each.density.models))]
+    count, both = [one.sum(0) for one in parts], [one.T @ one for one in parts]
+    odds = [
+        related_odds(len(cleaned) - len(one), without(count, k), without(both, k), limit) for k, one in enumerate(parts)
+    ]
+    return replace(each, related=CrossFitted(cleaned, fold, odds))
+
+
+def without(parts: list[Tensor], *left_out: int) -> Tensor:
+    """Return the sum of the parts but some; a difference to the whole would keep traces of these in its rounding."""
+    return torch.stack([one for k, one in enumerate(parts) if k not in left_out]).sum(0)
 
 
 def principal_components(x: Float[Tensor, "N F"], most: int = MAX_COMPONENTS) -> Float[Tensor, "N K"]:
@@ -175,28 +277,15 @@ def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, 
     return order.to(cluster.device)[cluster]
 
 
-def neighbour_votes(
-    near: Int[Tensor, "N k"],
-    distance: Float[Tensor, "N k"],
-    y: Int[Tensor, "N"],
-    cluster: Int[Tensor, "N"],
-    classes: int,
-) -> Votes:
-    """Return the weighted votes of the nearest neighbours outside the sample's own cluster, each for its given label."""
-    temperature = VOTE_TEMPERATURE * distance[:, -1].median().clamp_min(1e-12)
-    own = cluster[near] == cluster[:, None]
-    return Votes(near, (distance / temperature).masked_fill(own, torch.inf), y, classes)
-
-
 class _Trial:
     """Class densities that are fitted with the given labels, by one scaling of the features and one shrinkage."""
 
     def __init__(
-        self, x: Float[Tensor, "N F"], setting: tuple[bool, float], y: Int[Tensor, "N"], fold: Int[Tensor, "N"], folds: int,
-        votes: Votes, cluster: Int[Tensor, "N"], seed: int,
+        self, x: Float[Tensor, "N F"], setting: Setting, fold: Int[Tensor, "N"], folds: int, votes: ClassVotes,
+        cluster: Int[Tensor, "N"], seed: int,
     ):  # fmt: skip
         self.x, self.setting, self.fold, self.folds, self.votes = x, setting, fold, folds, votes
-        self.y, self.seed = y, seed
+        y, self.seed = votes.y, seed
         self.rows = [(fold == k).nonzero()[:, 0] for k in range(folds)]
         zero = x.new_zeros(votes.classes, x.shape[1])
         self.count = torch.stack([torch.bincount(y[rows], minlength=votes.classes).to(x) for rows in self.rows])
@@ -208,7 +297,7 @@ class _Trial:
     @cached_property
     def gain(self) -> float:
         """How well the evidence explains the given labels, to compare trials and rounds by."""
-        return selection_gain(self.evidence, self.y, self.seed)
+        return selection_gain(self.evidence, self.votes.y, self.seed)
 
     def without(self, *left_out: int) -> ClassDensity:
         """Return the model of all folds but some."""

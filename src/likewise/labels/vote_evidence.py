@@ -16,7 +16,7 @@ from torch import Tensor
 
 from likewise.labels.annotators import Ballots, WorkerModel, fit_workers, log_votes
 from likewise.labels.class_density import ClassDensity, fit_class_density
-from likewise.labels.label_evidence import ADDED_VOTES_SHARE, CrossFitted, LabelEvidence, discriminate
+from likewise.labels.label_evidence import CrossFitted, LabelEvidence, discriminate
 from likewise.labels.label_noise import (
     LIKELIHOOD_TOLERANCE,
     MAX_FITTED_SCORES,
@@ -24,6 +24,7 @@ from likewise.labels.label_noise import (
     class_probabilities,
     row_blocks,
 )
+from likewise.labels.neighbour_votes import ADDED_VOTES_SHARE
 
 NEIGHBOUR_BLOCK_SIZE = 2**25
 """Maximum number of soft labels of neighbours that are gathered at a time."""

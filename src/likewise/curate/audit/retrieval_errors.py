@@ -12,8 +12,8 @@ from likewise.core.errors import LikewiseError
 from likewise.core.retrieval import integer_scores
 from likewise.core.retrieval.ranking import nearest
 from likewise.core.similarity import squared_distance
-from likewise.curate.audit.label_scores import check_labelled, class_sizes
 from likewise.curate.audit.records import RetrievalErrors, WrongPairs
+from likewise.curate.audit.single_scores import check_labelled, class_sizes
 from likewise.score.error_overlap import most_wrong
 
 SIMILARITY_BLOCK_SIZE = 2**24

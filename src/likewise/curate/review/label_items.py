@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from likewise.curate.audit.label_question import LabelQuestion
-from likewise.curate.audit.read import Findings
+from likewise.curate.audit.read import Findings, LabelQuestion
 from likewise.curate.review.items import MAX_SHOWN_SAMPLES, ItemFilter, Questions, named
 from likewise.curate.review.store import Decision
 from likewise.data.label_sets import LABEL_SEPARATOR

@@ -38,8 +38,7 @@ from likewise.curate.review.label_items import LabelQuestioned
 from likewise.curate.review.pace import Pace, PaceMeter
 from likewise.curate.review.reviewer_votes import chosen_label
 from likewise.curate.review.store import Decision, Store, tidy
-from likewise.labels.review_forecast import METRICS
-from likewise.labels.review_order import MAX_GROUP_SIZE, expected_decisions, remaining_gain
+from likewise.labels.review_forecast import MAX_GROUP_SIZE, METRICS, expected_decisions, remaining_gain
 
 NEXT_DECISIONS_COUNT = 20
 """Number of decisions whose expected gain the stop rule compares with a number of the user."""

@@ -1,10 +1,16 @@
-"""Nearest neighbours by features, and clusters of near copies among them."""
+"""Nearest neighbours by features, clusters of near copies among them, and the votes of neighbours for labels."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.labels.label_noise import row_blocks
 
 SIMILARITY_BLOCK_SIZE = 2**25
 """Maximum number of similarities that are computed at a time."""
@@ -17,6 +23,69 @@ MAX_CONFLICT_SHARE = 0.05
 
 SCALE_NEIGHBOURS_COUNT = 16
 """Rank of the neighbour whose distance is the local scale; more copies of one image than this are not recognised."""
+
+VOTING_NEIGHBOURS_COUNT = 60
+"""Number of neighbours that vote."""
+
+VOTE_TEMPERATURE = 0.07
+"""Temperature of the distances of voting neighbours, as a share of the median distance to the last of them."""
+
+ADDED_VOTES_SHARE = 0.02
+"""Votes that are added and spread over all classes: a class without votes is unlikely, not impossible."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassVotes:
+    """Log share of the votes of a sample's nearest neighbours for every class."""
+
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
+    y: Int[Tensor, "N"]
+    classes: int
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        return row_blocks(len(self.near), self.classes, self.near.device)
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        votes = weight.new_full((len(rows), self.classes), ADDED_VOTES_SHARE / self.classes)
+        return votes.scatter_add_(1, self.y[self.near[rows]], weight).log()[None]
+
+    def without(self, voter: Bool[Tensor, "N"]) -> ClassVotes:
+        """Return the votes without those of some samples."""
+        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelVotes:
+    """Log odds of the weighted share of a sample's nearest neighbours that have each label."""
+
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
+    has: Float[Tensor, "N L"]  # 1: the sample was given the label
+
+    @property
+    def classes(self) -> int:
+        return self.has.shape[1]
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        return row_blocks(len(self.near), 3 * self.classes, self.near.device)  # for up to three tables
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b L"]:
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        share = F.embedding_bag(self.near[rows], self.has, mode="sum", per_sample_weights=weight.to(self.has))
+        others = (self.has.sum(0) - self.has[rows]) / (len(self.has) - 1)
+        share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
+        return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]
+
+
+def vote_distances(
+    near: Int[Tensor, "N k"], distance: Float[Tensor, "N k"], cluster: Int[Tensor, "N"]
+) -> Float[Tensor, "N k"]:
+    """Return the distances in units of the temperature; infinite for neighbours of the same cluster, which do not vote."""
+    temperature = VOTE_TEMPERATURE * distance[:, -1].median().clamp_min(1e-12)
+    own = cluster[near] == cluster[:, None]
+    return (distance / temperature).masked_fill(own, torch.inf)
 
 
 def nearest_neighbours(z: Float[Tensor, "N D"], k: int) -> tuple[Int[Tensor, "N k"], Float[Tensor, "N k"]]:
