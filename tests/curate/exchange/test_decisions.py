@@ -11,7 +11,7 @@ from likewise.errors import LikewiseError
 import likewise
 from likewise.curate.audit.read import LabelQuestion, read_findings
 from likewise.curate.exchange.decisions import store_decisions
-from likewise.curate.exchange.records import from_cells
+from likewise.curate.exchange.row_records import from_cells
 from likewise.curate.review.store import Store
 
 

@@ -12,7 +12,7 @@ from made_label_sets import features_of, items_of, label_matrix, noisy_matrix
 from likewise.labels import label_evidence, label_noise
 from likewise.labels.label_evidence import discriminate
 from likewise.learn.confidence.label_posterior import MAX_CONFLICT_SHARE, MIN_CLASS_SAMPLES, keep_classes, nearest_sets
-from likewise.runs.defaults import chosen_confidence
+from likewise.learn.training.defaults import chosen_confidence
 
 CLASSES, EACH, DIM = 20, 40, 16
 
