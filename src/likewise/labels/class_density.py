@@ -86,9 +86,8 @@ def fit_class_density(
     within = (spread - raw.T @ (raw * (count / n)[:, None])) * (n / freedom)
     least = MIN_WITHIN_SHARE * spread.diagonal().mean().clamp_min(1e-6)
     size = within.diagonal().mean().clamp_min(least)
-    rounding = (
-        8 * torch.finfo(square.dtype).eps * square.diagonal().sum() / n
-    )  # of the differences above: W stays positive
+    # of the differences above: W stays positive
+    rounding = 8 * torch.finfo(square.dtype).eps * square.diagonal().sum() / n
     within = (1 - shrink) * within + (shrink * size + rounding) * torch.eye(len(within)).to(within)
     device = "cpu" if within.device.type == "mps" else within.device  # MPS has no float64
     within, raw64, count64 = (t.to(device, torch.float64) for t in (within, raw, count))

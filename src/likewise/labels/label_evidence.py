@@ -44,6 +44,7 @@ from likewise.labels.neighbour_votes import (
     VOTING_NEIGHBOURS_COUNT,
     ClassVotes,
     LabelVotes,
+    SoftVotes,
     copy_clusters,
     nearest_neighbours,
     vote_distances,
@@ -94,7 +95,7 @@ class LabelEvidence:
     """Tables of scores of every class or label, and how they were made: densities, votes, and for label sets the other labels."""
 
     density: CrossFitted
-    votes: ClassVotes | LabelVotes
+    votes: ClassVotes | LabelVotes | SoftVotes
     cluster: Int[Tensor, "N"]  # number of the cluster of near copies
     setting: Setting
     related: CrossFitted | None = None  # log odds of each label by the other labels of the sample
@@ -174,14 +175,15 @@ def discriminate(
     layout = lay_out(x, y, folds, seed, group, cluster)
     votes = ClassVotes(layout.near, layout.distance, y, classes)
 
-    def trial(setting: Setting) -> _Trial:
-        return _Trial(layout.scaled[setting[0]], setting, layout.fold, folds, votes, layout.cluster, seed)
+    def trial(setting: Setting) -> Trial:
+        sums = fold_sums(layout.scaled[setting[0]], layout.fold, folds, y, classes, setting[1])
+        return Trial(sums, votes, LabelEvidence(sums.fitted(), votes, layout.cluster, setting), seed)
 
     best = most_likely(trial, lambda one: one.gain) if setting is None else trial(setting)
     each, noise = best.evidence, fit_noise(best.evidence, y, seed=seed)
     if rounds == 1 or not noise.informative:
         return each, noise
-    again = replace(each, density=refit(best, noise, y))
+    again = replace(each, density=refit(best, noise))
     better = selection_gain(again, y, seed) > best.gain
     return (again, fit_noise(again, y, seed=seed)) if better else (each, noise)
 
@@ -277,55 +279,91 @@ def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, 
     return order.to(cluster.device)[cluster]
 
 
-class _Trial:
-    """Class densities that are fitted with the given labels, by one scaling of the features and one shrinkage."""
+@dataclass(frozen=True, eq=False)
+class FoldSums:
+    """Number, sum and products of the samples of every class in every fold: densities without some folds are fitted from them."""
 
-    def __init__(
-        self, x: Float[Tensor, "N F"], setting: Setting, fold: Int[Tensor, "N"], folds: int, votes: ClassVotes,
-        cluster: Int[Tensor, "N"], seed: int,
-    ):  # fmt: skip
-        self.x, self.setting, self.fold, self.folds, self.votes = x, setting, fold, folds, votes
-        y, self.seed = votes.y, seed
-        self.rows = [(fold == k).nonzero()[:, 0] for k in range(folds)]
-        zero = x.new_zeros(votes.classes, x.shape[1])
-        self.count = torch.stack([torch.bincount(y[rows], minlength=votes.classes).to(x) for rows in self.rows])
-        self.total = torch.stack([zero.index_add(0, y[rows], x[rows]) for rows in self.rows])
-        self.square = torch.stack([x[rows].T @ x[rows] for rows in self.rows])
-        density = CrossFitted(x, fold, [self.without(k) for k in range(folds)])
-        self.evidence = LabelEvidence(density, votes, cluster, setting)
+    x: Float[Tensor, "N F"]
+    fold: Int[Tensor, "N"]
+    rows: list[Int[Tensor, "n"]]  # of every fold
+    count: Float[Tensor, "K C"]
+    total: Float[Tensor, "K C F"]
+    square: Float[Tensor, "K F F"]
+    shrink: float
+
+    def without(self, *left_out: int) -> ClassDensity:
+        """Return the densities of all folds but some."""
+        kept = [k for k in range(len(self.rows)) if k not in left_out]
+        return fit_class_density(
+            self.count[kept].sum(0), self.total[kept].sum(0), self.square[kept].sum(0), self.shrink
+        )
+
+    def fitted(self) -> CrossFitted:
+        """Return the densities that are fitted with these labels."""
+        return CrossFitted(self.x, self.fold, [self.without(k) for k in range(len(self.rows))])
+
+    def refitted(self, posterior: Callable[[ClassDensity, int, Tensor], Float[Tensor, "n C"]]) -> CrossFitted:
+        """Return densities that are fitted with posteriors as soft labels; no posterior saw the fold that it serves.
+
+        Args:
+            posterior: returns the posteriors of some rows of fold j that serve the model of fold k, from a model of all folds
+                but j and k, and k.
+        """
+        count, total, square = torch.zeros_like(self.count), torch.zeros_like(self.total), self.square.sum(0)
+        for pair in combinations(range(len(self.rows)), 2):
+            model = self.without(*pair)
+            for k, own in (pair, pair[::-1]):
+                for rows in self.rows[own].split(max(1, SCORE_BLOCK_SIZE // count.shape[1])):
+                    q = posterior(model, k, rows)
+                    count[k] += q.sum(0)
+                    total[k] += q.T @ self.x[rows]
+        models = [
+            fit_class_density(count[k], total[k], square - self.square[k], self.shrink) for k in range(len(self.rows))
+        ]
+        return CrossFitted(self.x, self.fold, models)
+
+
+def fold_sums(
+    x: Float[Tensor, "N F"], fold: Int[Tensor, "N"], folds: int, labels: Int[Tensor, "N"] | Float[Tensor, "N C"],
+    classes: int, shrink: float,
+) -> FoldSums:  # fmt: skip
+    """Return the sums of every fold, by the class of every sample or by its probability of every class."""
+    rows = [(fold == k).nonzero()[:, 0] for k in range(folds)]
+    square = torch.stack([x[own].T @ x[own] for own in rows])
+    if labels.ndim == 2:
+        count = torch.stack([labels[own].sum(0) for own in rows])
+        total = torch.stack([labels[own].T @ x[own] for own in rows])
+    else:
+        zero = x.new_zeros(classes, x.shape[1])
+        count = torch.stack([torch.bincount(labels[own], minlength=classes).to(x) for own in rows])
+        total = torch.stack([zero.index_add(0, labels[own], x[own]) for own in rows])
+    return FoldSums(x, fold, rows, count, total, square, shrink)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Evidence by densities that are fitted with the given labels, for one setting, and the sums that they are fitted from."""
+
+    sums: FoldSums
+    votes: ClassVotes
+    evidence: LabelEvidence
+    seed: int
 
     @cached_property
     def gain(self) -> float:
         """How well the evidence explains the given labels, to compare trials and rounds by."""
         return selection_gain(self.evidence, self.votes.y, self.seed)
 
-    def without(self, *left_out: int) -> ClassDensity:
-        """Return the model of all folds but some."""
-        kept = [k for k in range(self.folds) if k not in left_out]
-        return fit_class_density(
-            self.count[kept].sum(0), self.total[kept].sum(0), self.square[kept].sum(0), self.setting[1]
-        )
 
+def refit(trial: Trial, noise: Noise) -> CrossFitted:
+    """Return class densities that are fitted with the posteriors of the first round; no posterior saw the fold that it serves."""
+    sums = trial.sums
+    given, folds = sums.count.sum(0), range(len(sums.rows))
+    votes = [trial.votes.without(sums.fold == k) for k in folds]
+    prior = [true_frequencies(given - sums.count[k], noise.any).log() for k in folds]
 
-def refit(trial: _Trial, noise: Noise, y: Int[Tensor, "N"]) -> CrossFitted:
-    """Return class densities that are fitted with the posteriors of the first round; no posterior saw the fold that it serves.
+    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> Float[Tensor, "n C"]:
+        scores = torch.cat([model.scores(sums.x[rows])[None], votes[k].scores(rows)])
+        return noise._replace(prior=prior[k]).posterior(scores, trial.votes.y[rows])
 
-    The posterior of a sample in fold j, for the model of fold k, comes from a model of all folds but j and k.
-    """
-    count, total = torch.zeros_like(trial.count), torch.zeros_like(trial.total)
-    given, classes = trial.count.sum(0), trial.votes.classes
-    votes = [trial.votes.without(trial.fold == k) for k in range(trial.folds)]
-    prior = [true_frequencies(given - trial.count[k], noise.any).log() for k in range(trial.folds)]
-    for pair in combinations(range(trial.folds), 2):
-        model = trial.without(*pair)
-        for k, own in (pair, pair[::-1]):
-            for rows in trial.rows[own].split(max(1, SCORE_BLOCK_SIZE // classes)):
-                scores = torch.cat([model.scores(trial.x[rows])[None], votes[k].scores(rows)])
-                q = noise._replace(prior=prior[k]).posterior(scores, y[rows])
-                count[k] += q.sum(0)
-                total[k] += q.T @ trial.x[rows]
-    square = trial.square.sum(0)
-    models = [
-        fit_class_density(count[k], total[k], square - trial.square[k], trial.setting[1]) for k in range(trial.folds)
-    ]
-    return CrossFitted(trial.x, trial.fold, models)
+    return sums.refitted(posterior)

@@ -260,9 +260,8 @@ class _Likelihood:
             )  # fmt: skip
             values = found.x
             tried.append(self._noise(values, similar, near, table))
-        return max(
-            tried, key=lambda noise: noise.gain
-        )  # the table of very sharp scores may be worse than the one before
+        # the table of very sharp scores may be worse than the one before
+        return max(tried, key=lambda noise: noise.gain)
 
     def _noise(self, values: np.ndarray, similar: float | None, near: Tensor | None, table: Tensor | None) -> Noise:
         p, any_share, similar_share, prior = self._parts(values, similar)

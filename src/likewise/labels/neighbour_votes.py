@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from likewise.labels.label_noise import row_blocks
 
 SIMILARITY_BLOCK_SIZE = 2**25
-"""Maximum number of similarities that are computed at a time."""
+"""Maximum number of similarities, or of votes with probabilities, that are computed at a time."""
 
 MAX_COPY_DISTANCE = 0.35
 """Maximum distance of two near copies, as a share of the distance to the neighbour `SCALE_NEIGHBOURS_COUNT` of both."""
@@ -77,6 +77,35 @@ class LabelVotes:
         others = (self.has.sum(0) - self.has[rows]) / (len(self.has) - 1)
         share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
         return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]
+
+
+@dataclass(frozen=True, eq=False)
+class SoftVotes:
+    """Log share of the votes of a sample's nearest neighbours for every class; a vote is the probabilities of a neighbour."""
+
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
+    q: Float[Tensor, "N C"]
+
+    @property
+    def classes(self) -> int:
+        return self.q.shape[1]
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        return row_blocks(len(self.near), self.classes, self.near.device)
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
+        block = max(1, SIMILARITY_BLOCK_SIZE // (self.near.shape[1] * self.classes))
+        return torch.cat([self._scores(some) for some in rows.split(block)])[None]
+
+    def _scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        votes = torch.bmm(weight[:, None], self.q[self.near[rows]])[:, 0]
+        return (votes + ADDED_VOTES_SHARE / self.classes).log()
+
+    def without(self, voter: Bool[Tensor, "N"]) -> SoftVotes:
+        """Return the votes without those of some samples."""
+        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
 
 
 def vote_distances(

@@ -18,6 +18,7 @@ from likewise.curate.audit.conflicts import (
     exact_evidence,
     in_conflict,
     near_evidence,
+    note_conflicts,
 )
 from likewise.curate.audit.find_copies import Copies
 from likewise.curate.audit.label_quality import class_findings

@@ -175,9 +175,8 @@ def class_label_quality(
             density[rows] = by_density.gather(1, own)[:, 0]
             top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
             wrong = (1 - score[rows]).clamp_min(1e-12)
-            suggested[rows] = top.indices[:, 0].where(
-                top.values[:, 0] > 0, y[rows]
-            )  # the label itself: there is no other
+            # the label itself, if there is no other
+            suggested[rows] = top.indices[:, 0].where(top.values[:, 0] > 0, y[rows])
             sure[rows] = (top.values[:, 0] / wrong).clamp_max(1)
             ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
     bounded = torch.minimum(score, 1 - outside.double())  # the label of an image that fits no class cannot be right

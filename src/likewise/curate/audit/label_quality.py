@@ -244,10 +244,6 @@ def class_findings(
         many: share of a class that must leave it for a finding about the class, and at least two samples.
         spread: maximum entropy of the suggested labels for a merge into one class. Both defaults are the paper's.
     """
-    if y.shape != suggested.shape or not len(y):
-        raise LikewiseError(
-            f"class_findings: suggested must have one label per sample, got {len(suggested)} for {len(y)}"
-        )
     given, wanted = y.cpu().numpy(), suggested.cpu().numpy()
     label, own, size = np.unique(given, return_inverse=True, return_counts=True)
     away = wanted != given
