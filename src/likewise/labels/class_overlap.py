@@ -13,6 +13,7 @@ from torch import Tensor
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
+from likewise.labels.label_noise import SCORE_BLOCK_SIZE
 
 OverlapState = Literal["merge", "distinct", "unknown"]
 
@@ -63,9 +64,6 @@ GRID_POINT_COUNT, MAX_FIT_STEPS = 120, 200
 
 MIN_MERGE_PROBABILITY, MIN_DISTINCT_ODDS = 0.5, 10.0
 """Smallest probability of a merge, and smallest ratio of likelihoods of two classes and of one for "distinct"."""
-
-SCORE_BLOCK_SIZE = 2**23
-"""Maximum number of scores that are computed at a time."""
 
 
 class ClassOverlap(NamedTuple):
