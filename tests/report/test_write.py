@@ -15,7 +15,7 @@ from likewise.report import write as stage
 from likewise.report.records import Facts
 from likewise.report.write import report
 from likewise.runs.folder import Run
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ BYTES_PER_GIGABYTE = 1024**3
 
 
 class Machine(dict):
-    """The facts that `likewise doctor` found; see `likewise.runs.machine.examine`."""
+    """The facts that `likewise doctor` found; see `likewise.runs.environment.examine`."""
 
     def as_json(self) -> str:
         """Return the facts as JSON."""

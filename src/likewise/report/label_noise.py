@@ -17,7 +17,7 @@ from likewise.report.records import Detection, FlaggedLabel, LabelNoise
 from likewise.report.suspicion import suspicion_histograms
 from likewise.report.target import ReportTarget
 from likewise.runs.folder import Run
-from likewise.runs.sample_weights import FinalWeights, read_sample_weights
+from likewise.runs.training_files import FinalWeights, read_sample_weights
 from likewise.score.metrics.detection import detection
 
 MAX_TRANSITION_CLASSES = 30

@@ -11,7 +11,7 @@ import numpy as np
 from likewise.report.class_tree import group_classes
 from likewise.report.records import Pool, RunView
 from likewise.report.target import ReportTarget
-from likewise.runs.hierarchy import read_hierarchy
+from likewise.runs.scores import read_hierarchy
 
 
 def key_of(one: ReportTarget) -> tuple:

@@ -13,7 +13,7 @@ from likewise.core.settings import Evaluate, Report, Train
 from likewise.core.types import Embedded, LikewiseError
 from likewise.data.dataset import make_protocol, protocol_for
 from likewise.report.target import ReportTarget
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score.answers import count_relevant_rows, max_results
 from likewise.score.metrics import reach
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from likewise.core.settings import Train
 from likewise.core.types import Items
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 
 MOVED_DATA_HINT = "if the data has moved, give its new place with --data or --root"
 """Advice at the end of a note on images that cannot be read."""

@@ -21,7 +21,7 @@ from likewise.report.target import ReportTarget
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
+from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
 
 
 def with_query_gallery(items: Items, one: ReportTarget, row: Int[np.ndarray, "N"]) -> Items:

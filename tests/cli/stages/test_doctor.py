@@ -8,7 +8,7 @@ from likewise.config import Doctor
 from likewise._version import __version__
 from likewise.cli.main import main
 from likewise.cli.stages.doctor import doctor
-from likewise.runs import machine
+from likewise.runs import environment as machine
 
 
 @pytest.fixture(autouse=True)

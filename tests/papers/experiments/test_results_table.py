@@ -18,7 +18,7 @@ from likewise.papers.published import numbers
 from likewise.papers.render.benchmark_table import explain, lay_out
 from likewise.papers.render.row_notes import RowNote
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score import folds
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from likewise.report.pools import make_pool
 from likewise.report.run_analysis import analyse_run
 from likewise.report.sections.compared import compare_runs, most_changed, with_names
 from likewise.report.targets import open_target
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 from likewise.score.compare import compare
 
 

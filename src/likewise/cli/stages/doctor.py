@@ -14,6 +14,6 @@ def doctor(config: Doctor, say=print) -> Machine:
     """Return versions, devices, extras, weights, the default backbone and free disk space."""
     check(config)
     from likewise.cli.machine_view import Machine
-    from likewise.runs.machine import examine
+    from likewise.runs.environment import examine
 
     return Machine(examine())

@@ -18,7 +18,7 @@ from likewise.papers.experiments.grid_types import SEED_AXIS, Cell, Grid, Place,
 from likewise.papers.published import Number, numbers
 from likewise.papers.render.benchmark_table import BEST_EPOCH, BenchmarkTable, Entry, label
 from likewise.papers.render.row_notes import notes_by_rows
-from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
+from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.score.metrics import is_set_metric
 from likewise.score.significance import MethodComparison
