@@ -200,7 +200,7 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"optimizer": "lion"}, "optimizer must be 'adam' or 'adamw' or 'rmsprop' or 'sgd', got 'lion'"),
+        ({"optimizer": "lion"}, "optimizer must be .*, got 'lion'"),
         ({"schedule": "cosin"}, "schedule must be"),
         ({"precision": "fp16"}, "precision must be 'fp32' or 'bf16', got 'fp16'"),
         ({"lr": float("nan")}, "lr must be 0 or more, got nan"),
