@@ -34,7 +34,7 @@ from likewise.data import load
 from likewise.data.dataset import inject_noise, protocol_for
 from likewise.data.protocols.splits import split_by
 from likewise.learn.recipes import apply
-from likewise.papers.experiments.executors import LocalExecutor
+from likewise.papers.executors import LocalExecutor
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost
 from likewise.score.intervals import t_interval

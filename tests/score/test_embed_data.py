@@ -13,8 +13,8 @@ from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from likewise.cli.stages.search import search
 from likewise.data import load
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.runs.embeddings import origin
 from likewise.runs.network import open_embedder

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from likewise.core.devices import choose_device
+from likewise.core.errors import print_text
 from likewise.core.files import check_output_path
 from likewise.core.settings import Embed, Train, check
 from likewise.core.types import Embedded, Items, LikewiseError
@@ -104,3 +105,8 @@ def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder,
     except DownloadFailed as error:
         raise LikewiseError(f"{error.problem}; {WEIGHTS_CURE}") from error
     return network, transforms(opened, network)[1]
+
+
+def show_embedded(e: Embedded, config: Embed) -> None:
+    """Print the number of embeddings, their dimensions, and the file."""
+    print_text(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")

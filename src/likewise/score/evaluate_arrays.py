@@ -28,6 +28,7 @@ from likewise.score.checks import check_length, find_leaks, rows_of
 from likewise.score.label_correction import score_and_correct
 from likewise.score.metrics import import_metrics, is_set_metric
 from likewise.score.relevance import RelevanceOfRows, relevance_of, with_facts
+from likewise.score.score_table import Scored
 from likewise.score.scoring import with_tree
 
 
@@ -39,7 +40,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     return score_items(config, items, f"'{file}'", similarity, device, out)
 
 
-def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> dict:
+def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> Scored:
     """Return the scores of an array of embeddings (N, D) with N labels, as `evaluate_embeddings` does for a file.
 
     Args:
@@ -58,7 +59,7 @@ def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> dict:
         result = score_items(config, items, "an array", config.similarity or "cosine", device, out, relevance)
         if scores_file and world()[0] == 0:
             write_json(scores_file, result)
-        return result
+        return Scored(result)
 
 
 def check_for_embeddings(config: Evaluate, what: str) -> Path | None:

@@ -28,7 +28,7 @@ from likewise.learn.training.fit import train
 from likewise.models.backbones import width_of
 from likewise.models.pretrained.available import Available
 from likewise.report.run_analysis import notes_of
-from likewise.report.target import ReportTarget
+from likewise.report.section import ReportTarget
 from likewise.runs.identity import find_run, prepare_folder
 
 

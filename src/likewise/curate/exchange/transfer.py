@@ -65,7 +65,7 @@ class Received:
         return table("received", (), [(self.kind, self.rows), ("tool", self.tool), ("file", self.file)], self.notes)
 
 
-def send(config: Send) -> Sent:
+def send(config: Send, say=print) -> Sent:
     """Read the target and send its rows to the tool."""
     check(config)
     check_columns(config.columns, config.to, "send")
@@ -75,7 +75,7 @@ def send(config: Send) -> Sent:
     return Sent(len(records), config.to, config.out, tuple(notes))
 
 
-def receive(config: Receive) -> Received:
+def receive(config: Receive, say=print) -> Received:
     """Read the rows of the tool; store decisions in an audit, vectors in a .npz file, labels in a .csv file."""
     check(config)
     tool, suffix = config.from_, Path(config.into).suffix.lower()
