@@ -14,8 +14,8 @@ from likewise.types import Embedded
 from made_label_sets import clothes, label_matrix, noisy_matrix
 
 from likewise.curate.audit import label_quality
-from likewise.curate.audit.attribution import explain
 from likewise.curate.audit.audit import audit, check_label_set_settings
+from likewise.curate.audit.error_causes import explain
 from likewise.curate.audit.label_probability import UNINFORMATIVE_REASON, LabelQuality, LabelStates
 from likewise.curate.audit.label_quality import (
     ScoredSets,

@@ -14,8 +14,8 @@ from torch import Tensor
 from likewise.core.files import write_csv
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items, Votes
+from likewise.curate.audit.label_probability import LabelQuality
 from likewise.curate.audit.read_votes import VoteLine
-from likewise.curate.audit.records import LabelQuality
 from likewise.labels.annotators import (
     Ballots,
     Decided,
