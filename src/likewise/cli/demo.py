@@ -23,7 +23,7 @@ from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
 from likewise.runs.folder import Run
 from likewise.runs.open import read_config
-from likewise.runs.sample_weights import read_sample_weights
+from likewise.runs.training_files import read_sample_weights
 from likewise.score.evaluate_run import evaluate_run
 from likewise.score.metrics import as_text
 from likewise.score.score_table import show_scores

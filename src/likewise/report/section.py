@@ -19,7 +19,7 @@ from likewise.core.types import Items
 from likewise.report import sections
 from likewise.report.blocks import Block
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 
 PairRelevance = Callable[[int, Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]
 """A class and the classes of some results -> the relevance of each result, 0 to 1; NaN: not known."""

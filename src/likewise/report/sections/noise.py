@@ -24,7 +24,7 @@ from likewise.report.section import (
 )
 from likewise.report.thumbnails import read_thumbnails
 from likewise.runs.folder import Run
-from likewise.runs.sample_weights import FinalWeights, read_sample_weights
+from likewise.runs.training_files import FinalWeights, read_sample_weights
 from likewise.score.metrics.detection import detection
 
 MAX_TRANSITION_CLASSES = 30
