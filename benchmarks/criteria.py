@@ -22,10 +22,10 @@ from measure import parse_with_quick
 
 from likewise import losses
 from likewise.core.settings.spec import build
+from likewise.data.dataset import load_items
 from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import load_items
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 from likewise.score.evaluate_run import evaluate_run
 
 METRICS = ("R@1", "MAP@R", "rho")

@@ -272,8 +272,8 @@ def load(target: str, pictures: str, clients: list[int], requests: list[int]) ->
 
 
 def index(rows: int, dim: int, kinds: list[str]) -> None:
-    from likewise.deploy.index.index import Index
-    from likewise.deploy.index.snapshot import Rows, pack
+    from likewise.deploy.index.stored_rows import Rows, pack
+    from likewise.deploy.index.vector_index import Index
 
     rng = np.random.default_rng(0)
     centre = rng.normal(size=(max(1, rows // 50), dim)).astype(np.float32)

@@ -26,21 +26,19 @@ import numpy as np
 from likewise.types import LikewiseError
 
 from likewise.core.progress import bar
-from likewise.deploy.calibration.probability import RELIABILITY_BINS, fit_probability
-from likewise.deploy.calibration.similarities import (
+from likewise.deploy.calibration.fit_calibration import RELIABILITY_BINS, fit_probability
+from likewise.deploy.calibration.thresholds import (
     Nearest,
     PairRates,
+    Promise,
     accepted,
+    choose,
     compare,
     make_grid,
     prepare,
-    sample_different,
-)
-from likewise.deploy.calibration.thresholds import (
-    Promise,
-    choose,
     promise_of_neighbours,
     promise_of_pairs,
+    sample_different,
     share_of_wrong,
     weights,
 )

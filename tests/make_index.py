@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from likewise.deploy.index.index import Index
-from likewise.deploy.index.snapshot import Rows, pack
+from likewise.deploy.index.stored_rows import Rows, pack
+from likewise.deploy.index.vector_index import Index
 
 
 def vectors(count, dim=8, seed=0, similarity="cosine"):

@@ -404,7 +404,7 @@ CASES = {
         audit in/nolabel.npz --out out/a ! features: nolabel.npz must hold the labels as label or y, got: nothing else
         audit in/good.npz --votes in/rubbish.csv --out out/a ! table: rubbish.csv must be a text file in UTF-8
         audit in/badweights --out out/a ! run: in/badweights/best.safetensors is damaged
-        audit in/run --influence third --out out/a ! audit: --influence must be one of finite, first, kronecker, lissa, deep,
+        audit in/run --influence third --out out/a ! audit: --influence must be one of finite, lissa, got
         audit in/good.npz --out out/a --device cpu --quiet =
     """,
     "review": """
@@ -432,7 +432,7 @@ CASES = {
     """,
     "send": """
         send in/gone --to csv --out out/s.csv ! data: 'in/gone' is neither a known name nor an existing path. DATA is a name
-        send in/good.npz --to excel --out out/s.csv ! send: --to must be one of label-studio, hugging-face, csv, faiss, qdrant,
+        send in/good.npz --to excel --out out/s.csv ! send: --to must be one of label-studio, hugging-face, csv, parquet,
         send in/good.npz --to csv --out out/missing/s.csv ! csv: the folder of --out 'out/missing/s.csv' does not exist
         send in/norows.npz --to csv --out out/s.csv ! features: x of norows.npz must have the shape
         send in/good.npz --to csv ! required
@@ -443,7 +443,7 @@ CASES = {
         receive in/empty.csv --from csv --into in/audit ! csv: empty.csv must hold a header and rows, but it is empty
         receive in/results.csv --from excel --into in/audit ! receive: --from must be one of label-studio, hugging-face, csv,
         receive in/results.csv --from csv ! required
-        receive in/rubbish.faiss --from faiss --into out/z.npz ! faiss: the index must be flat
+        receive in/rubbish.parquet --from parquet --into out/z.npz ! features: rubbish.parquet is not a readable Parquet
         receive in/results.csv --from csv --into in/emptyfolder ! csv: results.csv
     """,
     "apply": """

@@ -17,9 +17,8 @@ from likewise.curate.audit.read import read_findings
 from likewise.curate.review.app import Served, make_app
 from likewise.curate.review.consensus import write_corrected_table
 from likewise.curate.review.store import Store
-from likewise.deploy.search.app import SearchContext
-from likewise.deploy.search.app import make_app as make_search_app
-from likewise.deploy.search.serve import decode, open_image
+from likewise.deploy.search.search_page import SearchContext
+from likewise.deploy.search.search_page import make_app as make_search_app
 
 KEY = "a token of 24 characters"
 HEADERS = {"authorization": f"Bearer {KEY}"}
@@ -97,7 +96,7 @@ def test_search():
     index = make_index(40, first=100)
     names = (NAME, *index.rows.class_name[1:])
     index.rows = replace(index.rows, class_name=names)
-    context = SearchContext(index, "shop", 10_000, open_image, decode, lambda place: None)
+    context = SearchContext(index, "shop", 10_000, lambda place: None)
     browser = visit(make_search_app(context, KEY))
     assert NAME in browser.get("/api/about").json()["classes"]
     found = browser.post(f"/api/search?row=103&class={ADDRESS}").json()["found"]

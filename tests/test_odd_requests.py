@@ -19,9 +19,8 @@ from planned_audit import write_planned
 from likewise.curate.audit.read import read_findings
 from likewise.curate.review.app import Served, make_app
 from likewise.curate.review.store import Store
-from likewise.deploy.search.app import SearchContext
-from likewise.deploy.search.app import make_app as make_search_app
-from likewise.deploy.search.serve import decode, open_image
+from likewise.deploy.search.search_page import SearchContext
+from likewise.deploy.search.search_page import make_app as make_search_app
 
 
 def encode_png():
@@ -208,7 +207,7 @@ def test_search(tmp_path):
     index = make_index(40, first=100)
     index.save(tmp_path / "index")
     context = SearchContext(
-        index, "shop", 10_000, open_image, decode, lambda place: Image.new("L", (4, 4)), lambda image: torch.ones(8),
+        index, "shop", 10_000, lambda place: Image.new("L", (4, 4)), lambda image: torch.ones(8),
         lambda seen: np.ones((len(seen), 8), np.float32) / 8**0.5, changes=True,
     )  # fmt: skip
     assert check_answers(make_search_app(context, KEY), search_requests()) >= 100

@@ -3,7 +3,6 @@
 import dataclasses
 import shlex
 import tomllib
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ EVERY = [(name, data) for name in (*recipes.names(), *PRINTED) for data in (None
 
 
 def raw(name):
-    return tomllib.loads((files("likewise.learn.recipes") / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads(recipes.recipe_files()[name].read_text("utf-8"))
 
 
 def test_there_are_recipes():

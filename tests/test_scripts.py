@@ -767,7 +767,37 @@ def test_a_walk_lists_the_files_of_a_command_in_order(capsys):
     *files, last = capsys.readouterr().out.splitlines()
     files = [line for line in files if line.endswith(".py")]
     assert files[0] == "cli/main.py" and "learn/recipes/__init__.py" in files and "learn/training/fit.py" not in files
-    assert last == f"{len(files)} files"
+    rooms = [file.split("/")[0] for file in files]
+    assert last == f"{len(files)} files, {sum(map(str.__ne__, rooms, rooms[1:]))} changes of room"
+
+
+@starts("tools/advice.py")
+def test_advice_is_printed_and_fails_nothing(capsys, tmp_path):
+    module = importlib.import_module("advice")
+    file = tmp_path / "x.py"
+    arguments = ", ".join(f"a{i}" for i in range(11))
+    file.write_text(
+        f"def f({arguments}):\n    'Nobody is told.'\n" + 61 * "    pass\n" + "x = (\n    1\n)  # outside\n"
+    )
+    module.HOME = tmp_path.parent
+    module.ruled_out = lambda: {"picture"}
+    kinds = {kind for kind, _ in module.advice(file)}
+    assert kinds == {"long function", "many arguments", "unclear word", "comment behind a bracket"}
+    assert importlib.reload(module).main([]) == 0
+    assert capsys.readouterr().out.startswith("advice: ")
+
+
+@starts("tools/compare_versions.py")
+@pytest.mark.process
+def test_versions_are_compared(tmp_path, capsys, monkeypatch):
+    module = importlib.import_module("compare_versions")
+    words = [str(ROOT), str(ROOT), "--out", str(tmp_path), "--parts", "published"]
+    assert module.main(words) == 0
+    assert ", 0 differ, 0 are in one checkout only" in capsys.readouterr().out
+    file = tmp_path / "b" / "published" / "published.csv"
+    file.write_text(file.read_text().replace("hierarchical", "changed", 1))
+    assert module.main(words) == 1
+    assert "1 differ" in capsys.readouterr().out
 
 
 def test_an_environment_that_another_call_installs_is_waited_for(tmp_path, monkeypatch):

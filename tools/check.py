@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Run the checks that a change must pass besides the tests: tools/check.py [--fast].
 
-`--fast` leaves out pyright, which takes a minute or more; the others take seconds.
+`--fast` leaves out pyright, which takes a minute or more; the others take seconds. The counts of
+`tools/advice.py` come last, and fail nothing.
 """
 
 import subprocess
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
         if code:
             print(f"check: {words[0]} failed with exit code {code}", file=sys.stderr)
             return code
+    subprocess.call([python, "-P", "tools/advice.py"], cwd=HERE)
     print("check: passed")
     return 0
 

@@ -1,4 +1,4 @@
-"""Print the files of `likewise` that a command visits, in the order of their first call.
+"""Print the files of `likewise` that a command visits, in the order of their first call, and count them and the changes of room.
 
     python tools/walk.py train birds/ --robust
 
@@ -9,6 +9,7 @@ that the command starts, and threads, are not followed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -56,7 +57,9 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parse(words)
     files = visited(lambda: command(asked.command))
     print("\n".join(files))
-    print(f"{len(files)} files")
+    rooms = [file.partition("/")[0] for file in files]
+    changes = sum(a != b for a, b in itertools.pairwise(rooms))
+    print(f"{len(files)} files, {changes} changes of room")
 
 
 if __name__ == "__main__":

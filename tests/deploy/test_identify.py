@@ -8,8 +8,8 @@ from likewise.config import Search
 from likewise.types import LikewiseError
 
 import likewise
-from likewise.cli.stages.search import search
 from likewise.deploy.identify import Gallery, identify, open_gallery
+from likewise.deploy.index.search_index import search
 
 
 def test_the_gallery_of_the_run(calibrated, open_run, features):
@@ -49,7 +49,7 @@ def test_an_index(calibrated, open_run, features, tmp_path):
 
 def test_what_it_needs(calibrated, open_run, features, tmp_path):
     x = np.load(features)["x"][:1]
-    with pytest.raises(LikewiseError, match="index must be a folder that `likewise search --save` wrote"):
+    with pytest.raises(LikewiseError, match="index must be a folder"):
         likewise.load(open_run, device="cpu").identify(x, index=tmp_path)
     with pytest.raises(LikewiseError, match="the best network of a calibrated run"):
         likewise.load(open_run, checkpoint="last", device="cpu").identify(x)

@@ -8,7 +8,7 @@ import torch
 from likewise.protocols import UnseenClasses
 from likewise.types import Embedded
 
-from likewise.score.array_labels import items_of_arrays
+from likewise.score.evaluate_arrays import items_of_arrays
 from likewise.score.scoring import score
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from likewise.types import LikewiseError
 from score.several_labels import circle
 
 import likewise
-from likewise.score.array_labels import items_of_arrays
+from likewise.score.evaluate_arrays import items_of_arrays
 
 
 def test_lists_and_matrices_are_sets_of_labels():

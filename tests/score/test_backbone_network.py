@@ -5,7 +5,7 @@ import torch
 from likewise.config import Embed
 from likewise.types import LikewiseError
 
-from likewise.score.backbone_network import network_of, settings_of_backbone
+from likewise.score.embed_data import network_of, settings_of_backbone
 
 
 def test_a_backbone_is_a_network_without_a_head():

@@ -7,7 +7,7 @@ import pytest
 from likewise.errors import LikewiseError
 from scipy import stats
 
-from likewise.score.correlation import correlate
+from likewise.score.significance import correlate
 
 
 def test_five_points_by_hand():

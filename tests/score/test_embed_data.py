@@ -13,12 +13,12 @@ from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from likewise.cli.stages.search import search
 from likewise.data import load
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.runs.embeddings import origin
 from likewise.runs.network import open_embedder
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 
@@ -239,7 +239,7 @@ def test_missing_weights_are_reported_before_the_data_is_read_with_flags_that_em
     def fail(*_, **__):
         raise DownloadFailed("Embedder: pretrained weights of 'resnet18' must be downloaded", "use --pretrained False")
 
-    monkeypatch.setattr("likewise.score.backbone_network.make_embedder", fail)
+    monkeypatch.setattr("likewise.score.embed_data.make_embedder", fail)
     monkeypatch.setattr(embed_data, "load_items", lambda *_, **__: pytest.fail("the data was read"))
     with pytest.raises(
         LikewiseError, match=r"must be downloaded; give a local file \(--weights FILE\), or name"

@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from likewise.core.render.figures import COLOURS, save_figure
-from likewise.score.error_overlap_view import (
+from likewise.score.error_overlap import (
     EMPTY_COLOUR,
     MAX_DRAWN_CLASSES,
     ErrorOverlap,

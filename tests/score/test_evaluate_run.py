@@ -9,7 +9,7 @@ from likewise.cli import main as cli
 from likewise.data import load
 from likewise.learn.training.fit import train
 from likewise.report.run_analysis import notes_of
-from likewise.report.target import ReportTarget
+from likewise.report.section import ReportTarget
 from likewise.runs.open import OpenRun
 from likewise.score.evaluate_run import evaluate_open, evaluate_run
 

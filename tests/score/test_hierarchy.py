@@ -15,8 +15,8 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.data.taxonomies import taxonomy
 from likewise.learn.training.fit import train
-from likewise.score import hierarchy as stage
-from likewise.score.hierarchy import class_directions, compare, hierarchy, purity
+from likewise.score import learned_hierarchy as stage
+from likewise.score.learned_hierarchy import class_directions, compare, hierarchy, purity
 
 CPU = {"device": "cpu", "quiet": True, "workers": 0}
 

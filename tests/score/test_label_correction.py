@@ -10,8 +10,7 @@ from likewise.types import LikewiseError
 
 from likewise.labels.label_imputation import impute_scores
 from likewise.score.evaluate import evaluate
-from likewise.score.result_views import Scored
-from likewise.score.score_table import corrected_notes, score_heads, score_lines, show_scores
+from likewise.score.score_table import Scored, corrected_notes, score_heads, score_lines, show_scores
 
 NAMES = ("R@1", "P@3", "RP", "MAP@R", "mAP", "NMI")
 SHARE = 0.2

@@ -7,7 +7,7 @@ import pytest
 from likewise.config import Evaluate
 
 from likewise.score.evaluate import evaluate
-from likewise.score.merged_scores import FEWER_CLASSES_REASON, mergeable, merged
+from likewise.score.results import FEWER_CLASSES_REASON, mergeable, merged
 
 
 def scores(metrics, **more):

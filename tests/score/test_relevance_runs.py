@@ -10,7 +10,7 @@ from likewise.config import Compare, Evaluate, Train
 from likewise.types import LikewiseError
 
 from likewise.learn.training.fit import train
-from likewise.runs.per_query import PerQuery, read_per_query
+from likewise.runs.scores import PerQuery, read_per_query
 from likewise.score.compare import compare
 from likewise.score.evaluate import evaluate
 from likewise.score.score_table import show_scores
@@ -94,13 +94,13 @@ def test_comparisons_do_not_mix_two_relevances(runs, tmp_path):
 
 def test_runs_on_other_data_are_scored_with_one_relevance(monkeypatch):
     """--on scores each run by its own relevance, so two that mean other rows are refused as without --on."""
-    from likewise.score import compare_on
+    from likewise.score import compare as module
 
     no, none = np.zeros(0, int), np.zeros(0)
     tree = {"relevant": "relevance of 0.5 or more", "spec": "TreeDepth(threshold=0.5)"}
     side = PerQuery(no, no, no.astype(str), no, {"R@1": none}, no.reshape(0, 1), none.reshape(0, 1))
     sides = [(side, {}), (dataclasses.replace(side, relevance=tree), {})]
-    monkeypatch.setattr(compare_on, "score_sides", lambda config, say: (sides, {}))
+    monkeypatch.setattr(module, "score_sides", lambda config, say: (sides, {}))
     with pytest.raises(
         LikewiseError, match=r"same relevance, but A has none \(equal labels\) and B has TreeDepth\(thresh"
     ):

@@ -10,6 +10,7 @@ from typing import Literal
 
 from likewise.cli.help import is_switch, placeholder, position_name
 from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.settings.checks import replacement
 from likewise.core.settings.cli_types import flag_name
 
 FOREIGN_FLAGS: dict[str, tuple[str, ...]] = {
@@ -126,9 +127,8 @@ def check_value(command: str, flag: str, hint: object, value: str | None, is_joi
     if value is None or (not is_joined and re.match(r"--?[^\W\d]", value)):
         raise LikewiseError(f"{command}: {flag} must be {wanted}, got nothing; write {flag} {placeholder(hint)}")
     if choices and value not in map(str, choices):
-        raise LikewiseError(
-            f"{command}: {flag} must be {wanted}, got '{value}'{nearest_name(value, map(str, choices))}"
-        )
+        hint = replacement(flag, value) or nearest_name(value, map(str, choices))
+        raise LikewiseError(f"{command}: {flag} must be {wanted}, got '{value}'{hint}")
     if bare in (int, float) and not is_number(value, bare):
         raise LikewiseError(f"{command}: {flag} must be {wanted}, got '{value}'")
 

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
+import runpy
 import shutil
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from jaxtyping import Float, Shaped
+from PIL import Image
+from torch import Tensor, nn
 
 from likewise._version import __version__
+from likewise.core.contracts import Protocol
+from likewise.core.errors import print_text
 from likewise.core.files import DISK_FULL_ERRNOS, write_json
 from likewise.core.notebook import table, view
 from likewise.core.progress import bar
-from likewise.core.settings import Export, Train, check, to_dict
+from likewise.core.retrieval.ranking import nearest
+from likewise.core.settings import Export, Search, Train, check, to_dict
 from likewise.core.types import Items, LikewiseError
+from likewise.data.augment import Plain
+from likewise.data.images import file_of, image_of
+from likewise.deploy.index.known_unknown import IndexCalibration, is_same_checkpoint, labelled_vectors
+from likewise.deploy.index.open_index import open_index
+from likewise.deploy.index.vector_index import Index
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, Card, code, fill, write_card
-from likewise.deploy.onnx import check_onnx_packages, preprocessing, write_onnx
-from likewise.deploy.parity import Parity, compare, parity_inputs
+from likewise.models.embedder import Embedder
+from likewise.models.pretrained.weights import brief
+from likewise.runs.calibration import Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.sample_weights import read_sample_weights
+from likewise.runs.training_files import read_sample_weights
 from likewise.runs.usage import cost
 
 EXPORT_FILES = {
@@ -54,8 +71,6 @@ class Exported:
 
 def export(config: Export, say=print) -> Exported:
     """Export the network of a run into a folder. If its embeddings differ from the run's, raises and deletes the folder."""
-    from likewise.deploy.identify import write_identification
-
     check(config)
     if config.to == "onnx":
         check_onnx_packages()
@@ -80,6 +95,48 @@ def export(config: Export, say=print) -> Exported:
         progress.advance()
         files = *EXPORT_FILES[config.to], *(name for name in DECISION_FILES if (aside / name).exists())
     return Exported(out, files, parity)
+
+
+def open_calibrated_index(
+    run: Run, checkpoint: str, gallery: str | os.PathLike, say: Callable[[str], None]
+) -> tuple[Index, IndexCalibration]:
+    """Return the index of a target of `likewise search` and its calibration; raise unless this network embedded it."""
+    target = Path(gallery).expanduser()
+    own = target.resolve() == run.path.resolve()
+    config = Search(target=str(target), model=None if own else str(run.path), device="cpu", quiet=True)
+    index, network = open_index(config, say)
+    assert network is not None  # the run is given
+    if network.run.path.resolve() != run.path.resolve():
+        raise LikewiseError(f"export: the gallery must be embedded by the run '{run.path}', got '{target}'")
+    network.check_same_network()
+    if not is_same_checkpoint(run, network.checkpoint, checkpoint):
+        raise LikewiseError(
+            f"export: the gallery must be embedded by the checkpoint {checkpoint} of the run, got {network.checkpoint}; "
+            f"embed it again, or take the checkpoint {network.checkpoint}"
+        )
+    return index, IndexCalibration(index, network)
+
+
+def write_identification(
+    folder: Path, run: Run, checkpoint: str, gallery: str | os.PathLike | None, say
+) -> Calibration | None:
+    """Write the calibration of a run into an export, and the gallery if there is one; return it, None if there is none.
+
+    Without a gallery, it is the calibration for the validation gallery of the run.
+    """
+    if gallery is None:
+        calibration = read_calibration(run.path)
+        if calibration is None or not is_same_checkpoint(run, calibration.about.get("checkpoint", "best"), checkpoint):
+            return None
+    else:
+        index, calibrated = open_calibrated_index(run, checkpoint, gallery, say)
+        calibration = calibrated.current()
+        if calibration is None:
+            raise LikewiseError(f"export: --gallery needs a calibrated run; {calibrated.hint}")
+        z, names = labelled_vectors(index.rows)
+        np.savez(folder / GALLERY_FILE, z=z, label=np.asarray(names, str))
+    write_calibration(folder, calibration)
+    return calibration
 
 
 def data_of(opened: OpenRun) -> Items:
@@ -222,3 +279,196 @@ def made(run: Run, trained: bool) -> dict[str, str]:
         "run": run.about["identity"],
     }
     return {name: str(value) for name, value in found.items() if value}
+
+
+ONNX_OPSET = 18
+"""Version of the ONNX operators: torch writes it from 2.6 on, onnxruntime reads it from 1.14 on."""
+
+
+class Graph(nn.Module):
+    """The graph of the ONNX file: returns the unit embedding, and with `raw` also the embedding before normalisation."""
+
+    def __init__(self, embedder: Embedder, raw: bool):
+        super().__init__()
+        self.embedder, self.raw = embedder, raw
+
+    def forward(
+        self, x: Float[Tensor, "B ..."]
+    ) -> Float[Tensor, "B D"] | tuple[Float[Tensor, "B D"], Float[Tensor, "B D"]]:
+        out = self.embedder(x)
+        return (out.z, out.e) if self.raw else out.z
+
+
+def check_onnx_packages() -> None:
+    """Raise unless the packages for ONNX are installed."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if importlib.util.find_spec(name) is None:
+            raise LikewiseError(
+                f"export: an ONNX file needs {name}, which is not installed; pip install 'likewise[onnx]', or --to safetensors"
+            )
+
+
+def write_onnx(folder: Path, model: Model, run: Run, config: Train) -> Callable:
+    """Write model.onnx, preprocess.json and example.py, and return the `embed` function of example.py."""
+    import onnx
+
+    plain, raw = model.transform, model.similarity == "euclidean"
+    names = ["x"] if plain is None else ["pixels"], ["z", "e"] if raw else ["z"]
+    shape = (2, model.embedder.feature_dim) if plain is None else (2, 3, plain.size, plain.size)
+    write_json(folder / "preprocess.json", {"input": names[0][0], "output": names[1][-1], **preprocessing(plain)})
+    template = "example_features.txt" if plain is None else "example_onnx.txt"
+    (folder / "example.py").write_text(fill(template, example_facts(folder, model)), "utf-8")
+    try:
+        with quietly():
+            program = torch.onnx.export(
+                Graph(model.merged_embedder(), raw).eval(), (torch.zeros(shape),), dynamo=True, opset_version=ONNX_OPSET,
+                verbose=False, input_names=names[0], output_names=names[1],
+                dynamic_shapes=({0: torch.export.Dim("batch", max=2**31 - 1)},),
+            )  # fmt: skip
+        assert program is not None
+        proto = program.model_proto
+        for node in (*proto.graph.node, *(node for f in proto.functions for node in f.node)):
+            del node.metadata_props[:]  # paths of the source code on this machine
+        about = {"likewise": __version__, "run": run.about["identity"], "similarity": model.similarity}
+        about |= {"dim": str(model.dim)} | ({"size": str(plain.size)} if plain else {})
+        onnx.helper.set_model_props(proto, about)
+        onnx.checker.check_model(proto)
+        onnx.save(proto, folder / "model.onnx")
+        return runpy.run_path(str(folder / "example.py"))["embed"]  # the code that users will run
+    except OSError:
+        raise
+    except Exception as error:  # torch, onnxscript and protobuf (beyond 2 GB) have no common base class
+        raise LikewiseError(
+            f"export: {config.backbone} with {config.head} cannot be written as ONNX ({brief(error)}); use --to safetensors"
+        ) from error
+
+
+def example_facts(folder: Path, model: Model) -> dict:
+    """Return what example.py depends on: whether the folder has a calibration and a gallery."""
+    calibration = read_calibration(folder)
+    of = {} if calibration is None else calibration.gallery
+    return {
+        "calibrated": calibration is not None, "gallery": (folder / GALLERY_FILE).exists(),
+        "cosine": model.similarity == "cosine", "rows": of.get("rows", "?"), "classes": of.get("classes", "?"),
+    }  # fmt: skip
+
+
+def preprocessing(plain: Plain | None) -> dict:
+    """Return the image preprocessing of evaluation as numbers; {} for feature vectors."""
+    if plain is None:
+        return {}
+    return {
+        "size": plain.size, "short_side": plain.short_side, "shrink_first": plain.side, "crop": "center",
+        "interpolation": plain.preprocess.interpolation, "colours": "RGB", "range": [0, 1], "layout": "NCHW",
+        "normalisation": "in the model",
+    }  # fmt: skip
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Suppress warnings and log messages of the ONNX exporters, which are meant for their developers."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+PARITY_TOLERANCE = 1e-4
+"""Largest allowed difference of embeddings, relative to the largest norm. Another order of float32 sums gives about 1e-6."""
+
+SYNTHETIC_SAMPLES = 16
+"""Number of synthetic images or vectors for a comparison without data."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Comparison of the embeddings of an export and of the run.
+
+    Attributes:
+        samples, of: number and kind of the samples.
+        difference: largest difference, relative to the largest norm.
+        cosine: smallest cosine of the two embeddings of a sample.
+        neighbours: share of samples with the same nearest neighbour; None for a single sample.
+    """
+
+    samples: int
+    of: str
+    difference: float
+    cosine: float
+    neighbours: float | None
+
+    def __str__(self) -> str:
+        near = "" if self.neighbours is None else f", the same nearest neighbour for {self.neighbours:.1%}"
+        apart = f"differ by {self.difference:.1e} at most" if self.difference else "are equal to the bit"
+        return (
+            f"{self.samples} {self.of}: embeddings {apart} (up to {PARITY_TOLERANCE:g} is allowed), "
+            f"cosine {self.cosine:.6f} at least{near}"
+        )
+
+
+def parity_inputs(
+    model: Model, protocol: Protocol, items: Items | None, count: int
+) -> tuple[Sequence | np.ndarray, str]:
+    """Return the samples for the comparison, and their kind in words: spread over the test split, or synthetic."""
+    if items is None:
+        rng, kind = np.random.default_rng(0), "images" if model.transform else "vectors"
+        if model.transform is None:
+            made = rng.normal(size=(SYNTHETIC_SAMPLES, model.embedder.feature_dim)).astype(np.float32)
+        else:
+            made = [synthetic_image(rng) for _ in range(SYNTHETIC_SAMPLES)]
+        return made, f"synthetic {kind} (no data)"
+    rows = protocol.rows(items, "test")
+    source, rows = ("test split", rows) if len(rows) else ("data", np.arange(len(items)))
+    rows = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
+    if items.x is not None:
+        return items.x[rows].astype(np.float32), f"vectors of the {source}"
+    whole = items.box is None
+    return [file_of(items, r) if whole else image_of(items, r) for r in rows.tolist()], f"images of the {source}"
+
+
+def synthetic_image(rng: np.random.Generator) -> Image.Image:
+    """Return an image of random smooth colours and random size."""
+    coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+    return coarse.resize(tuple(rng.integers(40, 400, 2).tolist()), Image.Resampling.BICUBIC)
+
+
+def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, "N F"], of: str) -> Parity:
+    """Compare the embeddings of samples by the network of the run and by `embed` of the export; raises if they differ."""
+    own = model(given)
+    try:
+        other = np.concatenate([embed(given[start : start + 32]) for start in range(0, len(given), 32)])
+    except Exception as error:  # onnxruntime has several unrelated exception classes
+        raise LikewiseError(f"export: example.py fails on the data ({brief(error)}); nothing was written") from error
+    if other.shape != own.shape:
+        raise LikewiseError(
+            f"export: embeddings must have the shape {own.shape}, got {other.shape}; nothing was written"
+        )
+    length = [np.linalg.norm(z.astype(np.float64), axis=1) for z in (own, other)]
+    difference = float(np.abs(own - other).max() / max(length[0].max(), 1e-12))
+    if not difference <= PARITY_TOLERANCE:  # also raises for NaN
+        raise LikewiseError(
+            f"export: embeddings must equal those of the run up to {PARITY_TOLERANCE:g}, got a difference of "
+            f"{difference:.2g} on {len(given)} {of}; nothing was written. Please report it with the versions of torch and "
+            "onnxruntime"
+        )
+    cosine = (own.astype(np.float64) * other).sum(1) / np.maximum(length[0] * length[1], 1e-12)
+    near = [first_neighbour(z, model.similarity) for z in (own, other)] if len(own) > 1 else None
+    same = None if near is None else float((near[0] == near[1]).float().mean())
+    return Parity(len(given), of, difference, float(cosine.min()), same)
+
+
+def first_neighbour(z: Float[np.ndarray, "N D"], similarity: str) -> Tensor:
+    table = torch.as_tensor(z)
+    return nearest(table, table, 1, own=torch.arange(len(table)), similarity=similarity)[0]
+
+
+def show_exported(found: Exported, config: Export) -> None:
+    """Print the folder, its files, and how the exported network was checked."""
+    print_text(f"export: {found.folder} ({', '.join(found.files)})\nchecked on {found.parity}")

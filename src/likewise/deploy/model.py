@@ -21,9 +21,8 @@ from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
 from likewise.models.lora import merged
 from likewise.runs.folder import Run
-from likewise.runs.network import make_embedder, to_device, transforms
+from likewise.runs.network import load_into, make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
-from likewise.runs.tensors import load_into
 
 if TYPE_CHECKING:
     from likewise.deploy.identify import Gallery, Identified
@@ -182,9 +181,8 @@ def model_of(opened: OpenRun) -> Model:
 
 def settings_to_rebuild(config: Train, model: Model) -> dict:
     """Return the entries of an export's config.json that `open_export` reads."""
-    size = (
-        model.transform.size if model.transform else None
-    )  # stored, because the default of the backbone may change with the version of timm
+    # the size is stored, because the default of the backbone may change with the version of timm
+    size = model.transform.size if model.transform else None
     kept = {name: getattr(config, name) for name in NETWORK_SETTINGS}
     width = model.embedder.feature_dim if model.transform is None else None
     return {"export": FORMAT, "similarity": model.similarity, "features": width, "settings": kept | {"size": size}}

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from likewise.core.render.html import TEMPLATES
-from likewise.deploy.calibration.promise import promise
+from likewise.deploy.calibration.thresholds import describe_promise
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration
 from likewise.score.score_table import (
     corrected_notes,
@@ -183,7 +183,7 @@ def decisions(card: Card) -> list[str]:
         ("Known class", calibration.unknown, "unknown"),
     ):
         at = "" if threshold.value is None else f" from similarity {threshold.value:.4g} on"
-        lines.append(plain(f"{name}{at}: {promise(threshold, kind)}"))
+        lines.append(plain(f"{name}{at}: {describe_promise(threshold, kind)}"))
     of = calibration.gallery
     size = f" of {of['rows']} rows of {of['classes']} classes" if {"rows", "classes"} <= of.keys() else ""
     where = "`gallery.npz`, the gallery" if card.has_gallery else "the validation gallery"

@@ -15,9 +15,10 @@ from likewise.runs.folder import Run, find_target
 from likewise.runs.open import OpenRun
 from likewise.score.evaluate_run import evaluate_open
 from likewise.score.other_data import load_other
+from likewise.score.score_table import Scored
 
 
-def evaluate(config: Evaluate, say=print) -> dict:
+def evaluate(config: Evaluate, say=print) -> Scored:
     """Return the scores of a run or a file of embeddings, as in scores.json. Processes of torchrun share the queries."""
     check(config)
     target = find_target(config.target, "evaluate")
@@ -26,13 +27,13 @@ def evaluate(config: Evaluate, say=print) -> dict:
         result = evaluate_target(config, target, device, say)
         if out and world()[0] == 0:
             write_json(out, result)
-        return result
+        return Scored(result)
 
 
 def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -> dict:
     """Return the scores of a run folder or a file of embeddings."""
     if not target.is_dir():
-        from likewise.score.embedding_file import evaluate_embeddings
+        from likewise.score.evaluate_arrays import evaluate_embeddings
 
         return evaluate_embeddings(config, target, device)
     if config.labels:

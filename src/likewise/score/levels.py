@@ -16,7 +16,7 @@ from likewise.core.types import Items, LikewiseError, Retrieval, Scores, TreeRet
 from likewise.data.taxonomies import TREE_FORMS, ancestors
 from likewise.data.taxonomies.levels import ClassTree, class_tree
 from likewise.score.metrics import is_tree_metric, last_rank, level_of
-from likewise.score.metrics._hits import query_of_hit
+from likewise.score.metrics.ranking import query_of_hit
 
 
 @dataclass(frozen=True, eq=False)

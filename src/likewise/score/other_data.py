@@ -13,9 +13,8 @@ from jaxtyping import Bool
 from likewise.core.contracts import Split
 from likewise.core.types import Items, LikewiseError
 from likewise.data.protocols.splits import in_splits
-from likewise.runs.dataset import has_fingerprint
-from likewise.runs.open import OpenRun
-from likewise.runs.trained import Trained, find_trained, read_trained
+from likewise.runs.open import OpenRun, has_fingerprint
+from likewise.runs.training_files import Trained, find_trained, read_trained
 
 MAX_NAMED_CLASSES = 3
 """Number of classes that a sentence names."""

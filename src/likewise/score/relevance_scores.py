@@ -13,7 +13,7 @@ from likewise.core.contracts import Metric, Protocol
 from likewise.core.retrieval.integer_scores import euclidean_scale, pair_keys, prepare, row_slices
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval
 from likewise.score.metrics import graded_depth, is_graded, last_rank, needs_graded_hits, reach
-from likewise.score.metrics._hits import query_of_hit
+from likewise.score.metrics.ranking import query_of_hit
 from likewise.score.relevance import RelevanceOfRows
 from likewise.score.retrieve import retrieve
 

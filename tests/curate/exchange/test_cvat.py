@@ -11,7 +11,7 @@ from likewise.errors import LikewiseError
 
 import likewise
 from likewise.curate.audit.read import read_findings
-from likewise.curate.exchange.target import of_audit
+from likewise.curate.exchange.transfer import of_audit
 from likewise.curate.review.store import Store
 
 

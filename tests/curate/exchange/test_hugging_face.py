@@ -7,7 +7,7 @@ from exchange_rows import PNG, write_audit
 from likewise.errors import LikewiseError
 
 import likewise
-from likewise.curate.exchange.target import of_audit
+from likewise.curate.exchange.transfer import of_audit
 from likewise.data import load
 
 datasets = pytest.importorskip("datasets", reason="needs likewise[datasets]")

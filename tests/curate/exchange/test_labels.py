@@ -10,7 +10,7 @@ from likewise.config import Receive, Send
 
 from likewise.curate.exchange.cvat import joined_tags
 from likewise.curate.exchange.label_studio import decision, labelling_config
-from likewise.curate.exchange.records import arrow_kind, from_cells, write_labels
+from likewise.curate.exchange.row_records import arrow_kind, from_cells, write_labels
 from likewise.curate.exchange.transfer import receive, send
 from likewise.data import load
 from likewise.data.features import read_embeddings
@@ -42,20 +42,14 @@ def sorted_lists(cells):
     return [sorted(str(cell).split("|")) for cell in cells]
 
 
-@pytest.mark.parametrize(("tool", "package"), [("qdrant", "qdrant_client"), ("lancedb", "lancedb"), ("faiss", "faiss")])
+@pytest.mark.parametrize(("tool", "package"), [("qdrant", "qdrant_client"), ("parquet", "pyarrow")])
 def test_vectors_come_back_with_their_labels(vectors, tmp_path, tool, package):
     pytest.importorskip(package)
-    place = tmp_path / ("out.faiss" if tool == "faiss" else "out")
+    place = tmp_path / ("out.parquet" if tool == "parquet" else "out")
     send(Send(str(vectors), to=tool, out=str(place)))
     receive(Receive(str(place), from_=tool, into=str(tmp_path / "back.npz")))
     assert sorted_lists(arrays(tmp_path / "back.npz")["labels"]) == LISTS
     assert read_embeddings(str(tmp_path / "back.npz")).label_name == ('"quoted"', "<b>", "dress", "red", "shirt", "鳥")
-
-
-def test_pgvector_holds_lists(vectors, tmp_path, address):
-    send(Send(str(vectors), to="pgvector", out=address, name="several"))
-    receive(Receive(address, from_="pgvector", into=str(tmp_path / "back.npz"), name="several"))
-    assert sorted_lists(arrays(tmp_path / "back.npz")["labels"]) == LISTS
 
 
 def test_csv_and_hugging_face_carry_them(vectors, tmp_path):

@@ -11,7 +11,8 @@ import zipfile
 import zlib
 from contextlib import closing
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from exchange_rows import PNG
 from likewise.errors import LikewiseError
@@ -22,7 +23,7 @@ from likewise.curate.review.store import Store
 
 IMAGES = ("a/0.png", "a/1.png", "a/2.png", "b/0.png", "xa/1.png", "b/2.png")
 LABELS = ("owl", "owl", "owl", "wren", "wren", "wren")
-OWNERS = "csv|cvat|faiss|hf|hugging-face|label-studio|lancedb|qdrant|receive|review|table"
+OWNERS = "csv|cvat|features|hf|hugging-face|label-studio|parquet|qdrant|receive|review|table"
 FOUR_PARTS = re.compile(rf"^({OWNERS}): .+\b(got|but|has|is|are)\b.+(; |\? ).+", re.S)
 """Who raises it, what must hold, what came, what to do."""
 
@@ -349,67 +350,41 @@ def test_images_with_several_rows(audit, tmp_path):
     assert stored(audit) == {"2": ("relabel", "wren")}
 
 
-def test_faiss(audit, tmp_path, subtests):
-    faiss = pytest.importorskip("faiss", reason="needs likewise[faiss]")
-    flat = faiss.IndexFlatIP(4)
-    flat.add(np.eye(4, dtype=np.float32))
-    plain = faiss.serialize_index(flat).tobytes()
-
-    def indexed(ids):
-        made = faiss.IndexIDMap2(faiss.IndexFlatL2(2))
-        made.add_with_ids(np.zeros((len(ids), 2), np.float32), np.asarray(ids, np.int64))
-        return faiss.serialize_index(made).tobytes()
-
-    def put(raw, place, form, value):
-        raw = bytearray(raw)
-        struct.pack_into(form, raw, place, value)
-        return bytes(raw)
-
-    other = faiss.IndexFlat(4, faiss.METRIC_Linf)
-    table = b"row,label,path\n1,wren,a/1.png\n2,owl,a/2.png\n"
-    two, length = indexed([1, 2]), "must be as long as its header declares"
+def test_parquet(audit, tmp_path, subtests):
+    vector, wren = [0.0, 1.0], {"1": ("relabel", "wren")}
+    good = {"row": 1, "label": "wren", "x": vector}
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([good]), buffer)
     cases = {
-        "a table with a changed label": (two, table, {"1": ("relabel", "wren")}),
-        "a table in another order": (indexed([2, 1]), table, {"1": ("relabel", "wren")}),
-        "no table": (two, None, "at least one decision or changed label"),
-        "a table of other ids": (indexed([1, 3]), table, "must have the 2 ids of the index"),
-        "a table with more lines": (indexed([1]), table, "must have the 1 ids of the index"),
-        "a table with an id twice": (two, table.replace(b"2,owl", b"1,owl"), "must have the 2 ids of the index"),
-        "a table with ids as floats": (two, table.replace(b"2,", b"2.0,"), "must have the 2 ids of the index"),
-        "a table without ids": (two, table.replace(b"row", b"id"), "the column 'row' is missing"),
-        "a table of another image": (two, table.replace(b"a/1", b"xa/1"), "row 1 must be the image of the audit"),
-        "an id twice": (indexed([1, 1]), None, "row 1 occurs twice"),
-        "a negative id": (indexed([-1]), None, "row must be a whole number from 0, got -1"),
-        "an empty file": (b"", None, "must be flat .* cannot be read as one"),
-        "text": (b"row,label\n" * 20, None, "must be flat .* cannot be read as one"),
-        "cut off": (plain[:-1], None, length),
-        "bytes behind the end": (plain + b"\0", None, length),
-        "half a header": (plain[:20], None, length),
-        "2**40 vectors": (put(plain, 8, "<q", 2**40), None, length),
-        "minus one vector": (put(plain, 8, "<q", -1), None, length),
-        "dimension 2**30": (put(plain, 4, "<i", 2**30), None, length),
-        "2**33 floats": (put(plain, 37, "<q", 2**33), None, length),
-        "2**33 ids": (put(two, len(two) - 24, "<q", 2**33), None, length),
-        "another metric": (faiss.serialize_index(other).tobytes(), None, "must be flat .* metric"),
-        "NaN": (put(plain, 45, "<f", float("nan")), None, "vectors must be finite"),
-    }  # fmt: skip
+        "a changed label": ([good], wren),
+        "a row as a float": ([good | {"row": 1.0}], wren),
+        "paths alone": ([{"path": "a/1.png", "label": "wren", "x": vector}], wren),
+        "labels alone": ([{"label": "wren", "x": vector}], "must be identified by a column row or path"),
+        "a row twice": ([good, good | {"label": "owl"}], "row 1 occurs twice"),
+        "a missing row": ([good, good | {"row": None}], "row must be a whole number"),
+        "a negative row": ([good | {"row": -1}], "row must be a whole number from 0, got -1"),
+        "another image": ([good | {"path": "xa/1.png"}], "must be the image of the audit"),
+        "a label as a struct": ([good | {"label": {"a": 1}}], "label must be one text"),
+        "no vectors": ([{"row": 1, "label": "wren"}], "must hold the vectors"),
+        "no changed label": ([good | {"label": "owl"}], "at least one decision or changed label"),
+        "NaN": ([good | {"x": [0.0, float("nan")]}], "vectors must be finite"),
+        "an empty file": (b"", "is not a readable Parquet file"),
+        "text": (b"row,label\n" * 20, "is not a readable Parquet file"),
+        "cut off": (buffer.getvalue()[:-5], "is not a readable Parquet file"),
+    }
 
     def write(name, content):
-        index, beside = content
-        (tmp_path / "i.faiss").write_bytes(index)
-        (tmp_path / "i.csv").unlink(missing_ok=True)
-        if beside is not None:
-            (tmp_path / "i.csv").write_bytes(beside)
-        return tmp_path / "i.faiss"
+        if isinstance(content, bytes):
+            (tmp_path / "t.parquet").write_bytes(content)
+        else:
+            pq.write_table(pa.Table.from_pylist(content), tmp_path / "t.parquet")
+        return tmp_path / "t.parquet"
 
-    check_all(subtests, audit, "faiss", {name: ((a, b), c) for name, (a, b, c) in cases.items()}, write)
+    check_all(subtests, audit, "parquet", cases, write)
 
 
 def test_hugging_face(audit, tmp_path, subtests):
     datasets = pytest.importorskip("datasets", reason="needs likewise[datasets]")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     names = datasets.Features({"file_name": datasets.Value("string"), "row": datasets.Value("int64"),
                                "label": datasets.ClassLabel(names=["owl", "wren"])})  # fmt: skip
     coded = datasets.Dataset.from_dict({"file_name": ["0.png"], "row": [1], "label": [1]}, names).data.table
@@ -495,32 +470,3 @@ def test_qdrant(audit, tmp_path, subtests):
         "no collections": (b'{"collections": {}, "aliases": {}}', "there is no collection 'likewise'"),
     }  # fmt: skip
     check_all(subtests, audit, "qdrant", cases, write)
-
-
-def test_lancedb(audit, tmp_path, subtests):
-    lancedb = pytest.importorskip("lancedb", reason="needs likewise[lancedb]")
-    number = iter(range(100))
-
-    def write(name, content):
-        folder = tmp_path / f"l{next(number)}"
-        if content is None:
-            folder.mkdir()
-            (folder / "likewise.lance").mkdir()
-        else:
-            lancedb.connect(str(folder)).create_table("likewise", content)
-        return folder
-
-    vector, wren = [0.0, 1.0], {"1": ("relabel", "wren")}
-    cases = {
-        "a changed label": ([{"row": 1, "label": "wren", "vector": vector}], wren),
-        "a row as a float": ([{"row": 1.0, "label": "wren", "vector": vector}], wren),
-        "paths alone": ([{"path": "a/1.png", "label": "wren", "vector": vector}], wren),
-        "labels alone": ([{"label": "wren", "vector": vector}], "must be identified by a column row or path"),
-        "a row twice": ([{"row": 1, "label": one, "vector": vector} for one in ("wren", "owl")], "row 1 occurs twice"),
-        "a missing row": ([{"row": one, "label": "wren", "vector": vector} for one in (1, None)], "row must be a whole"),
-        "another image": ([{"row": 1, "path": "xa/1.png", "label": "wren", "vector": vector}], "must be the image of the"),
-        "a label as a struct": ([{"row": 1, "label": {"a": 1}, "vector": vector}], "label must be one text"),
-        "no vectors": ([{"row": 1, "label": "wren"}], "must have vectors in the column vector, got the columns"),
-        "an empty table": (None, "cannot be used|there is no table"),
-    }  # fmt: skip
-    check_all(subtests, audit, "lancedb", cases, write)

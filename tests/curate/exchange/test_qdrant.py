@@ -98,3 +98,27 @@ def test_bad_places(tmp_path, subtests):
         likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz")
     client.close()
     assert not (tmp_path / "back.npz").exists()
+
+
+def test_a_send_to_qdrant_that_was_killed_is_not_received(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("likewise.curate.exchange.qdrant.BLOCK_ROWS", 10)
+        upsert, count = qdrant.QdrantClient.upsert, iter(range(9))
+
+        def die(self, *words, **options):
+            if next(count) == 1:
+                raise SystemExit("killed")
+            return upsert(self, *words, **options)
+
+        patch.setattr(qdrant.QdrantClient, "upsert", die)
+        patch.setattr(
+            qdrant.QdrantClient, "delete_collection", lambda *words: None
+        )  # a killed process does not tidy up
+        with pytest.raises(SystemExit):
+            likewise.send(write_vectors(tmp_path, n=30), "qdrant", tmp_path / "q")
+    with pytest.raises(
+        LikewiseError, match="qdrant: the collection must be complete, but the send of 'likewise' was inter"
+    ):
+        likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz")
+    likewise.send(tmp_path / "z.npz", "qdrant", tmp_path / "q", replace=True)
+    assert likewise.receive(tmp_path / "q", "qdrant", tmp_path / "back.npz").rows == 30

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from likewise.errors import LikewiseError
 
-from likewise.curate.exchange.records import (
+from likewise.curate.exchange.row_records import (
     NOT_UTF8,
     check_utf8,
     from_cells,

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from likewise.core.settings.spec import build, canonical, spec
 from likewise.learn.losses.hierarchical import class_vectors, copy_of_loss, level_weights, plan_by_tree, plan_sizes
-from likewise.learn.training.optim import reset_state
+from likewise.learn.training.schedule import reset_state
 
 CLASSES, DIM = 12, 6
 TREE = {f"c{n}": (f"family {n // 6}", f"genus {n // 3}") for n in range(CLASSES)}

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from likewise.core.render.figures import Estimate
-from likewise.papers.render.decay_recall import DecayPoint, describe_correlation, draw_decay
-from likewise.score.correlation import Coefficient, Correlation, correlate
+from likewise.papers.figures.decay_recall import DecayPoint, describe_correlation, draw_decay
+from likewise.score.significance import Coefficient, Correlation, correlate
 
 POINTS = [
     DecayPoint("A (D)", Estimate(0.9, 0.01, 2), Estimate(40.0, 1.0, 2)),

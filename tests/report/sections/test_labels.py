@@ -1,4 +1,4 @@
-"""The section on single labels: counts by hand, the payload, and nothing for single labels."""
+"""Labels: how often each occurs and is found, by hand."""
 
 import json
 
@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from browser import listen
 from page_reader import Reader
-from report.label_facts import label_facts, small_pool
-from report.made_facts import SCRIPT, made_facts
+from report.made_facts import SCRIPT, label_facts, made_facts, small_pool
 
-from likewise.report.page import write_page
-from likewise.report.payload import first_blocks
-from likewise.report.sections.labels import count_labels, recall_of
+from likewise.report.report_page import pack_page, write_page
+from likewise.report.sections.labels import count_labels, label_matrix, recall_of
 
 
 def test_labels_are_counted_by_hand():
@@ -30,7 +28,7 @@ def test_scores_by_label_are_read_in_any_form():
 
 def test_the_payload_has_labels_and_relevance():
     facts = label_facts()
-    first, more = (json.loads(block.text) for block in first_blocks(facts))
+    first, more = (json.loads(block.text) for block in pack_page(facts)[0][:2])
     assert first["pools"][0]["labels"]["sets"][0] == [1, 3]
     told = more["runs"][0]
     assert all(len(near) == 4 and 0 <= near[3] <= 1 for query in told["galleries"]["worst"] for near in query[2])
@@ -39,7 +37,7 @@ def test_the_payload_has_labels_and_relevance():
 
 def test_the_payload_of_single_labels_has_nothing_new():
     facts = made_facts(100, 8, 10)
-    first, more = (json.loads(block.text) for block in first_blocks(facts))
+    first, more = (json.loads(block.text) for block in pack_page(facts)[0][:2])
     assert list(first["pools"][0]) == ["name", "split", "n", "classes", "groupings"]
     assert all(list(run["confusion"]) == ["pairs", "classes", "matrix"] and "labels" not in run for run in more["runs"])
     assert all(len(near) == 3 for run in more["runs"] for query in run["galleries"]["worst"] for near in query[2])
@@ -76,3 +74,8 @@ def test_chips_bars_and_the_map_of_a_label(browser, tmp_path):
     assert page.locator("#map select").evaluate("one => one.selectedOptions[0].text") == "shirt"
     assert not [line for line in said if "GL Driver" not in line] and len(asked) == 1
     page.close()
+
+
+def test_a_line_per_place_and_a_column_per_label():
+    found = label_matrix(small_pool(), np.array([0, 4])).toarray()
+    assert found.tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 1, 0]]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from likewise.types import LikewiseError, Retrieval
 
-from likewise.score.metrics._hits import hit_number, nan_without_relevant, query_of_hit, sum_over_hits, within_depth
+from likewise.score.metrics.ranking import hit_number, nan_without_relevant, query_of_hit, sum_over_hits, within_depth
 
 NONE = torch.zeros(3, 0)
 

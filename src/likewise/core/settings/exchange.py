@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from likewise.core.settings.cli_types import File, Folder, Location, Positional, called
 
-ToolName = Literal["label-studio", "hugging-face", "csv", "faiss", "qdrant", "lancedb", "pgvector", "cvat"]
+ToolName = Literal["label-studio", "hugging-face", "csv", "parquet", "qdrant", "cvat"]
 """The tools, as in `likewise.curate.exchange.TOOL_BY_NAME`."""
 
 
@@ -20,10 +20,10 @@ class Send:
     to: ToolName
     """The tool."""
     out: Location
-    """Where to: a folder (label-studio, hugging-face, qdrant, lancedb, cvat), a file (.csv, .faiss), or the address of a server
-    (qdrant: http://HOST:PORT, pgvector: postgresql://USER@HOST/DATABASE)."""
+    """Where to: a folder (label-studio, hugging-face, qdrant, cvat), a file (.csv, .parquet), or the address of a server (qdrant:
+    http://HOST:PORT)."""
     name: str | None = None
-    """Name of the collection (qdrant) or table (lancedb, pgvector). By default likewise."""
+    """Name of the collection (qdrant). By default likewise."""
     columns: tuple[str, ...] = ()
     """New names of columns, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
     top: int | None = None
@@ -41,7 +41,7 @@ class Send:
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit or the data."""
     replace: bool = False
-    """Replace existing files of these names, or a collection or table of this name. Without it, an existing one is an error."""
+    """Replace existing files of these names, or a collection of this name. Without it, an existing one is an error."""
     allow_imports: bool = False
     """Allow the data to be a reader of your own by dotted name, which runs its code."""
     quiet: bool = False
@@ -53,14 +53,14 @@ class Receive:
     """Receive decisions, vectors or labels from another tool."""
 
     source: Annotated[Positional[str], called("SOURCE")]
-    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; faiss), a folder (hugging-face, qdrant, lancedb),
-    or the address of a server (qdrant, pgvector)."""
+    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; parquet), a folder (hugging-face, qdrant), or the
+    address of a server (qdrant)."""
     from_: ToolName
     """The tool."""
     into: Location
     """An audit folder for decisions, a .npz file for vectors, or a .csv file for labels."""
     name: str | None = None
-    """Name of the collection (qdrant) or table (lancedb, pgvector). By default likewise."""
+    """Name of the collection (qdrant). By default likewise."""
     columns: tuple[str, ...] = ()
     """Names of columns in the source, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
     reviewer: str | None = None

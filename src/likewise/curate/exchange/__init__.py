@@ -20,14 +20,10 @@ class Tool(NamedTuple):
 
 TOOL_BY_NAME = {
     "label-studio": Tool("label_studio", "images", "tasks with predictions, and decisions back; --out is a folder"),
-    "hugging-face": Tool("hugging_face", "images", "an imagefolder with metadata; --out is a new folder"),
+    "hugging-face": Tool("imagefolder", "images", "an imagefolder with metadata; --out is a new folder"),
     "csv": Tool("csv_table", "", "a table with any column names; --out is a .csv file"),
-    "faiss": Tool("faiss_file", "vectors", "a flat index and its table of ids; --out is a .faiss file"),
+    "parquet": Tool("parquet_table", "vectors", "a table with the vectors in the column x; --out is a .parquet file"),
     "qdrant": Tool("qdrant", "vectors", "a collection; --out is a folder, or the address of a server"),
-    "lancedb": Tool("lance_db", "vectors", "a table; --out is a folder"),
-    "pgvector": Tool(
-        "pg_vector", "vectors", "a table of PostgreSQL; --out is its address, postgresql://USER@HOST/DATABASE"
-    ),
     "cvat": Tool("cvat", "images", "tags in its XML format, and decisions back; --out is a folder"),
 }
 """Name of a tool in `--to` and `--from` -> its module, what it needs and what is written."""

@@ -7,8 +7,7 @@ from pathlib import Path
 from likewise.core.errors import LikewiseError
 from likewise.core.files import check_output_path, write_csv
 from likewise.core.settings import Receive, Send
-from likewise.curate.exchange.places import check_free, check_source
-from likewise.curate.exchange.records import Records, from_cells
+from likewise.curate.exchange.row_records import Records, check_free, check_source, from_cells
 from likewise.data.tabular import read_csv
 
 
@@ -30,7 +29,7 @@ def send(records: Records, config: Send) -> list[str]:
             f"csv: every column must have its own name, but two would be {twice!r}; choose another name"
         )
     write_csv(out, head, zip(*records.plain_columns().values(), records.row.tolist()))
-    return [] if records.x is None else ["vectors are not in a CSV table; --to faiss writes them to a file"]
+    return [] if records.x is None else ["vectors are not in a CSV table; --to parquet writes them, too"]
 
 
 def receive(config: Receive) -> Records:

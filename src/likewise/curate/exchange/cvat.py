@@ -21,9 +21,16 @@ from likewise.core.image_files import open_image
 from likewise.core.settings import Receive, Send
 from likewise.curate.audit.read import find_audit
 from likewise.curate.audit.states import suggested_decision
-from likewise.curate.exchange.places import check_free, check_source
-from likewise.curate.exchange.records import CHOICE_NAMES, Records, from_cells, image_root, xml_problem
-from likewise.curate.exchange.target import of_audit
+from likewise.curate.exchange.row_records import (
+    CHOICE_NAMES,
+    Records,
+    check_free,
+    check_source,
+    from_cells,
+    image_root,
+    xml_problem,
+)
+from likewise.curate.exchange.transfer import of_audit
 from likewise.data.label_sets import join_labels, split_labels
 
 NOT_REVIEWED = "not reviewed"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from likewise.core.errors import LikewiseError
 from likewise.curate.audit.read import Findings, find_audit, read_findings
-from likewise.curate.exchange.records import CHOICE_NAMES, Records
+from likewise.curate.exchange.row_records import CHOICE_NAMES, Records
 from likewise.curate.review.store import Choice, Store, append, check, tidy
 
 SENT_AUDIT_ADVICE = "receive into the audit that was sent"

@@ -18,8 +18,15 @@ from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, first_line, make_folder, write_json
 from likewise.core.settings import Receive, Send
 from likewise.curate.audit.states import suggested_decision
-from likewise.curate.exchange.places import check_free, check_source
-from likewise.curate.exchange.records import CHOICE_NAMES, Records, from_cells, image_root, xml_problem
+from likewise.curate.exchange.row_records import (
+    CHOICE_NAMES,
+    Records,
+    check_free,
+    check_source,
+    from_cells,
+    image_root,
+    xml_problem,
+)
 from likewise.data.label_sets import join_labels, split_labels
 
 OWNER_NAME = "label-studio"

@@ -5,16 +5,17 @@ The package unpickles the files of an embedded folder, which runs code in them: 
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from likewise.core.errors import LikewiseError
 from likewise.core.files import first_line
 from likewise.core.settings import Receive, Send
-from likewise.curate.exchange.packages import import_package
-from likewise.curate.exchange.records import DEFAULT_NAME, Records, check_utf8, from_cells
+from likewise.curate.exchange.row_records import DEFAULT_NAME, Records, check_utf8, from_cells
 
 COMPLETE_KEY = "likewise.complete"
 """Key of a collection's metadata: False while rows are written, and after a send that was killed."""
@@ -22,10 +23,20 @@ BLOCK_ROWS = 1000
 """Points that are written or read at a time."""
 
 
+def import_package(name: str) -> Any:
+    """Return a module of qdrant_client; raise an error that names the extra."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise LikewiseError(
+            f"qdrant: the package qdrant_client is missing ({error}); pip install 'likewise[qdrant]'"
+        ) from None
+
+
 @contextmanager
 def connect(place: str, create: bool) -> Iterator:
     """Yield a client of the folder or server; errors of the package become LikewiseError."""
-    package = import_package("qdrant_client", "qdrant")
+    package = import_package("qdrant_client")
     folder = Path(place).expanduser()
     is_server = is_address(place)
     if not is_server and not create and not (folder / "meta.json").is_file():
@@ -65,7 +76,7 @@ def mark(client, name: str, is_complete: bool) -> None:
 
 def send(records: Records, config: Send) -> list[str]:
     """Create a collection with one point per row: id = row, payload = columns."""
-    models = import_package("qdrant_client.models", "qdrant")
+    models = import_package("qdrant_client.models")
     x, name = records.x, config.name or DEFAULT_NAME
     assert x is not None
     if is_address(config.out):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +13,88 @@ from likewise.core.devices import choose_device
 from likewise.core.files import check_output_path
 from likewise.core.progress import bar
 from likewise.core.render.figures import save_figure
+from likewise.core.render.tables import Table, show_table
 from likewise.core.settings import Calibrate, Train, check
 from likewise.core.settings.spec import brief, describe
 from likewise.core.types import Items, LikewiseError
-from likewise.deploy.calibration.build import Target, at_most, build_calibration
 from likewise.deploy.calibration.calibration_view import draw_calibration
-from likewise.deploy.calibration.result import Calibrated, parts
-from likewise.runs.calibration import Validation, write_calibration, write_validation
+from likewise.deploy.calibration.fit_calibration import Target, at_most, build_calibration
+from likewise.deploy.calibration.thresholds import PROMISE_LEVEL
+from likewise.runs.calibration import (
+    CALIBRATION_FILE,
+    Calibration,
+    Threshold,
+    Validation,
+    write_calibration,
+    write_validation,
+)
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.score.scoring import as_compared
+
+DECISION_TEXTS = {
+    "pair": "two images show the same class",
+    "unknown": "the nearest neighbour is of a known class",
+}
+"""Threshold -> what is accepted from it on."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A calibration, the run it belongs to, its figure, and remarks about it."""
+
+    calibration: Calibration
+    run: Path
+    figure: Path
+    notes: list[str] = field(default_factory=list)
+
+    def table(self) -> Table:
+        """Return the thresholds as a table, with what they promise below it."""
+        made = self.calibration
+        errors = "false accepts" if made.pair.aim == "false accepts" else "wrong among accepted"
+        columns = [
+            "accept",
+            f"{'cosine' if made.similarity == 'cosine' else 'minus distance'} from",
+            f"{errors}, at most",
+        ]
+        columns += ["in validation", "true accepts"]
+        lines = [[text, *cells(getattr(made, name))] for name, text in DECISION_TEXTS.items()]
+        return Table(f"{self.run}: {made.pair.classes} validation classes", columns, lines, self.remarks(), self.run)
+
+    def remarks(self) -> list[str]:
+        """Return the promise in words, refusals, and where the results are."""
+        made, level = self.calibration, 100 * PROMISE_LEVEL
+        said = [
+            f"{DECISION_TEXTS[name]}: no threshold; {one.reason}" for name, one in parts(made).items() if one.reason
+        ]
+        said += [
+            f"promised for {made.pair.classes} new classes, in {level:g} % of choices of classes; every class counts the same; "
+            f"the gallery has {made.gallery['classes']} classes and {made.gallery['rows']:,} rows",
+            f"nearest neighbours of known classes are right in {100 * made.prevalence:.1f} %; their probability is off by "
+            f"{100 * made.curves['calibration_error'][0]:.1f} % on classes held out",
+        ]
+        if made.pair.aim == "precision":
+            said.append(
+                f"precision of two images holds if {100 * made.same_pairs:.2g} % of compared pairs show the same class, as in "
+                "validation; that of neighbours if the class of every query is in the gallery"
+            )
+        return [*said, *self.notes, f"calibration: {self.run / CALIBRATION_FILE}", f"figure: {self.figure}"]
+
+    def _repr_html_(self) -> str | None:
+        return self.table()._repr_html_()
+
+
+def parts(made: Calibration) -> dict[str, Threshold]:
+    """Return both thresholds by name."""
+    return {"pair": made.pair, "unknown": made.unknown}
+
+
+def cells(one: Threshold) -> list[str]:
+    """Return the cells of a threshold in the table."""
+    if one.value is None:
+        return ["none", f"{100 * one.rate:.3g} % refused", "", ""]
+    return [f"{one.value:.4f}", *(f"{100 * value:.3g} %" for value in (one.rate, one.observed, one.true_accepts))]
+
 
 MAX_VALIDATION_ROWS = 10_000
 """Most validation images that are used and stored: 20 MB at 512 dimensions."""
@@ -101,3 +173,9 @@ def validation_rows(opened: OpenRun, items: Items) -> Int[np.ndarray, "n"]:
             f"{items.class_name[trained[0]]}): a promise about unseen classes needs unseen classes; {advice}"
         )
     return rows
+
+
+def show_calibrated(found: Calibrated, config: Calibrate) -> None:
+    """Print the thresholds; nothing with --quiet."""
+    if not config.quiet:
+        show_table(found.table())

@@ -1,8 +1,9 @@
 """Recipes: named settings, most of them from papers, each value with its source ("paper", "code", "assumed" or "ours").
 
-A recipe is a TOML file in this folder. `[values]` is for every data set, a section such as `[cub200]` for one data set; a value
-is written `key = [value, source]`, where the key is a field of `Train`. Recipes can be joined by "+"; later recipes override
-earlier ones: `apply("proxy-anchor+robust", "birds/")` is `likewise train birds/ --recipe proxy-anchor --robust`.
+A recipe is a TOML file: ours are in this folder, those of papers in `papers/recipes`. `[values]` is for every data set, a
+section such as `[cub200]` for one data set; a value is written `key = [value, source]`, where the key is a field of `Train`.
+Recipes can be joined by "+"; later recipes override earlier ones: `apply("proxy-anchor+robust", "birds/")` is
+`likewise train birds/ --recipe proxy-anchor --robust`.
 Where the code of a paper differs from its print, the values follow the code, and `[print]` (and `[print.sop]` for one data set)
 has the printed values, which ":print" after the name selects: "triplet:print", "triplet:print+robust". They do not replace
 values of a data set that are "ours", such as those of the glyphs.
@@ -18,6 +19,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -48,6 +50,9 @@ IMAGE_SETTINGS = (
 DESCRIPTION_KEYS = ("title", "paper", "note", "differs")
 """Keys of a recipe file that describe it; `differs` describes its values with the source "ours"."""
 
+RECIPE_FOLDERS = ("learn/recipes", "papers/recipes")
+"""Folders with recipe files, inside the package. A folder that is not installed has no recipes."""
+
 PRINT_SUFFIX = "print"
 """Section of the values as printed, and the suffix of a name that selects it."""
 
@@ -75,14 +80,21 @@ DEFAULT_SETTINGS = {f.name: f.default for f in dataclasses.fields(Train) if f.na
 NO_RECIPE = Recipe("defaults", "No recipe", "", "", {}, {}, ())
 
 
+def recipe_files() -> dict[str, Traversable]:
+    """Return name -> file of every recipe, in the order of the names."""
+    folders = [files("likewise") / folder for folder in RECIPE_FOLDERS]
+    found = [file for folder in folders if folder.is_dir() for file in folder.iterdir() if file.name.endswith(".toml")]
+    return dict(sorted((file.name.removesuffix(".toml"), file) for file in found))
+
+
 def names() -> list[str]:
     """Return the names of all recipes."""
-    return sorted(f.name.removesuffix(".toml") for f in files(__name__).iterdir() if f.name.endswith(".toml"))
+    return list(recipe_files())
 
 
 def names_with_print() -> list[str]:
     """Return the names of the recipes that have values as printed."""
-    return [name for name in names() if PRINT_SUFFIX in _content(name)]
+    return [name for name, file in recipe_files().items() if PRINT_SUFFIX in _content(file)]
 
 
 def read(name: str, data: str | None = None) -> Recipe:
@@ -97,17 +109,16 @@ def read(name: str, data: str | None = None) -> Recipe:
     )  # fmt: skip
 
 
-def _content(file: str) -> dict[str, Any]:
-    return tomllib.loads((files(__name__) / f"{file}.toml").read_text("utf-8"))
+def _content(file: Traversable) -> dict[str, Any]:
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def _read_one(name: str, data: str | None) -> Recipe:
     plain, colon, suffix = name.partition(":")
-    file = plain.replace("+", "-plus")
-    if file not in names():
-        raise LikewiseError(
-            f"recipe: there is no '{plain}'{nearest_name(plain, names())} There are: {', '.join(names())}"
-        )
+    known = recipe_files()
+    file = known.get(plain.replace("+", "-plus"))
+    if file is None:
+        raise LikewiseError(f"recipe: there is no '{plain}'{nearest_name(plain, known)} There are: {', '.join(known)}")
     content = _content(file)
     about = {key: content.pop(key, "") for key in DESCRIPTION_KEYS}
     printed, data_set = content.pop(PRINT_SUFFIX, None), (data or "").split("(")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from likewise.deploy.calibration.promise import promise
+from likewise.deploy.calibration.thresholds import describe_promise
 from likewise.report.section import Section, Study
 from likewise.runs.calibration import Calibration, Threshold, read_calibration
 
@@ -70,7 +70,7 @@ def decision(threshold: Threshold, name: str, curves: Mapping[str, list[float]])
     return Decision(
         THRESHOLD_NAMES[name],
         threshold.value,
-        promise(threshold, name),
+        describe_promise(threshold, name),
         threshold.rate,
         None if refused else threshold.observed,
         None if refused else 1 - threshold.true_accepts,

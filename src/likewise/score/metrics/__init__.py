@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from likewise.core.contracts import Metric, QueryMetric, SetMetric
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.score.metrics import clustering, graded, ranking, spectrum, tree, verification
+from likewise.score.metrics import clustering, ranking, spectrum, verification
 from likewise.score.metrics.spectrum import class_spectrum, density, spectral_decay
 
 __all__ = [
@@ -51,10 +51,10 @@ PER_QUERY: dict[str, PerQuery] = {
     "NDCG@k": PerQuery(ranking.ndcg_at,
         "sum of relevance / log2(rank + 1) over the first k results, divided by that of a perfect ranking; also nDCG@k",
         graded=True),
-    "graded-mAP": PerQuery(graded.graded_average_precision,
+    "graded-mAP": PerQuery(ranking.graded_average_precision,
         "average precision with graded relevance: pairs of results count by the smaller of their relevances "
         "(Robertson et al. 2010)", all_hits=True, graded=True),
-    "triplet-agreement": PerQuery(graded.agreement,
+    "triplet-agreement": PerQuery(ranking.agreement,
         "share of the judged triplets of the query in which the nearer sample is more similar"),
     "mAP": PerQuery(_AVERAGE_PRECISION,
         "average precision over all relevant items, at any depth; equal to scikit-learn's except for ties", all_hits=True),
@@ -72,10 +72,10 @@ PER_QUERY: dict[str, PerQuery] = {
         "average precision over the first C = R + 1 results, divided by C; always below 1 (Roth et al. 2020)"),
     "mAP@C/R": PerQuery(partial(_AVERAGE_PRECISION, k="C"),
         "average precision over the first C = R + 1 results, divided by R: mAP@C corrected"),
-    "severity": PerQuery(tree.severity,
+    "severity": PerQuery(ranking.severity,
         "height of the lowest common ancestor with a wrong first result, as a share of the class tree's height; low is good",
         in_tree=True, low_is_good=True),
-    "tree-NDCG@k": PerQuery(tree.tree_ndcg_at,
+    "tree-NDCG@k": PerQuery(ranking.tree_ndcg_at,
         "NDCG of the first k results; a result gains the depth of its lowest common ancestor with the query", in_tree=True),
 }  # fmt: skip
 """Built-in metrics per query by generic name; k stands for a positive integer.
