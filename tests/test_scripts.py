@@ -44,7 +44,7 @@ ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
     "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
-    "papers/published/test_coverage.py": ["tools/coverage_page.py"],
+    "papers/test_coverage.py": ["tools/coverage_page.py"],
     "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
     "test_gallery.py": [f"examples/tasks/{name}.py" for name in TASKS],
     "test_examples_relevance.py": [f"examples/relevance/{name}.py" for name in KINDS],

@@ -6,7 +6,7 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from likewise.papers.figures.method_means import draw_agreement, draw_means
 from likewise.papers.grid import SEED_AXIS, Cell, Grid, Place, cell_name, place_of, rows_of
 from likewise.papers.grid_plan import GridPlan, PlannedRun, data_of, names, notes_on_differences
 from likewise.papers.published import Number, numbers
-from likewise.papers.slurm import words_of
 from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.score.metrics import is_set_metric
@@ -43,6 +42,9 @@ FACTS_OF_A_RECORD = (
     "energy_shared",
 )  # fmt: skip
 """Columns of results.csv with the provenance of a training."""
+
+SETTINGS_OF_AGAIN = ("data", "root", "set", "quick", "adopt", "out", "metrics", "device", "allow_imports", "quiet")
+"""Settings of bench that the command to train one cell again repeats."""
 
 FOLDS_NOTE = (
     "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
@@ -297,8 +299,14 @@ def write_sheet(sheet: BenchmarkTable, pictures: Sequence[Picture]) -> None:
 
 
 def again(config: Bench, training: PlannedRun) -> str:
-    """Return the command that trains one cell again."""
-    return shlex.join(["likewise", *words_of(config), "--only", str(training.number)])
+    """Return the command that trains one cell again, with the settings that decide about its result."""
+    words = ["likewise", "bench", config.grid]
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in SETTINGS_OF_AGAIN and value != field.default:
+            flag = f"--{field.name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, *value] if isinstance(value, tuple) else [flag, str(value)]
+    return shlex.join([*words, "--only", str(training.number)])
 
 
 def follow_up(
