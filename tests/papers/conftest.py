@@ -8,7 +8,7 @@ from likewise.config import Bench, Train, Tune
 
 from likewise.papers import tune
 from likewise.papers.benchmark_table import BenchmarkTable, Entry
-from likewise.papers.figures import figure_function
+from likewise.papers.figures.drawing import FinishedTable, write_drawing
 from likewise.papers.figures.spectra import SPECTRA_FILE
 from likewise.papers.grid import Cell, Grid, Point
 from likewise.papers.grid_plan import Job, PlannedRun
@@ -68,7 +68,7 @@ def config(features, tmp_path):
 
 @pytest.fixture
 def made(tmp_path):
-    """Return the arguments of `draw` for rows on one axis: name -> values of R@1 and rho per seed, and a spectrum of three."""
+    """Return what a figure is drawn from: rows on one axis, name -> R@1 and rho per seed, and a spectrum of three."""
 
     def made(rows, axis="method", spectra=None, printed=None, **settings):
         entries, done = [], []
@@ -89,7 +89,7 @@ def made(tmp_path):
         points = [Point(name, {}) for name in rows]
         grid = Grid("made", {}, {axis: points, "seed": [Point("0", {}), Point("1", {})]}, {})
         sheet = BenchmarkTable("made", "made", (axis,), tuple(entries), folder=tmp_path)
-        return grid, sheet, done, Bench("made", quiet=True)
+        return FinishedTable(grid, sheet, done, Bench("made", quiet=True))
 
     return made
 
@@ -100,7 +100,7 @@ def drawn_alone():
 
     def drawn_alone(name, folder):
         sheet = BenchmarkTable("x", "x", (), (), folder=folder)
-        png, notes = figure_function(name)(Grid("t", {}, {}, {}), sheet, [], Bench("x"))
+        png, notes = write_drawing(name, FinishedTable(Grid("t", {}, {}, {}), sheet, [], Bench("x")))
         assert png.startswith(b"\x89PNG") and png == (folder / f"{name}.png").read_bytes()
         with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file)), notes

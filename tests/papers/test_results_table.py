@@ -273,9 +273,7 @@ def test_a_figure_is_drawn_from_all_finished_trainings_and_leads_the_page(monkey
     runs = [PlannedRun(at + 1, Cell({}, {}), None, done if at < finished else job) for at in range(3)]
     sheet = BenchmarkTable("x", "x", ("method",), (), folder=tmp_path)
     grid = replace(read_grid("influence-table1"), then=("detection",))
-    monkeypatch.setattr(
-        results_table, "figure_function", lambda name: lambda *given: (b"PNG", [f"{len(given[2])} drawn"])
-    )
+    monkeypatch.setattr(results_table, "write_drawing", lambda name, table: (b"PNG", [f"{len(table.done)} drawn"]))
     pictures, notes = follow_up(grid, sheet, runs, Bench("x", only=only))
     assert [(one.title, one.png, one.file, one.leads) for one in pictures] == [
         ("Wrong labels found", b"PNG", "detection.png", True)

@@ -18,7 +18,8 @@ from likewise.core.settings import Bench
 from likewise.core.types import LikewiseError
 from likewise.papers.benchmark_formats import html, latex, markdown, rows_for_csv
 from likewise.papers.benchmark_table import BEST_EPOCH, BenchmarkTable, Entry, against, label, lay_out, notes_by_rows
-from likewise.papers.figures import FIGURE_KINDS, figure_function
+from likewise.papers.figures import FIGURE_KINDS
+from likewise.papers.figures.drawing import FinishedTable, write_drawing
 from likewise.papers.figures.method_means import draw_agreement, draw_means
 from likewise.papers.grid import SEED_AXIS, Cell, Grid, Place, cell_name, place_of, rows_of
 from likewise.papers.grid_plan import GridPlan, PlannedRun, data_of, names, notes_on_differences
@@ -49,6 +50,7 @@ SETTINGS_OF_AGAIN = ("data", "root", "set", "quick", "adopt", "out", "metrics", 
 FOLDS_NOTE = (
     "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
 )
+
 UNCLEAR_NOTE = "{} printed numbers are not shown: their cells are ambiguous; add keys to published = {{...}}."
 BEST_EPOCH_NOTE = (
     "best test epoch: selected on the test split, so biased upwards; do not compare it with the other columns."
@@ -324,8 +326,8 @@ def follow_up(
     notes = []
     for name in grid.then if len(done) > 1 or grid.is_figure_only else ():
         kind = FIGURE_KINDS[name]
-        figure, lines = figure_function(name)(grid, sheet, done, config)
-        pictures += [Picture(kind.title, figure, f"{name}.png", kind.leads)] if figure else []
+        png, lines = write_drawing(name, FinishedTable(grid, sheet, done, config))
+        pictures += [Picture(kind.title, png, f"{name}.png", kind.leads)] if png else []
         notes += lines
     return pictures, notes
 

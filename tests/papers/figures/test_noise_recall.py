@@ -7,7 +7,8 @@ import pytest
 from likewise.config import Bench, Train
 
 from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.figures.noise_recall import NoiseRecall, draw, draw_noise_recall, moving_average, recall_of
+from likewise.papers.figures.drawing import FinishedTable, write_drawing
+from likewise.papers.figures.noise_recall import NoiseRecall, draw_noise_recall, moving_average, recall_of
 from likewise.papers.grid import Cell, Grid
 from likewise.papers.grid_plan import Job, PlannedRun
 from likewise.runs.log import append_log
@@ -56,14 +57,14 @@ def test_the_figure_has_its_values_and_names_coarse_logs(tmp_path):
     logs = {"a": log([0.5] * 5), "b": log([1.0] * 3, every=20), "c": [{"step": 1}]}
     done = [planned(method, lines, tmp_path) for method, lines in logs.items()]
     sheet = BenchmarkTable("x", "x", (), (), folder=tmp_path)
-    png, notes = draw(grid, sheet, done, Bench("x"))
+    png, notes = write_drawing("noise_recall", FinishedTable(grid, sheet, done, Bench("x")))
     assert png == (tmp_path / "noise_recall.png").read_bytes()
     with (tmp_path / "noise_recall.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     assert [(r["method"], r["step"], r["recall"]) for r in lines[4:6]] == [("a", "5", "0.5"), ("b", "20", "1.0")]
     assert any("log of 1 trainings has means of 20 iterations" in note for note in notes)
     assert "At the end: a, n 50 % (by chance 50 %); b, n 100 % (by chance 50 %)." in notes
-    png, notes = draw(grid, sheet, done[2:], Bench("x"))
+    png, notes = write_drawing("noise_recall", FinishedTable(grid, sheet, done[2:], Bench("x")))
     assert png is None and "no recall" in notes[0]
 
 

@@ -1,6 +1,5 @@
 """Spectra of training embeddings: those of `evaluate`, computed once, and gone when the run is trained again."""
 
-import csv
 import json
 import math
 from pathlib import Path
@@ -12,7 +11,6 @@ from likewise.errors import LikewiseError
 
 from likewise.papers.bench import bench
 from likewise.papers.figures import spectra as module
-from likewise.papers.figures.seed_groups import seed_groups
 from likewise.papers.figures.spectra import (
     SPECTRA_FILE,
     SpectrumLine,
@@ -45,14 +43,14 @@ def test_the_figure_of_a_bench_has_the_rho_of_evaluate_and_is_computed_once(conf
 
 
 def test_a_run_that_cannot_be_embedded_leaves_a_note(made, monkeypatch):
-    grid, sheet, done, config = made({"a": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.5, 0.4)]})
-    (done[2].job.run.path / SPECTRA_FILE).unlink()
+    table = made({"a": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.5, 0.4)]})
+    (table.done[2].job.run.path / SPECTRA_FILE).unlink()
 
     def broken(*_):
         raise LikewiseError("run: no network")
 
     monkeypatch.setattr(module, "compute_spectra", broken)
-    (a, b), notes = measure_spectra(seed_groups(grid, sheet, done)[1], config)
+    (a, b), notes = measure_spectra(table.seed_groups(), table.config)
     assert notes == ["b: the training samples could not be embedded: run: no network"] and b == []
     assert rho_of(a).mean == pytest.approx(0.15) and math.isnan(rho_of(b).mean)
     assert np.array_equal(a[0].whole, [0.5, 0.3, 0.2])
@@ -62,25 +60,18 @@ def test_a_run_that_is_trained_again_loses_its_spectra():
     assert SPECTRA_FILE in RESULT_FILES
 
 
-def test_pairs_are_drawn_and_other_rows_are_not(made, monkeypatch):
-    drawn = []
-    real = module.draw_spectra
-    monkeypatch.setattr(module, "draw_spectra", lambda lines, *rest: drawn.extend(lines) or real(lines, *rest))
+def test_pairs_are_drawn_and_other_rows_are_not(made):
     rows = {name: [(0.5, 0.1), (0.5, 0.1)] for name in ("A (D)", "R-A", "Other")}
-    given = made(rows, spectra={"A (D)": [0.7, 0.2, 0.1], "R-A": [0.4, 0.35, 0.25]})
-    png, notes = draw(*given)
-    assert png and [(line.panel, line.name) for line in drawn] == [
-        ("A (D)", "without"),
-        ("A (D)", "with rho-regularisation"),
-    ]
-    assert list(drawn[1].values) == pytest.approx([0.4, 0.35, 0.25])
-    assert "A (D) 70.0 and 40.0. It is smaller with regularisation for 1 of 1 methods" in notes[0]
-    with (given[1].folder / "class_spectra.csv").open(encoding="utf-8") as lines:
-        assert [line["rank"] for line in csv.DictReader(lines)] == ["1", "2", "3"] * 2
+    drawn = draw(made(rows, spectra={"A (D)": [0.7, 0.2, 0.1], "R-A": [0.4, 0.35, 0.25]}))
+    columns, lines = drawn.values["class_spectra"]
+    assert columns == ["method", "regularised", "rank", "share"] and drawn.figure
+    assert [line[:3] for line in lines] == [["A (D)", with_it, rank] for with_it in ("no", "yes") for rank in (1, 2, 3)]
+    assert [line[3] for line in lines] == pytest.approx([0.7, 0.2, 0.1, 0.4, 0.35, 0.25])
+    assert "A (D) 70.0 and 40.0. It is smaller with regularisation for 1 of 1 methods" in drawn.notes[0]
 
 
 def test_without_a_pair_there_is_no_figure(made):
-    assert draw(*made({"A": [(0.5, 0.1)]})) == (
+    assert draw(made({"A": [(0.5, 0.1)]}))[:2] == (
         None, ["no class spectra: no method has rows with and without rho-regularisation"],
     )  # fmt: skip
 
