@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from likewise.core.types import Embedded
     from likewise.curate.audit.apply import Applied
     from likewise.curate.audit.audit import Audited
-    from likewise.curate.audit.label_audit import LabelAudit
-    from likewise.curate.audit.label_set_audit import LabelSetAudit
+    from likewise.curate.audit.label_audit import LabelAudit, LabelSetAudit
     from likewise.curate.clean import Cleaned
     from likewise.curate.exchange.transfer import Received, Sent
     from likewise.curate.review.prove import Proved
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
     from likewise.papers.published.coverage import PaperListing
     from likewise.papers.published.published_view import Numbers
     from likewise.papers.tune import TuneResult
-    from likewise.report.widgets.map import MapWidget as MapWidget
-    from likewise.report.widgets.review import ReviewWidget as ReviewWidget
+    from likewise.report.widgets.map_widget import MapWidget as MapWidget
     from likewise.report.write_report import Page
     from likewise.runs.folder import Run
     from likewise.runs.machine import Machine
@@ -271,11 +269,11 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
-        more: `seed`, `device`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
+        more: `seed`, `device`, `group`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
     """
-    from likewise.curate.audit.label_set_audit import audit_any
+    from likewise.curate.audit.label_audit import audit_labels as audit
 
-    return audit_any(z, y, features, **more)
+    return audit(z, y, features, **more)
 
 
 def review(audit: Place, **settings) -> Reviewed | Proved:
@@ -337,7 +335,6 @@ def _say(settings: dict) -> Callable[[str], None]:
 def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"likewise.{name}")
-    widgets = {"ReviewWidget": "review", "MapWidget": "map"}  # not in `__all__`, because they need the extra `notebook`
-    if name in widgets:
-        return getattr(importlib.import_module(f"likewise.report.widgets.{widgets[name]}"), name)
-    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, *widgets])}")
+    if name == "MapWidget":  # not in `__all__`, because it needs the extra `notebook`
+        return importlib.import_module("likewise.report.widgets.map_widget").MapWidget
+    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, 'MapWidget'])}")

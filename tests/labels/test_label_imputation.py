@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
+from stored_scores import StoredScores
 
 from likewise.core.retrieval.ranking import nearest
 from likewise.labels.label_imputation import Imputation, draw_labels, impute_scores, inject
-from likewise.labels.label_noise import Noise, StoredScores
+from likewise.labels.label_noise import Noise
 from likewise.score.fixed_ranking import FixedRanking
 
 TABLE = torch.tensor([[0.0, 0.75, 0.25], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)

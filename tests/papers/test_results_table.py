@@ -19,7 +19,7 @@ from likewise.papers.grid_plan import Difference, Job, PlannedRun, plan_grid
 from likewise.papers.published import numbers
 from likewise.papers.results_table import again, follow_up, missing, provenance, tabulate, write_table
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score import folds
 
 CPU = torch.device("cpu")

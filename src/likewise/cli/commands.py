@@ -82,7 +82,7 @@ COMMANDS = {
     ),
     "report": Command(
         "report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels",
-        "Report", "report.write:report", "report.write:show_page",
+        "Report", "report.write_report:report", "report.write_report:show_page",
     ),
     "hierarchy": Command(
         "hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy",

@@ -9,7 +9,7 @@ from likewise.core.settings import Evaluate
 from likewise.core.types import Items, LikewiseError
 from likewise.data.dataset import protocol_for
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import write_per_query
+from likewise.runs.scores import write_per_query
 from likewise.score.checks import check_input
 from likewise.score.evaluate_run import score_open
 from likewise.score.other_data import check_any_left, describe_left_out, without_trained

@@ -14,7 +14,7 @@ from likewise.core.contracts import Split
 from likewise.core.types import Items, LikewiseError
 from likewise.data.protocols.splits import in_splits
 from likewise.runs.open import OpenRun, has_fingerprint
-from likewise.runs.trained import Trained, find_trained, read_trained
+from likewise.runs.training_files import Trained, find_trained, read_trained
 
 MAX_NAMED_CLASSES = 3
 """Number of classes that a sentence names."""

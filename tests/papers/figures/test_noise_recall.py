@@ -11,7 +11,7 @@ from likewise.papers.figures.drawing import FinishedTable, write_drawing
 from likewise.papers.figures.noise_recall import NoiseRecall, draw_noise_recall, moving_average, recall_of
 from likewise.papers.grid import Cell, Grid
 from likewise.papers.grid_plan import Job, PlannedRun
-from likewise.runs.log import append_log
+from likewise.runs.folder import Run
 
 
 def test_the_moving_average_by_hand():
@@ -48,7 +48,7 @@ def test_only_lines_with_a_recall_are_read():
 def planned(method, lines, folder):
     run = folder / method
     run.mkdir()
-    append_log(run, lines)
+    Run(run).log(lines)
     return PlannedRun(1, Cell({"method": method, "noise": "n"}, {}), None, Job(Train("x", out=str(run)), "id"))
 
 

@@ -18,8 +18,8 @@ from likewise.core.settings import Calibrate, Train, check
 from likewise.core.settings.spec import brief, describe
 from likewise.core.types import Items, LikewiseError
 from likewise.deploy.calibration.calibration_view import draw_calibration
-from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.deploy.calibration.fit_calibration import Target, at_most, build_calibration
+from likewise.deploy.calibration.thresholds import PROMISE_LEVEL
 from likewise.runs.calibration import (
     CALIBRATION_FILE,
     Calibration,

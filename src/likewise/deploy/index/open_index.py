@@ -52,7 +52,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
         and any((target / name).exists() for name in stored_rows.DATA_FILES)
     ):
         stored_rows.read(target)  # an incomplete index: raises
-    gallery, run, made_by = open_gallery(config, say)
+    gallery, run, made_by = open_embeddings(config, say)
     similarity = made_by.get("similarity", "cosine")
     # saving the index adds the run and the checksum of its network
     source = {"checkpoint": made_by.get("checkpoint", "best"), "trained": trained_classes(gallery) if is_run else []}
@@ -60,7 +60,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     return index, run and Network(run, source, similarity, config)
 
 
-def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
+def open_embeddings(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
     """Return the embeddings of a run or a file, the run or None, and the origin that the file records."""
     target = find_target(config.target, "search")
     if not target.is_dir():
