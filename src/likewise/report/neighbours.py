@@ -14,7 +14,7 @@ from likewise.core.progress import bar
 from likewise.core.retrieval.ranking import rank
 from likewise.report.queries import places_of
 from likewise.report.target import ReportTarget
-from likewise.score.answers import hidden_groups
+from likewise.score.retrieve import hidden_groups
 
 
 def as_tensor(x: Float[np.ndarray, "N D"], similarity: str) -> Float[Tensor, "N D"]:

@@ -14,8 +14,8 @@ from likewise.core.types import Embedded, LikewiseError
 from likewise.report.target import ReportTarget
 from likewise.runs.dataset import make_protocol, protocol_for
 from likewise.runs.per_query import PerQuery
-from likewise.score.answers import count_relevant_rows, max_results
 from likewise.score.metrics import reach
+from likewise.score.retrieve import Scoring, count_relevant_rows, max_results
 
 NO_TEST_SPLIT_NOTE = "it was trained on all data, so there is no test split to score"
 """Note on a run whose protocol has no test split."""
@@ -35,7 +35,7 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     Without a test split or without relevant rows, the target gets a note instead.
     """
     from likewise.score.checks import check_length
-    from likewise.score.scoring import score_with_galleries
+    from likewise.score.scoring import score_all
 
     items, row = one.items, one.row
     assert items is not None and items.x is not None and row is not None
@@ -52,9 +52,8 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     x = items.x if items.x.flags.writeable else items.x.copy()  # torch warns about read-only arrays
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")
-    scores, each, found = score_with_galleries(
-        e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet
-    )
+    scoring = Scoring(items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet)
+    scores, each, found = score_all(e, scoring)
     assert found is not None
     near = found.row.cpu().numpy()
     queries = PerQuery(

@@ -94,10 +94,11 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     file, per_query = run.path / EMBEDDINGS_FILE, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
-        from likewise.score.evaluate_run import evaluate_open
+        from likewise.core.settings import Evaluate
+        from likewise.score.evaluate import evaluate_run
 
         try:
-            evaluate_open(opened, settings.metrics)
+            evaluate_run(opened, Evaluate(str(run.path), metrics=settings.metrics))
         except LikewiseError as error:
             notes.append(f"it could not be evaluated ({error})")
     if not is_tested(settings):

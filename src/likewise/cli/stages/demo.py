@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from likewise.core.errors import LikewiseError
 from likewise.core.files import make_folder
-from likewise.core.settings import Demo, check
+from likewise.core.settings import Demo, Evaluate, check
 
 if TYPE_CHECKING:
     from likewise.core.settings import Train
@@ -28,13 +28,12 @@ def demo(config: Demo, say=print) -> DemoResult:
     robust `run`, and the `figure`, which is the path of the gallery.
     """
     check(config)
-    from likewise.core.devices import choose_device
     from likewise.learn.training.fit import train
     from likewise.report.label_noise import describe_detection
     from likewise.report.random_gallery import draw_random_gallery
     from likewise.runs.dataset import load_items
-    from likewise.runs.settings import read_config
-    from likewise.score.evaluate_run import evaluate_run
+    from likewise.runs.open import OpenRun
+    from likewise.score.evaluate import evaluate_run
     from likewise.score.result_views import DemoResult
 
     if config.out:
@@ -52,9 +51,9 @@ def demo(config: Demo, say=print) -> DemoResult:
         runs[way] = train(settings, say)
         say(f"{way}: R@1 {runs[way].scores['metrics']['R@1']:.1%}")
     run = runs["robust"]
-    stored = read_config(run)
-    how = {"metrics": stored.metrics, "device": choose_device(None), "checkpoint": "untrained", "quiet": True}
-    before = evaluate_run(run, config=stored, items=items, **how)
+    opened = OpenRun(run, checkpoint="untrained", quiet=True)
+    opened.take(items)
+    before = evaluate_run(opened, Evaluate(str(run.path), metrics=opened.settings.metrics))
     figure, title = run.path / "gallery.png", f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters"
     draw_random_gallery(run.path / "embeddings.npz", figure, title, seed=config.seed)
     scores = {way: one.scores for way, one in runs.items()}

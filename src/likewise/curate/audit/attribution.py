@@ -38,7 +38,7 @@ from likewise.curate.audit.intervention import summary, verify
 from likewise.curate.audit.records import Causes, Errors, ExplainedErrors, RetrievalErrors, Subject, to_device
 from likewise.curate.audit.retrieval_errors import find_pairs, group_by_class
 from likewise.data.loader import batches, in_order
-from likewise.score.answers import hidden_groups
+from likewise.score.retrieve import hidden_groups
 
 LISSA_BATCH_SIZE = 32
 """Samples in a step of LiSSA for a loss that compares samples."""

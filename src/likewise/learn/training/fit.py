@@ -10,7 +10,7 @@ import torch
 from likewise.core.devices import choose_device
 from likewise.core.distributed.process_group import joined, wait_for_all, world
 from likewise.core.errors import LikewiseError, memory_errors
-from likewise.core.settings import Train
+from likewise.core.settings import Evaluate, Train
 from likewise.learn.training.execute import execute
 from likewise.learn.training.launch import is_started, launch
 from likewise.learn.training.logger_dispatch import LoggerDispatch, make_loggers
@@ -20,8 +20,9 @@ from likewise.learn.training.settings import check_settings, describe_folds
 from likewise.runs.backbone_choice import claim_run, find_backbone, resolve_with
 from likewise.runs.dataset import is_strict, make_protocol, training_items
 from likewise.runs.folder import Run
+from likewise.runs.open import OpenRun
 from likewise.runs.usage import Session
-from likewise.score.evaluate_run import evaluate_run
+from likewise.score.evaluate import evaluate_run
 
 LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk-size"
 
@@ -71,9 +72,9 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
             pixels = execute(claim, config, items, device, log, hooks, say, default_sampler)
         if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
             with session.evaluating():
+                how = {"workers": config.workers, "quiet": config.quiet, "settings": config, "items": items}
                 evaluate_run(
-                    run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
-                    quiet=config.quiet, pixels=pixels, known=True,
-                )  # fmt: skip
+                    OpenRun(run, device=device, **how), Evaluate(str(run.path), metrics=config.metrics), pixels
+                )
             wait_for_all()  # then every process can read the scores that the first process wrote
     return run
