@@ -31,10 +31,10 @@ from likewise.types import Items
 from measure import parse_with_quick
 
 from likewise.data import load
+from likewise.data.dataset import inject_noise, protocol_for
 from likewise.data.protocols.splits import split_by
 from likewise.learn.recipes import apply
-from likewise.papers.experiments.executors import LocalExecutor
-from likewise.runs.dataset import inject_noise, protocol_for
+from likewise.papers.executors import LocalExecutor
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost
 from likewise.score.intervals import t_interval

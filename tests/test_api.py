@@ -89,8 +89,7 @@ def toys(finished, finished_pictures, features, pictures, tmp_path_factory):
 
 HERE = {"device": "cpu"}
 # One call of every function, at toy size. `review` and `clean` serve a page (tests/curate/review/test_serve.py,
-# tests/cli/stages/test_clean.py), and `load` returns
-# a network (tests/deploy/test_model.py).
+# tests/curate/test_clean.py), and `load` returns a network (tests/deploy/test_model.py).
 CALLS = {
     "train": lambda t: likewise.train(t.features, out=t.folder / "mine", steps=2, dim=4, **HERE),
     "evaluate": lambda t: likewise.evaluate(t.run, **HERE),

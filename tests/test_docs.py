@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from likewise.cli.stages.listing import REGISTRIES, entries
+from likewise.cli.listing import REGISTRIES, entries
 from likewise.core.settings.spec import find
 
 ROOT = Path(__file__).parent.parent

@@ -17,13 +17,12 @@ from likewise.cli import main as cli
 from likewise.core.settings.overrides import has_argument
 from likewise.core.settings.spec import build
 from likewise.data.taxonomies import taxonomy
-from likewise.papers.experiments import tune as tune_module
-from likewise.papers.experiments import tune_files
-from likewise.papers.experiments.grid import adapted, as_train, cells, read_grid, toml
-from likewise.papers.experiments.grid_plan import check_published, lay_out
-from likewise.papers.experiments.jobs import Planner
-from likewise.papers.experiments.search_space import read_entries
-from likewise.papers.experiments.worker import attempt
+from likewise.papers import tune as tune_files
+from likewise.papers import tune as tune_module
+from likewise.papers.executors import attempt
+from likewise.papers.grid import adapted, as_train, cells, read_grid, toml
+from likewise.papers.grid_plan import Planner, check_published, lay_out
+from likewise.papers.search_space import read_entries
 from likewise.runs.folder import Run
 
 ROOT = Path(__file__).parent.parent

@@ -15,8 +15,8 @@ from PIL import Image
 from likewise.core import notebook as notebook
 from likewise.core.notebook import image_strip, table, thumbnail, view
 from likewise.core.render.tables import Table
-from likewise.papers.experiments.tune import TuneResult
-from likewise.papers.render.benchmark_table import BenchmarkTable, Entry
+from likewise.papers.benchmark_table import BenchmarkTable, Entry
+from likewise.papers.tune import TuneResult
 from likewise.runs.folder import Run
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from likewise.metrics import NAMES as PER_QUERY
 from likewise.metrics import SET_NAMES
 
-from likewise.cli.stages.listing import REGISTRIES, entries
+from likewise.cli.listing import REGISTRIES, entries
 from likewise.core.settings.spec import FACT_NAMES, find, spec, usage
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "components"

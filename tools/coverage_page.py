@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from likewise.papers.published import papers
-from likewise.papers.published.coverage import STATUS_NAMES, Covered, coverage, status_counts
-from likewise.papers.render.coverage import STATUS_SIGNS, title
+from likewise.papers.published.coverage import STATUS_NAMES, STATUS_SIGNS, Covered, coverage, status_counts, title
 
 NOTE = "<!-- Made from src/likewise/papers/published/coverage.toml by tools/docs.py; change that. -->"
 ABOUT = """# Coverage of the papers

@@ -34,7 +34,7 @@ def write_figures(only: Collection[str] = ()) -> None:
     from component_figures import DRAW, WITHOUT_FIGURE, draw_metrics
     from flow_picture import draw_flow
 
-    from likewise.cli.stages.listing import REGISTRIES
+    from likewise.cli.listing import REGISTRIES
     from likewise.core.settings.spec import find
 
     for old in FOLDER.glob("*.svg") if not only else ():

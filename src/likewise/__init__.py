@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from likewise._version import __version__ as __version__
 from likewise.core import public_modules as public_modules
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from likewise import data, models
-    from likewise.cli.listing_view import Listing
-    from likewise.cli.machine_view import Machine
-    from likewise.cli.stages.clean import Cleaned
+    from likewise.cli.demo import DemoResult
+    from likewise.cli.listing import Listing
     from likewise.core.render.tables import Table
     from likewise.core.types import Embedded
     from likewise.curate.audit.apply import Applied
     from likewise.curate.audit.audit import Audited
     from likewise.curate.audit.label_audit import LabelAudit
     from likewise.curate.audit.label_set_audit import LabelSetAudit
+    from likewise.curate.clean import Cleaned
     from likewise.curate.exchange.transfer import Received, Sent
     from likewise.curate.review.prove import Proved
     from likewise.curate.review.serve import Reviewed
@@ -45,19 +45,21 @@ if TYPE_CHECKING:
     from likewise.deploy.model import Model
     from likewise.learn import confidence, losses, miners, samplers, terms
     from likewise.learn.recipe_view import RecipeDifference, ShownRecipe
-    from likewise.papers.experiments.tune import TuneResult
-    from likewise.papers.render.benchmark_table import BenchmarkTable
-    from likewise.papers.render.coverage import PaperListing
-    from likewise.papers.render.published import Numbers
+    from likewise.papers.benchmark_table import BenchmarkTable
+    from likewise.papers.published.coverage import PaperListing
+    from likewise.papers.published.published_view import Numbers
+    from likewise.papers.tune import TuneResult
     from likewise.report.widgets.map import MapWidget as MapWidget
     from likewise.report.widgets.review import ReviewWidget as ReviewWidget
+    from likewise.report.write_report import Page
     from likewise.runs.folder import Run
+    from likewise.runs.machine import Machine
     from likewise.score import metrics
+    from likewise.score.compare import Compared
     from likewise.score.error_overlap import ErrorOverlap
     from likewise.score.learned_hierarchy import LearnedHierarchy
-    from likewise.score.result_views import Compared, DemoResult, Page, Scored
+    from likewise.score.score_table import Scored
 
-Config = TypeVar("Config")
 Place = str | PathLike
 """Path of a file or folder; runs, audits and exports are folders too."""
 
@@ -109,10 +111,9 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
         recipe: named settings to start from, such as "proxy-anchor+robust".
         settings: fields of `likewise.config.Train`; components may be given as objects or as specs.
     """
-    from likewise.cli.stages.train import sentences
-    from likewise.cli.stages.train import train as stage
     from likewise.core.settings import Train
     from likewise.core.settings.from_python import plain_settings
+    from likewise.learn import train as training
     from likewise.learn.recipes import apply
 
     text, say = str(data), _say(settings)
@@ -120,8 +121,8 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
         from likewise.data.hugging_face import from_object
 
         text = from_object(data)
-    run = stage(apply(recipe, text, **plain_settings(Train, settings)), say)
-    for line in sentences(run):
+    run = training.train(apply(recipe, text, **plain_settings(Train, settings)), say)
+    for line in training.sentences(run):
         say(line)
     return run
 
@@ -136,10 +137,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
             without the samples that the run trained on. `data`, `root`, `checkpoint`, `workers` and `allow_imports` are for runs;
             `per_query` is for files, arrays and other data; `split` also for files with it. `relevance` may be a matrix (N, N).
     """
-    from likewise.cli.stages.evaluate import evaluate as stage
-    from likewise.cli.stages.evaluate import evaluate_arrays
     from likewise.core.errors import LikewiseError
-    from likewise.core.settings import Evaluate
 
     is_array, has_array = (not isinstance(value, str | PathLike) for value in (target, labels))
     if is_array and (labels is None or not has_array):
@@ -153,17 +151,18 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
             "pass evaluate(z, y), or labels='labels.npy'"
         )
     if is_array:
+        from likewise.core.settings import Evaluate
+        from likewise.core.settings.from_python import make_config
+        from likewise.score.evaluate_arrays import evaluate_arrays
+
         relevance = None if isinstance(settings.get("relevance"), str | None) else settings.pop("relevance")
-        return evaluate_arrays(_config(Evaluate, target="arrays", **settings), target, labels, relevance)
-    return stage(_config(Evaluate, target=target, labels=labels, **settings), _say(settings))
+        return evaluate_arrays(make_config(Evaluate, target="arrays", **settings), target, labels, relevance)
+    return _call("evaluate", target=target, labels=labels, **settings)
 
 
 def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
     """Embed data with the network of a run; write the embeddings to `out` (.npz) if given. The same as `likewise embed`."""
-    from likewise.cli.stages.embed import embed as stage
-    from likewise.core.settings import Embed
-
-    return stage(_config(Embed, run=run, data=data, out=out, **settings), _say(settings))
+    return _call("embed", run=run, data=data, out=out, **settings)
 
 
 def load(path: Place, *, checkpoint: str = "best", device: str | None = None, allow_imports: bool = False) -> Model:
@@ -175,10 +174,7 @@ def load(path: Place, *, checkpoint: str = "best", device: str | None = None, al
 
 def search(target: Place, query: Place | int | None = None, **settings) -> Neighbours:
     """Find the nearest rows of an image or of a row; the same as `likewise search`. `serve=True` serves a page until Ctrl-C."""
-    from likewise.cli.stages.search import search as stage
-    from likewise.core.settings import Search
-
-    return stage(_config(Search, target=target, query=query, **settings), _say(settings))
+    return _call("search", target=target, query=query, **settings)
 
 
 def calibrate(run: Place, **settings) -> Calibrated:
@@ -186,10 +182,7 @@ def calibrate(run: Place, **settings) -> Calibrated:
 
     likewise.calibrate("runs/mine", far=0.01).calibration.pair.value
     """
-    from likewise.cli.stages.calibrate import calibrate as stage
-    from likewise.core.settings import Calibrate
-
-    return stage(_config(Calibrate, run=run, **settings), _say(settings))
+    return _call("calibrate", run=run, **settings)
 
 
 def compare(run_a: Place, run_b: Place, **settings) -> Compared:
@@ -197,34 +190,22 @@ def compare(run_a: Place, run_b: Place, **settings) -> Compared:
 
     With `on="corrected.csv"`, both runs are first scored on that data, without samples that either run trained on.
     """
-    from likewise.cli.stages.compare import compare as stage
-    from likewise.core.settings import Compare
-
-    return stage(_config(Compare, run_a=run_a, run_b=run_b, **settings), _say(settings))
+    return _call("compare", run_a=run_a, run_b=run_b, **settings)
 
 
 def bench(grid: Place, **settings) -> BenchmarkTable | Table:
     """Train every cell of a grid: a paper's table, given by name, or a grid file. The same as `likewise bench`."""
-    from likewise.cli.stages.bench import bench as stage
-    from likewise.core.settings import Bench
-
-    return stage(_config(Bench, grid=grid, **settings), _say(settings))
+    return _call("bench", grid=grid, **settings)
 
 
 def tune(config: Place, **settings) -> TuneResult:
     """Search for the best settings on validation classes; the same as `likewise tune`."""
-    from likewise.cli.stages.tune import tune as stage
-    from likewise.core.settings import Tune
-
-    return stage(_config(Tune, config=config, **settings), _say(settings))
+    return _call("tune", config=config, **settings)
 
 
 def demo(**settings) -> DemoResult:
     """Train on glyphs with wrong labels, with and without a robust method, and evaluate both; the same as `likewise demo`."""
-    from likewise.cli.stages.demo import demo as stage
-    from likewise.core.settings import Demo
-
-    return stage(_config(Demo, **settings), _say(settings))
+    return _call("demo", **settings)
 
 
 def doctor(json: bool = False) -> Machine:
@@ -232,18 +213,12 @@ def doctor(json: bool = False) -> Machine:
 
     `json` is only for the command line; `as_json()` of the result returns the JSON text.
     """
-    from likewise.cli.stages.doctor import doctor as stage
-    from likewise.core.settings import Doctor
-
-    return stage(Doctor(json))
+    return _call("doctor", json=json)
 
 
 def export(run: Place, to: str = "onnx", **settings) -> Exported:
     """Export the network of a run and compare the export with the original; the same as `likewise export`."""
-    from likewise.cli.stages.export import export as stage
-    from likewise.core.settings import Export
-
-    return stage(_config(Export, run=run, to=to, **settings), _say(settings))
+    return _call("export", run=run, to=to, **settings)
 
 
 def send(target: Place, to: str, out: Place, **settings) -> Sent:
@@ -251,10 +226,7 @@ def send(target: Place, to: str, out: Place, **settings) -> Sent:
 
     likewise.send("runs/mine/audit", "label-studio", "to-label")
     """
-    from likewise.cli.stages.send import send as stage
-    from likewise.core.settings import Send
-
-    return stage(_config(Send, target=target, to=to, out=out, **settings), _say(settings))
+    return _call("send", target=target, to=to, out=out, **settings)
 
 
 def receive(source: Place, from_: str, into: Place, **settings) -> Received:
@@ -262,18 +234,12 @@ def receive(source: Place, from_: str, into: Place, **settings) -> Received:
 
     likewise.receive("export.json", "label-studio", "runs/mine/audit")
     """
-    from likewise.cli.stages.receive import receive as stage
-    from likewise.core.settings import Receive
-
-    return stage(_config(Receive, source=source, from_=from_, into=into, **settings), _say(settings))
+    return _call("receive", source=source, from_=from_, into=into, **settings)
 
 
 def hierarchy(run: Place, **settings) -> LearnedHierarchy:
     """Compute the tree of the training classes from the embeddings of a run; the same as `likewise hierarchy`."""
-    from likewise.cli.stages.hierarchy import hierarchy as stage
-    from likewise.core.settings import Hierarchy
-
-    return stage(_config(Hierarchy, run=run, **settings), _say(settings))
+    return _call("hierarchy", run=run, **settings)
 
 
 def clean(data: Place, **settings) -> Cleaned:
@@ -281,18 +247,12 @@ def clean(data: Place, **settings) -> Cleaned:
 
     `data` is a folder with one sub-folder per class, or a table; `to` is a new folder for the corrected classes.
     """
-    from likewise.cli.stages.clean import clean as stage
-    from likewise.core.settings import Clean
-
-    return stage(_config(Clean, data=data, **settings), _say(settings))
+    return _call("clean", data=data, **settings)
 
 
 def apply(table: Place, **settings) -> Applied:
     """Apply a corrected table to its images: a new folder (`to`), or moves (`in_place`); the same as `likewise apply`."""
-    from likewise.cli.stages.apply import apply as stage
-    from likewise.core.settings import Apply
-
-    return stage(_config(Apply, table=table, **settings), _say(settings))
+    return _call("apply", table=table, **settings)
 
 
 def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOverlap:
@@ -300,10 +260,7 @@ def audit_run(targets: Place | Sequence[Place], **settings) -> Audited | ErrorOv
 
     The same as `likewise audit`. With `overlap=True`, find the classes at which several runs fail.
     """
-    from likewise.cli.stages.audit import audit as stage
-    from likewise.core.settings import Audit
-
-    return stage(_config(Audit, targets=targets, **settings), _say(settings))
+    return _call("audit", targets=targets, **settings)
 
 
 def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAudit | LabelSetAudit:
@@ -323,26 +280,17 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
 
 def review(audit: Place, **settings) -> Reviewed | Proved:
     """Serve the page on which people review the labels of an audit, until they finish it or Ctrl-C; as `likewise review`."""
-    from likewise.cli.stages.review import review as stage
-    from likewise.core.settings import Review
-
-    return stage(_config(Review, audit=audit, **settings), _say(settings))
+    return _call("review", audit=audit, **settings)
 
 
 def write_report(runs: Place | Sequence[Place], **settings) -> Page:
     """Write one HTML page about runs or files of embeddings; the same as `likewise report`."""
-    from likewise.cli.stages.report import report as stage
-    from likewise.core.settings import Report
-
-    return stage(_config(Report, runs=runs, **settings), _say(settings))
+    return _call("report", runs=runs, **settings)
 
 
 def spoil_labels(data: Place, model: Any, out: Place, **settings) -> NoisyItems:
     """Write data as a table whose training labels have noise from a noise model; the same as `likewise noise`."""
-    from likewise.cli.stages.noise import noise as stage
-    from likewise.core.settings import Noise
-
-    return stage(_config(Noise, data=data, model=model, out=out, **settings), _say(settings))
+    return _call("noise", data=data, model=model, out=out, **settings)
 
 
 def list_components(registry: str = "", pattern: str = "") -> Listing | PaperListing:
@@ -351,50 +299,39 @@ def list_components(registry: str = "", pattern: str = "") -> Listing | PaperLis
     Without a registry, the registries and the number of their components. `pattern`: only names that contain this text.
     "tables" returns paper -> its tables and figures, each with its command, and how it deviates or why it cannot be had.
     """
-    from likewise.cli.stages.listing import listing as stage
-    from likewise.core.settings import List
-
-    return stage(List(registry, pattern))
+    return _call("list", registry=registry, pattern=pattern)
 
 
 def published_numbers(**settings) -> Numbers:
     """Return numbers that papers report, selected by `paper`, `table`, `dataset`, ...; the same as `likewise published`."""
-    from likewise.cli.stages.published import published as stage
-    from likewise.core.settings import Published
-
-    return stage(_config(Published, **settings), _say(settings))
+    return _call("published", **settings)
 
 
 def show_recipe(name: str, data: str | None = None) -> ShownRecipe:
     """Return a recipe: every value with its source, and the equivalent command; the same as `likewise recipe show`."""
-    from likewise.cli.stages.recipe import show as stage
-    from likewise.core.settings import RecipeShow
-
-    return stage(RecipeShow(name, data))
+    return _call("recipe show", name=name, data=data)
 
 
 def compare_recipes(a: Place, b: Place | None = None, data: str | None = None) -> RecipeDifference:
     """Return the settings in which two recipes, or a recipe and a run, differ; the same as `likewise recipe diff`."""
-    from likewise.cli.stages.recipe import diff as stage
-    from likewise.core.settings import RecipeDiff
-
-    return stage(_config(RecipeDiff, a=a, b=b, data=data))
+    return _call("recipe diff", a=a, b=b, data=data)
 
 
-def _config(kind: type[Config], **settings) -> Config:
-    """Return the config of a command from Python values."""
+def _call(command: str, **settings) -> Any:
+    """Return the result of a command with these settings. Messages go to stderr."""
+    from likewise.cli.commands import COMMANDS, config_class, function_at
     from likewise.core.settings.from_python import make_config
 
-    return make_config(kind, **settings)
+    return function_at(COMMANDS[command].function)(make_config(config_class(command), **settings), _say(settings))
 
 
 def _say(settings: dict) -> Callable[[str], None]:
     """Return the function that prints a message to stderr; it prints nothing if `quiet`, or in processes other than the first."""
     if settings.get("quiet") or os.environ.get("RANK", "0") != "0":
         return lambda line: None
-    from likewise.core.errors import printable
+    from likewise.core.errors import print_text
 
-    return lambda line: print(printable(line, keep="\n"), file=sys.stderr, flush=True)
+    return lambda line: print_text(line, sys.stderr)
 
 
 def __getattr__(name: str):

@@ -1,10 +1,13 @@
-"""What commands print, and that each is told of."""
+"""The table of commands, and what all commands print."""
+
+import inspect
 
 import pytest
 from likewise.config import Evaluate
 
 from likewise.cli import commands
 from likewise.cli import main as cli
+from likewise.core.errors import print_text
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
@@ -25,14 +28,16 @@ def test_names_in_errors_do_not_steer_the_terminal(capsys):
     assert capsys.readouterr().err == "likewise: no class 'a\\x1b[2J'\nnext line\n"
 
 
-def test_a_command_is_named_by_the_words_of_its_call(monkeypatch):
-    for name in ("COMMANDS", "USAGE"):
-        monkeypatch.setattr(commands, name, dict(getattr(commands, name)))
-    made = commands.command("recipe copy NAME --to [FILE]", "copy a recipe")(print)
-    assert made is commands.COMMANDS["recipe copy"] is print
-    assert "  likewise recipe copy NAME --to [FILE]  copy a recipe\n" in cli.usage()
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_row_names_a_class_and_two_functions(name):
+    command = commands.COMMANDS[name]
+    assert command.call.startswith(name) and commands.config_class(name).__name__ == command.settings
+    function = commands.function_at(command.function)
+    assert list(inspect.signature(function).parameters)[:2] == ["config", "say"] and function.__doc__
+    if command.show:
+        assert len(inspect.signature(commands.function_at(command.show)).parameters) == 2
 
 
 def test_printed_lines_keep_line_breaks_and_escape_other_control_characters(capsys):
-    commands.show("a\n\tb\x1b[2J\udcff\u202e\r")
+    print_text("a\n\tb\x1b[2J\udcff\u202e\r")
     assert capsys.readouterr().out == "a\n\\tb\\x1b[2J\\udcff\\u202e\\r\n"

@@ -15,6 +15,7 @@ from PIL import Image
 
 from likewise.cli import main as cli
 from likewise.learn.recipes import read
+from likewise.papers.published import published_view
 
 
 @pytest.fixture(scope="module")
@@ -416,7 +417,7 @@ def test_closed_streams_are_no_obstacle(monkeypatch):
 def test_a_ctrl_c_that_a_library_made_another_error_of_is_still_one(monkeypatch, capsys):
     """While numpy or torch is loaded, it may come out as an ImportError."""
 
-    def work(config):
+    def work(config, say):
         try:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(10)
@@ -424,18 +425,18 @@ def test_a_ctrl_c_that_a_library_made_another_error_of_is_still_one(monkeypatch,
             raise ImportError("cannot load a module") from None
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setitem(cli.COMMANDS, "published", work)
+    monkeypatch.setattr(published_view, "published", work)
     with pytest.raises(SystemExit) as stop:
         cli.main(["published"])
     assert stop.value.code == 130 and capsys.readouterr().err == "\nstopped\n"
     assert signal.getsignal(signal.SIGINT) is before
-    monkeypatch.setitem(cli.COMMANDS, "published", lambda config: int("no Ctrl-C"))
+    monkeypatch.setattr(published_view, "published", lambda config, say: int("no Ctrl-C"))
     with pytest.raises(ValueError, match="no Ctrl-C"):
         cli.main(["published"])
 
 
 def test_exhausted_memory_is_one_line(monkeypatch, capsys):
-    monkeypatch.setitem(cli.COMMANDS, "published", lambda config: bytearray(2**62))
+    monkeypatch.setattr(published_view, "published", lambda config, say: bytearray(2**62))
     assert "memory is exhausted; use smaller batches" in fail_with(["published"], capsys)
 
 

@@ -10,10 +10,10 @@ from likewise.types import LikewiseError
 from PIL import Image
 
 import likewise
-from likewise.cli.stages.search import search
 from likewise.data import load
 from likewise.data.hugging_face import from_object, parse
-from likewise.report.targets import open_target
+from likewise.deploy.index.search_index import search
+from likewise.report.report_target import open_target
 from likewise.score.evaluate import evaluate
 
 datasets = pytest.importorskip("datasets")

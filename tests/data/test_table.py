@@ -10,9 +10,9 @@ from likewise.types import Items, LikewiseError
 
 from likewise.core.files import write_csv
 from likewise.data import load
+from likewise.data.dataset import absolute_path
 from likewise.data.features import read_features
 from likewise.data.table import read_table, write_noisy, write_table
-from likewise.runs.dataset import absolute_path
 
 FULL = Items(
     name="t",

@@ -1,6 +1,7 @@
 """export: what is written gives the run's embeddings by its own example, or is not there."""
 
 import dataclasses
+import importlib.util
 import json
 import os
 import re
@@ -9,16 +10,22 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+import torch
 from likewise.config import Export, Train
 from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.numpy import load_file
 
-from likewise.cli.commands import run_export
-from likewise.deploy.export import export
-from likewise.deploy.model import load
+from likewise.cli.commands import run as run_command
+from likewise.data.augment import Plain
+from likewise.deploy.export import check_onnx_packages, compare, export, preprocessing, write_onnx
+from likewise.deploy.model import Model, load
 from likewise.learn.training.fit import train
+from likewise.models.embedder import Embedder
+from likewise.models.heads import Relational
 from likewise.runs.folder import Run
 
 
@@ -114,7 +121,7 @@ def test_weights_alone_are_opened_by_load(photographs, odd, monkeypatch, capsys)
 
 
 def test_features_and_what_the_terminal_says(run, capsys):
-    run_export(Export(run=str(run.path), to="onnx", parity_samples=10, quiet=True))
+    run_command("export", Export(run=str(run.path), to="onnx", parity_samples=10, quiet=True))
     said = capsys.readouterr().out
     assert said.startswith(f"export: {run.path / 'export-onnx'} (model.onnx, preprocess.json, README.md, example.py)\n")
     assert "checked on 10 vectors of the test split: embeddings " in said and said.count("\n") == 2
@@ -248,3 +255,92 @@ def test_wrong_labels_of_a_table_are_told(settings, features, tmp_path):
         made = export(Export(run=str(run.path), to="safetensors", parity_samples=samples, quiet=True))
         text = (made.folder / "README.md").read_text("utf-8")
         assert "No label noise was injected." in text and ("8.3% of 144 training labels are wrong" in text) == told
+
+
+CPU, CONFIG = torch.device("cpu"), Train(data="d", backbone="conv_small", head="Relational()")
+
+
+@pytest.fixture
+def bare_run(tmp_path):
+    run = Run(tmp_path)
+    run.write_json("config.json", {"format": 1, "identity": "me", "config": {}})
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.onnx
+def test_several_outputs_and_any_batch(bare_run, tmp_path):
+    torch.manual_seed(0)
+    embedder = Embedder("conv_small", 8, Relational, pool="avg+max", pretrained=False, size=16)
+    model = Model(embedder, Plain(16, "crop"), "euclidean", CPU)
+    write_onnx(tmp_path, model, bare_run, CONFIG)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    for count in (1, 3):
+        x = torch.rand(count, 3, 16, 16)
+        z, e = session.run(["z", "e"], {"pixels": x.numpy()})
+        with torch.no_grad():
+            own = embedder(x)
+        assert np.allclose(z, own.z, atol=1e-5) and np.allclose(e, own.e, atol=1e-5)
+    with pytest.raises(Exception, match="Got invalid dimensions|got: 20|Expected: 16"):
+        session.run(None, {"pixels": np.zeros((1, 3, 20, 20), np.float32)})
+    file = onnx.load(tmp_path / "model.onnx")
+    about = {entry.key: entry.value for entry in file.metadata_props}
+    assert about["run"] == "me" and about["similarity"] == "euclidean" and about["size"] == "16" and about["dim"] == "8"
+    assert b"likewise/stages" not in file.SerializeToString() and str(tmp_path).encode() not in file.SerializeToString()
+    assert json.loads((tmp_path / "preprocess.json").read_text())["output"] == "e"
+
+
+@pytest.mark.onnx
+def test_what_the_exporter_cannot_do_is_one_sentence(bare_run, tmp_path):
+    class Odd(torch.nn.Module):
+        def __init__(self, features, dim):
+            super().__init__()
+
+        def forward(self, f):
+            return f[:, :8] * float(f.sum().item() > 0)
+
+    model = Model(Embedder("features", 8, Odd, features=16), None, "cosine", CPU)
+    with pytest.raises(LikewiseError, match="cannot be written as ONNX .*--to safetensors"):
+        write_onnx(tmp_path, model, bare_run, CONFIG)
+
+
+def test_packages_that_are_not_there(monkeypatch):
+    check_onnx_packages()
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else real(name))
+    with pytest.raises(LikewiseError, match=r"needs onnxscript.*likewise\[onnx\]"):
+        check_onnx_packages()
+
+
+@pytest.mark.parametrize(("kind", "short"), [("crop", 256), ("affine", None), ("none", None)])
+def test_preprocessing_in_numbers(kind, short):
+    found = preprocessing(Plain(224, kind, 300))
+    assert (found["size"], found["short_side"], found["shrink_first"]) == (224, short, 300)
+    assert preprocessing(None) == {}
+
+
+class Fake(Model):
+    similarity = "cosine"
+
+    def __init__(self):
+        pass
+
+    def __call__(self, x):
+        return x
+
+
+def test_parity_by_hand():
+    own = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
+    found = compare(Fake(), lambda x: x + np.float32(2**-14), own, "lines")
+    assert found.difference == pytest.approx(2**-14, rel=1e-3) and found.samples == 3
+    other = (own + np.float32(2**-14)).astype(float)
+    cosines = [float(a @ b / np.sqrt(a @ a) / np.sqrt(b @ b)) for a, b in zip(own.astype(float), other, strict=True)]
+    assert found.cosine == pytest.approx(min(cosines), abs=1e-9) and found.neighbours == 1
+    assert str(found).startswith(
+        "3 lines: embeddings differ by 6.1e-05 at most (up to 0.0001 is allowed), cosine 1.000000"
+    )
+    alone = compare(Fake(), lambda x: x, own[:1], "line")
+    assert alone.neighbours is None and "are equal to the bit" in str(alone) and "neighbour" not in str(alone)
+    for wrong in (lambda x: x * np.nan, lambda x: x + 1, lambda x: x[:, :1]):
+        with pytest.raises(LikewiseError, match="nothing was written"):
+            compare(Fake(), wrong, own, "lines")

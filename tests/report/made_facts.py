@@ -1,18 +1,24 @@
 """Facts about runs that never were: clusters on a plane, with everything that a page can show."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from likewise.relevance import SharedLabels
 from made_calibration import make_calibration, threshold
 from PIL import Image
 from scipy.cluster.hierarchy import leaves_list, linkage
 
-from likewise.report import records as f
+from likewise.report import section as f
+from likewise.report.report_target import by_class
+from likewise.report.sections import noise
 from likewise.report.sections.calibration import summarise
 from likewise.report.sections.compared import ComparedRuns
 from likewise.report.sections.confusion import Confused, Confusion
 from likewise.report.sections.curves import Curve
 from likewise.report.sections.distances import Distances
+from likewise.report.sections.galleries import ranked_query
+from likewise.report.sections.labels import count_labels
 from likewise.report.sections.spectrum import Spectrum
 from likewise.report.sections.tree import Tree
 from likewise.score.error_overlap import ErrorOverlap, Named
@@ -66,18 +72,18 @@ def confusion_of(pool: f.Pool, size: int = 24) -> Confusion:
     return Confusion(pairs, np.arange(size), matrix)
 
 
-def noise_of(rng: np.random.Generator) -> f.LabelNoise:
+def noise_of(rng: np.random.Generator) -> noise.LabelNoise:
     edge, right = np.linspace(0, 1, 21), np.round(300 * np.exp(-(np.linspace(-2, 3, 20) ** 2))).astype(int)
     passes = tuple(
-        f.SuspicionHistogram(
+        noise.SuspicionHistogram(
             f"after pass {i}, step {50 * i}", edge, right, right[::-1] // 3, tuple(np.linspace(1, 0, 20).tolist()), 0.6
         )
         for i in (1, 2, 3)
     )
     inspected = np.linspace(0, 1, 40)
-    found = f.Detection("PRISM", inspected, 1 - (1 - inspected) ** 4, 0.71, 0.93)
+    found = noise.Detection("PRISM", inspected, 1 - (1 - inspected) ** 4, 0.71, 0.93)
     flagged = tuple(
-        f.FlaggedLabel(
+        noise.FlaggedLabel(
             i,
             SCRIPT,
             "wren",
@@ -90,7 +96,7 @@ def noise_of(rng: np.random.Generator) -> f.LabelNoise:
         for i in range(20)
     )
     names = tuple(f"class {i}" for i in range(12))
-    return f.LabelNoise(
+    return noise.LabelNoise(
         "Uniform(rate=0.3)", "PRISM()", 0.3, passes, (found,), flagged, names, np.eye(12) * 0.7 + 0.025, ("A note.",)
     )
 
@@ -169,3 +175,29 @@ def calibrated(seed):
     curves |= {"reliability_predicted": [0.1, 0.5, 0.9], "reliability_observed": [0.15, 0.5, 0.85]}
     curves |= {"reliability_share": [0.3, 0.3, 0.4], "calibration_error": [0.03]}
     return summarise(make_calibration(unknown=threshold(None if seed == 2 else 0.7), curves=curves))
+
+
+NAMES = ("blue", "dress", SCRIPT, "red", "shirt")
+SETS = ((1, 3), (0, 1), (2, 3), (0, 4), (1, 2, 3))
+
+
+def small_pool() -> f.Pool:
+    """Six samples: dress red, dress blue, script red, shirt blue, dress script red, dress red."""
+    label = np.array([0, 1, 2, 3, 4, 0])
+    names = tuple("|".join(NAMES[one] for one in own) for own in SETS)
+    return f.Pool("shop", "test", np.arange(6), label, names, (), None, {}, NAMES, SETS)
+
+
+def label_facts(samples: int = 60, pictures: int = 20) -> f.Facts:
+    """Facts of one run on samples with several labels, with galleries, labels, confusions and a map."""
+    made = made_facts(samples, len(SETS), pictures)
+    names = tuple("|".join(NAMES[one] for one in own) for own in SETS)
+    pool = replace(made.pools[0], class_name=names, groupings=(), label_name=NAMES, label_sets=SETS)
+    run, relevance = made.runs[0], by_class(SharedLabels(SETS))
+    some = list(pool.images)[:8]
+    queries = tuple(ranked_query(place, 0.5, pool.label, run.near, run.near_sim, relevance) for place in some)
+    lines = count_labels(pool, np.arange(samples), run.near[:, 0])
+    confusion = Confusion((Confused(1, 2, 3, 0.2, (some[0], some[1])),), np.array([1, 2]), np.eye(2) * 0.5)
+    found = {"map": run.found["map"], "galleries": {"worst": queries, "each label": queries}, "labels": lines,
+             "confusion": confusion}  # fmt: skip
+    return f.Facts("Shop", (replace(run, found=found),), (pool,))

@@ -1,4 +1,4 @@
-"""One run as a page shows it: scores in words, settings that matter, what sections find."""
+"""What a page shows of one run: settings, scores, notes, facts and neighbours."""
 
 import csv
 import dataclasses
@@ -11,18 +11,20 @@ import torch
 from likewise.config import Audit, Report
 from torch.nn import functional as F
 
-from likewise.cli.stages.audit import audit
-from likewise.report.pools import make_pool
+from likewise.curate.audit.audit import audit
+from likewise.report.report_target import open_target
 from likewise.report.run_analysis import (
     analyse_run,
+    as_tensor,
     baseline_notes,
     facts_of,
+    neighbours,
     scores_of,
     seconds_as_text,
     shown_settings,
     suspects_of,
 )
-from likewise.report.targets import open_target
+from likewise.report.write_report import make_pool
 from likewise.runs.folder import Run
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
@@ -115,3 +117,20 @@ def test_what_the_network_was_before_training_is_noted():
     assert baseline_notes(scores) == ["before training: R@1 75.0 %"]
     scores["before"]["change"] = {"metric": "R@1", "low": -0.3, "high": -0.2, "over": "classes"}
     assert "training made it worse: R@1 75.0 % -> 50.0 %" in baseline_notes(scores)[1]
+
+
+def test_neighbours_are_ranked_anew_where_more_are_wanted_than_were_kept(finished):
+    one = open_target(str(finished.path), "me", Report(quiet=True, device="cpu", workers=0), {}, print)
+    z = F.normalize(torch.as_tensor(one.items.x), dim=1)
+    kept, _ = neighbours(one, z, 5, True)
+    near, sim = neighbours(one, z, 15, True)
+    by_hand = (z @ z.T - 2 * torch.eye(len(z))).sort(descending=True)
+    assert (near[:, :5] == kept).all() and np.allclose(sim, by_hand.values[:, :15], atol=1e-5)
+    short, _ = neighbours(one, None, 15, True)  # without embeddings: what was kept
+    assert (short[:, :10] == near[:, :10]).all() and (short[:, 10:] == -1).all()
+
+
+def test_embeddings_are_normalised_for_cosine_alone():
+    x = np.array([[3.0, 4.0]], np.float32)
+    x.flags.writeable = False
+    assert np.allclose(as_tensor(x, "cosine"), [[0.6, 0.8]]) and np.allclose(as_tensor(x, "euclidean"), x)

@@ -13,9 +13,8 @@ from page_reader import Reader
 
 from likewise.core.render import html
 from likewise.report import sections
-from likewise.report.records import Facts, RunView
-from likewise.report.section import Packing, Section, load_sections
-from likewise.report.write import report
+from likewise.report.section import Facts, Packing, RunView, Section, load_sections
+from likewise.report.write_report import report
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## Add a section to the report\n")[1].split("\n## ")[0]
@@ -37,7 +36,7 @@ def example(tmp_path_factory):
         patch.setattr(html, "TEMPLATES", place / "templates")
         patch.setattr(sections, "__path__", [*sections.__path__, str(place / "modules")])
         patch.setattr(sections, "NAMES", (*sections.NAMES[:-1], "class_sizes", "notes"))
-        file = report(Report((str(place / "mine.npz"),), **way), lambda line: None)
+        file = report(Report((str(place / "mine.npz"),), **way), lambda line: None).path
     return file
 
 

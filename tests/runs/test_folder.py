@@ -45,7 +45,7 @@ def test_a_full_disk_leaves_the_old_file(run, monkeypatch):
 
 def test_what_was_found_out_about_a_network_goes_with_it():
     """Else a run that is trained anew would be judged by what was measured of the one before."""
-    from likewise.papers.experiments.figures.detection import DETECTION_FILE
+    from likewise.papers.figures.detection import DETECTION_FILE
 
     assert {"scores.json", "per_query.parquet", DETECTION_FILE} <= set(module.RESULT_FILES)
 

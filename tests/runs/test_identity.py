@@ -7,7 +7,7 @@ from likewise.errors import RunBusy
 from likewise.types import LikewiseError
 
 from likewise.data import load
-from likewise.runs.defaults import resolve
+from likewise.learn.training.defaults import resolve
 from likewise.runs.identity import cleared_after_failure, find_run, identity_of, prepare_folder
 
 

@@ -1,15 +1,18 @@
 """What is installed on this machine."""
 
+import json
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+from likewise.config import Doctor
 from likewise.types import LikewiseError
 
 from likewise._version import __version__
+from likewise.cli.main import main
 from likewise.models.pretrained.available import Available
 from likewise.runs import machine
-from likewise.runs.machine import EXTRA_PACKAGES, examine, free_bytes
+from likewise.runs.machine import EXTRA_PACKAGES, Machine, examine, free_bytes
 
 
 def test_facts(monkeypatch):
@@ -51,3 +54,56 @@ def test_the_extras_are_those_of_the_package():
     for name, (packages, _) in EXTRA_PACKAGES.items():
         assert [text.split(">")[0].split("[")[0] for text in extras[name]] == list(packages), name
     assert set(extras) - set(EXTRA_PACKAGES) == {"serve", "docs", "dev"}
+
+
+FOUND = Machine(
+    versions={"python": "3.12.1", "timm": None},
+    devices={"cpu": "a CPU", "cores": 8, "cores_allowed": 2, "memory": 2**34, "default": "cuda"}
+    | {"gpus": [{"name": "a GPU", "memory": 3 * 2**29}]},
+    extras={
+        "review": {
+            "installed": {"fastapi": "1.0", "uvicorn": "2.0"},
+            "missing": [],
+            "enables": "pages",
+            "command": "pip a",
+        },
+        "onnx": {"installed": {"onnx": "1.0"}, "missing": ["onnxscript"], "enables": "exports", "command": "pip b"},
+    },
+    weights={"installed": ["mobilenet_v2"], "cached": [], "hub": False},
+    backbone={"name": "mobilenet_v2", "reason": "backbone mobilenet_v2: why"},
+    disk={"cache": 5 * 2**30},
+)
+
+
+def test_lines_of_the_table():
+    shown = FOUND.table()
+    assert shown.lines == [
+        ["python", "3.12.1"],
+        ["timm", "not installed"],
+        ["CPU", "a CPU, 2 of 8 cores, 16.0 GB"],
+        ["GPU", "a GPU, 1.5 GB"],
+        ["default device", "cuda"],
+        ["weights installed", "mobilenet_v2"],
+        ["weights in the hub's cache", "none"],
+        ["hub", "not reachable"],
+        ["default backbone", "mobilenet_v2: why"],
+        ["extra review", "fastapi 1.0, uvicorn 2.0"],
+        ["free disk, cache", "5.0 GB"],
+    ]
+    assert shown.notes == ["missing: onnxscript, for exports: pip b"]
+
+
+def test_json_and_notebook():
+    assert json.loads(FOUND.as_json()) == FOUND
+    assert "onnxscript, for exports" in FOUND._repr_html_()
+
+
+def test_the_command_prints_a_table_or_json(monkeypatch, capsys):
+    monkeypatch.setattr(machine, "hub_answers", lambda: False)
+    found = machine.doctor(Doctor())
+    main(["doctor"])
+    out = " ".join(capsys.readouterr().out.split())
+    for part in ("likewise doctor", __version__, found["versions"]["torch"], "not reachable", "default backbone"):
+        assert part in out
+    main(["doctor", "--json"])
+    assert json.loads(capsys.readouterr().out)["versions"] == found["versions"]

@@ -6,20 +6,22 @@ import torch
 from likewise.config import Train
 from likewise.samplers import SamplesPerClass
 from likewise.types import Items, LikewiseError
+from torch import nn
 
 from likewise.data import load
+from likewise.data.dataset import make_protocol
+from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import make_protocol
-from likewise.runs.defaults import resolve
 from likewise.runs.network import (
     facts_of,
     facts_with,
+    load_into,
     make_embedder,
     open_embedder,
     open_loss,
     transforms,
 )
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 
 def items(**columns):
@@ -105,3 +107,10 @@ def test_only_training_reseeds_the_random_numbers_of_its_caller():
         make_embedder(config, None, reseed=True)
         drawn.append(torch.rand(3))
     assert torch.equal(*drawn)
+
+
+def test_a_checkpoint_of_another_architecture_is_told_in_full():
+    with pytest.raises(
+        LikewiseError, match=r"another architecture: bias is missing; odd is unknown; weight is \(2, 3\), not \(4, 3\)"
+    ):
+        load_into(nn.Linear(3, 4), {"weight": torch.zeros(2, 3), "odd": torch.zeros(1)}, "x")

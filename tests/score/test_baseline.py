@@ -8,7 +8,7 @@ from likewise.config import Compare, Evaluate, Train
 from likewise.types import LikewiseError
 from safetensors.torch import save_file
 
-from likewise.cli.commands import run_train
+from likewise.cli.commands import run as run_command
 from likewise.learn.training.fit import train
 from likewise.models.conv_small import ConvSmall
 from likewise.score import baseline as gain
@@ -77,7 +77,7 @@ def test_a_loss_is_said_where_the_interval_is_sure():
 
 
 def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monkeypatch):
-    run_train(Train(**began | {"quiet": False}))
+    run_command("train", Train(**began | {"quiet": False}))
     told = capsys.readouterr().out
     assert re.search(r"before training.*after training", told)
     (train(Train(**began), lambda line: None).path / "scores.json").unlink()
@@ -86,6 +86,6 @@ def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monk
         raise LikewiseError("no hub")
 
     monkeypatch.setattr(gain, "score_before", gone)
-    run_train(Train(**began | {"quiet": False}))
+    run_command("train", Train(**began | {"quiet": False}))
     told = capsys.readouterr().out
     assert "the baseline (scores before training) cannot be computed: no hub" in told and "test split" in told

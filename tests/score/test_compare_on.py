@@ -13,9 +13,8 @@ import likewise
 from likewise.cli import main as cli
 from likewise.data import load
 from likewise.learn.training.fit import train
-from likewise.score.compare import compare
+from likewise.score.compare import Compared, compare
 from likewise.score.evaluate import evaluate
-from likewise.score.result_views import Compared
 
 
 def on(a, b, data, **settings):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from likewise.config import Compare
 from matplotlib.colors import to_rgba
 from PIL import Image
 
@@ -36,7 +37,7 @@ def made(classes=12, same=None, name="class [bold] $x$ {}"):
 def test_a_comparison_on_data_has_a_headline_and_what_was_left_out(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     on = {"data": "data/corrected.csv", "noun": "images", "sentence": "5 of the 104 images are left out"}
-    show_comparison(made() | {"on": on})
+    show_comparison(made() | {"on": on}, Compare("a", "b"))
     shown = capsys.readouterr().out
     assert "R@1 50.0 -> 52.0, MAP@R 50.0 -> 53.0 on the same 99 images, by the labels of corrected.csv." in shown
     assert "\n5 of the 104 images are left out.\n" in shown
@@ -102,7 +103,7 @@ def test_the_verdict_is_that_of_the_metric_that_decides():
 
 def test_tables_show_each_difference_with_its_interval(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
-    show_comparison(made())
+    show_comparison(made(), Compare("a", "b"))
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     assert ["R@1", "50.00", "52.00", "+2.00", "-1.00 to +5.00", "+0.00 to +4.00", "0.250"] in lines
     assert ["R@1", "6", "1", "5", "9 fixed", "9 broken"] in lines
@@ -124,7 +125,7 @@ def test_what_cannot_be_believed_is_marked_or_left_out(capsys, monkeypatch):
             "n": 4,
             "reason": "there are 4 classes, and 10 are needed",
         }
-    show_comparison(result)
+    show_comparison(result, Compare("a", "b"))
     out = capsys.readouterr().out
     assert "95 % over 4 classes" in out and out.count("none") == 2 and "p over queries" in out
     assert "No interval over classes for R@1, MAP@R: there are 4 classes, and 10 are needed." in out
@@ -133,7 +134,7 @@ def test_what_cannot_be_believed_is_marked_or_left_out(capsys, monkeypatch):
 
 def test_the_words_say_what_the_intervals_are_over(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
-    show_comparison(made())
+    show_comparison(made(), Compare("a", "b"))
     out = capsys.readouterr().out
     assert "Shifted by 0.01." in out and "Queries without relevant rows, left out: 3." in out
     assert "p over classes" in out and "No interval" not in out

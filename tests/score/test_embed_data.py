@@ -13,12 +13,12 @@ from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from likewise.cli.stages.search import search
 from likewise.data import load
+from likewise.deploy.index.search_index import search
 from likewise.learn.training.fit import train
 from likewise.runs.embeddings import origin
 from likewise.runs.network import open_embedder
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 from likewise.score.embed_data import embed
 from likewise.score.evaluate import evaluate
 

@@ -10,8 +10,8 @@ from likewise.config import Train
 from likewise.types import LikewiseError
 
 from likewise.core.settings.spec import build
+from likewise.learn.training.defaults import fold_specs
 from likewise.learn.training.fit import train
-from likewise.runs.defaults import fold_specs
 from likewise.runs.folder import Run
 from likewise.score.folds import score_folds
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from likewise.config import Hierarchy
 from PIL import Image, ImageColor
 
 from likewise.core.render.gallery import EDGE_PIXELS, PAPER_COLOUR, WRONG_COLOUR
@@ -204,11 +205,11 @@ def test_names_are_broken_where_they_can_be(name, lines):
 
 def test_the_table_and_the_words(capsys):
     rows = [Agreement(1, 23, 2, 18, 0.4567, 0.5), Agreement(2, 5, 1, 8, math.nan, 1.0)]
-    show_hierarchy(learned([[0, 1]], rows))
+    show_hierarchy(learned([[0, 1]], rows), Hierarchy("run"))
     out = capsys.readouterr().out
     assert "0.457" in out and "50.0 %" in out and "nan" in out
     assert "clusters: by hand" in out and "figure: tree.png" in out
-    show_hierarchy(learned([[0, 1]]))
+    show_hierarchy(learned([[0, 1]]), Hierarchy("run"))
     assert "AMI" not in capsys.readouterr().out
     assert (
         "AMI 0.46, purity 50%" in figure_lines(learned([[0, 1]], rows))[1] and len(figure_lines(learned([[0, 1]]))) == 1

@@ -12,6 +12,7 @@ from sklearn.metrics import ndcg_score
 
 import likewise
 from likewise.score.levels import plan_levels, tree_facts
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import score, summary
 
 CPU = torch.device("cpu")
@@ -26,7 +27,7 @@ def embedded(items):
 
 
 def scored(items, metrics, protocol=None, **how):
-    return score(embedded(items), items, protocol or UnseenClasses(), metrics, "cosine", CPU, quiet=True, **how)
+    return score(embedded(items), Scoring(items, protocol or UnseenClasses(), metrics, quiet=True, **how))
 
 
 def tiny():

@@ -8,7 +8,8 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import likewise
-from likewise.score.result_views import Compared, Scored
+from likewise.score.compare import Compared
+from likewise.score.score_table import Scored
 
 SCORES = {
     "metrics": {"R@1": 0.5, "NMI": 0.25}, "interval": {"R@1": [0.4, 0.6]}, "interval_over": "classes",

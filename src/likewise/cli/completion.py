@@ -11,7 +11,7 @@ import typing
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from likewise.cli.commands import COMMANDS, USAGE, config_class
+from likewise.cli.commands import COMMANDS, config_class
 from likewise.cli.early import SPEC_KINDS
 from likewise.cli.help import is_switch, position_name
 from likewise.core.errors import LikewiseError, nearest_name
@@ -19,7 +19,7 @@ from likewise.core.files import atomic_write
 from likewise.core.settings.cli_types import flag_name, marks, spec_fields
 from likewise.core.settings.known_names import COMPONENT_REGISTRIES, NAME_REGISTRIES, component_names
 from likewise.learn import recipes
-from likewise.papers import tables
+from likewise.papers.grid import table_names
 
 SHELL_NAMES = ("bash", "zsh", "fish")
 DEVICE_NAMES = ("cpu", "cuda", "mps")
@@ -63,7 +63,7 @@ def choices_of(name: str, hint: object, is_spec: bool) -> tuple[str, ...]:
 def positional_names(command: str) -> tuple[str, ...]:
     """Return names for the first positional argument of a command; nothing where it is a path."""
     registries = (*COMPONENT_REGISTRIES, *NAME_REGISTRIES, "all")
-    found = {"list": registries, "bench": tables.names(), "recipe show": recipes.names()}
+    found = {"list": registries, "bench": table_names(), "recipe show": recipes.names()}
     return tuple(found.get(command, ()))
 
 
@@ -138,7 +138,7 @@ def zsh_script(words: dict[str, Words]) -> str:
 def fish_script(words: dict[str, Words]) -> str:
     lines = ["# Completion of likewise in fish."]
     for command, of in words.items():
-        summary = USAGE.get(command, ("", "print a recipe, or compare two"))[1]
+        summary = COMMANDS[command].summary if command in COMMANDS else "print a recipe, or compare two"
         lines.append(f"complete -c likewise -n __fish_use_subcommand -x -a {command} -d {shlex.quote(summary)}")
         seen = f"complete -c likewise -n '__fish_seen_subcommand_from {command}'"
         for flag in of.flags:

@@ -199,13 +199,13 @@ def check_grid(command: str, config: object) -> None:
     name = {"bench": getattr(config, "grid", ""), "tune": getattr(config, "config", "")}.get(command)
     if name is None or os.path.exists(os.path.expanduser(name)):
         return
-    from likewise.papers import tables
+    from likewise.papers.grid import table_names
 
     is_table = command == "bench" and not name.endswith(".toml")
-    if is_table and name in tables.names():
+    if is_table and name in table_names():
         return
     what = (
         "a table of `likewise list tables`, or a .toml file" if command == "bench" else "a .toml file, or a run folder"
     )
-    end = end_with(nearest_name(name, tables.names()), f"give {what}") if is_table else near_path(name, f"give {what}")
+    end = end_with(nearest_name(name, table_names()), f"give {what}") if is_table else near_path(name, f"give {what}")
     raise LikewiseError(f"{command}: there is no '{name}'{end}")

@@ -23,7 +23,7 @@ x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --hel
 
 def usage() -> str:
     """Return the text of `likewise --help`: one line per command."""
-    lines = (f"  {f'likewise {call}':<36}  {summary}\n" for call, summary in commands.USAGE.values())
+    lines = (f"  {f'likewise {one.call}':<36}  {one.summary}\n" for one in COMMANDS.values())
     return f"{USAGE_TITLE}\n\n{''.join(lines)}\n{DATA_HELP}\n"
 
 
@@ -127,7 +127,7 @@ def start(words: list[str]) -> None:
     from likewise.cli.early import check_early  # not for help, which must be quick
 
     check_early(name, config)
-    COMMANDS[name](config)
+    commands.run(name, config)
 
 
 def versions() -> str:

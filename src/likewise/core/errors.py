@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from io import TextIOBase
+from typing import IO
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that control a terminal, break lines or change the direction of text, and undecodable bytes."""
@@ -59,6 +61,11 @@ def printable(text: str, keep: str = "") -> str:
         keep: control characters that are not escaped, such as line breaks.
     """
     return CONTROL_CHARACTERS.sub(lambda match: match[0] if match[0] in keep else repr(match[0])[1:-1], text)
+
+
+def print_text(text: object = "", file: IO[str] | TextIOBase | None = None) -> None:
+    """Print a text at once. Control characters except line breaks are escaped: names in data may contain terminal commands."""
+    print(printable(str(text), keep="\n"), file=file, flush=True)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from likewise.core.errors import print_text
 from likewise.core.notebook import table as notebook_table
 from likewise.core.notebook import view
 from likewise.core.render.figures import (
@@ -28,6 +29,7 @@ from likewise.core.render.figures import (
     shorten,
 )
 from likewise.core.render.tables import escape
+from likewise.core.settings import Noise
 from likewise.core.types import Items
 
 MAX_NAME_LETTERS = 40
@@ -74,6 +76,13 @@ def draw_noise(items: Items, rows: Int[np.ndarray, "n"], table: Path) -> tuple[P
     for file, figure in figures.items():
         save_figure(figure, file)
     return tuple(figures)
+
+
+def show_noisy_items(found: NoisyItems, config: Noise) -> None:
+    """Print the wrong labels and the files of `likewise noise`; nothing with --quiet."""
+    if not config.quiet:
+        show_noise(found.items, found.rows)
+        print_text("\n".join([f"table: {found.table}", *(f"figure: {file}" for file in found.figures)]))
 
 
 def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:

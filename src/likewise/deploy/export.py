@@ -21,19 +21,23 @@ from torch import Tensor, nn
 
 from likewise._version import __version__
 from likewise.core.contracts import Protocol
+from likewise.core.errors import print_text
 from likewise.core.files import DISK_FULL_ERRNOS, write_json
 from likewise.core.notebook import table, view
 from likewise.core.progress import bar
 from likewise.core.retrieval.ranking import nearest
-from likewise.core.settings import Export, Train, check, to_dict
+from likewise.core.settings import Export, Search, Train, check, to_dict
 from likewise.core.types import Items, LikewiseError
 from likewise.data.augment import Plain
 from likewise.data.images import file_of, image_of
+from likewise.deploy.index.known_unknown import IndexCalibration, is_same_checkpoint, labelled_vectors
+from likewise.deploy.index.open_index import open_index
+from likewise.deploy.index.vector_index import Index
 from likewise.deploy.model import Model, load, model_of, settings_to_rebuild
 from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, Card, code, fill, write_card
 from likewise.models.embedder import Embedder
 from likewise.models.pretrained.weights import brief
-from likewise.runs.calibration import read_calibration
+from likewise.runs.calibration import Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.sample_weights import read_sample_weights
@@ -67,8 +71,6 @@ class Exported:
 
 def export(config: Export, say=print) -> Exported:
     """Export the network of a run into a folder. If its embeddings differ from the run's, raises and deletes the folder."""
-    from likewise.deploy.identify import write_identification
-
     check(config)
     if config.to == "onnx":
         check_onnx_packages()
@@ -93,6 +95,48 @@ def export(config: Export, say=print) -> Exported:
         progress.advance()
         files = *EXPORT_FILES[config.to], *(name for name in DECISION_FILES if (aside / name).exists())
     return Exported(out, files, parity)
+
+
+def open_calibrated_index(
+    run: Run, checkpoint: str, gallery: str | os.PathLike, say: Callable[[str], None]
+) -> tuple[Index, IndexCalibration]:
+    """Return the index of a target of `likewise search` and its calibration; raise unless this network embedded it."""
+    target = Path(gallery).expanduser()
+    own = target.resolve() == run.path.resolve()
+    config = Search(target=str(target), model=None if own else str(run.path), device="cpu", quiet=True)
+    index, network = open_index(config, say)
+    assert network is not None  # the run is given
+    if network.run.path.resolve() != run.path.resolve():
+        raise LikewiseError(f"export: the gallery must be embedded by the run '{run.path}', got '{target}'")
+    network.check_same_network()
+    if not is_same_checkpoint(run, network.checkpoint, checkpoint):
+        raise LikewiseError(
+            f"export: the gallery must be embedded by the checkpoint {checkpoint} of the run, got {network.checkpoint}; "
+            f"embed it again, or take the checkpoint {network.checkpoint}"
+        )
+    return index, IndexCalibration(index, network)
+
+
+def write_identification(
+    folder: Path, run: Run, checkpoint: str, gallery: str | os.PathLike | None, say
+) -> Calibration | None:
+    """Write the calibration of a run into an export, and the gallery if there is one; return it, None if there is none.
+
+    Without a gallery, it is the calibration for the validation gallery of the run.
+    """
+    if gallery is None:
+        calibration = read_calibration(run.path)
+        if calibration is None or not is_same_checkpoint(run, calibration.about.get("checkpoint", "best"), checkpoint):
+            return None
+    else:
+        index, calibrated = open_calibrated_index(run, checkpoint, gallery, say)
+        calibration = calibrated.current()
+        if calibration is None:
+            raise LikewiseError(f"export: --gallery needs a calibrated run; {calibrated.hint}")
+        z, names = labelled_vectors(index.rows)
+        np.savez(folder / GALLERY_FILE, z=z, label=np.asarray(names, str))
+    write_calibration(folder, calibration)
+    return calibration
 
 
 def data_of(opened: OpenRun) -> Items:
@@ -423,3 +467,8 @@ def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, 
 def first_neighbour(z: Float[np.ndarray, "N D"], similarity: str) -> Tensor:
     table = torch.as_tensor(z)
     return nearest(table, table, 1, own=torch.arange(len(table)), similarity=similarity)[0]
+
+
+def show_exported(found: Exported, config: Export) -> None:
+    """Print the folder, its files, and how the exported network was checked."""
+    print_text(f"export: {found.folder} ({', '.join(found.files)})\nchecked on {found.parity}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +18,11 @@ from likewise.core.types import Items, LikewiseError
 from likewise.data.features import read_embeddings
 from likewise.deploy.calibration.fit_calibration import calibrate_gallery
 from likewise.deploy.index import stored_rows
-from likewise.deploy.index.known_unknown import NO_CLASS, IndexCalibration, is_same_checkpoint, labelled_vectors
-from likewise.deploy.index.open_index import Network, open_index, path_of, rows_of
+from likewise.deploy.index.known_unknown import NO_CLASS, labelled_vectors
+from likewise.deploy.index.open_index import Network, path_of, rows_of
 from likewise.deploy.index.vector_index import Index
 from likewise.deploy.model_card import GALLERY_FILE
-from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
+from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 from likewise.runs.folder import Run
 
@@ -146,45 +146,3 @@ def identify(z: Float[np.ndarray, "N D"], gallery: Gallery) -> Identified:
         near = Neighbour(row, float(hit.similarity), label, path_of(index, hit.place))
         made.append(Identity(label if is_unknown is False else None, chance, is_unknown, near))
     return made
-
-
-def open_target(
-    run: Run, checkpoint: str, gallery: str | os.PathLike, say: Callable[[str], None]
-) -> tuple[Index, IndexCalibration]:
-    """Return the index of a target of `likewise search` and its calibration; raise unless this network embedded it."""
-    target = Path(gallery).expanduser()
-    own = target.resolve() == run.path.resolve()
-    config = Search(target=str(target), model=None if own else str(run.path), device="cpu", quiet=True)
-    index, network = open_index(config, say)
-    assert network is not None  # the run is given
-    if network.run.path.resolve() != run.path.resolve():
-        raise LikewiseError(f"export: the gallery must be embedded by the run '{run.path}', got '{target}'")
-    network.check_same_network()
-    if not is_same_checkpoint(run, network.checkpoint, checkpoint):
-        raise LikewiseError(
-            f"export: the gallery must be embedded by the checkpoint {checkpoint} of the run, got {network.checkpoint}; "
-            f"embed it again, or take the checkpoint {network.checkpoint}"
-        )
-    return index, IndexCalibration(index, network)
-
-
-def write_identification(
-    folder: Path, run: Run, checkpoint: str, gallery: str | os.PathLike | None, say
-) -> Calibration | None:
-    """Write the calibration of a run into an export, and the gallery if there is one; return it, None if there is none.
-
-    Without a gallery, it is the calibration for the validation gallery of the run.
-    """
-    if gallery is None:
-        calibration = read_calibration(run.path)
-        if calibration is None or not is_same_checkpoint(run, calibration.about.get("checkpoint", "best"), checkpoint):
-            return None
-    else:
-        index, calibrated = open_target(run, checkpoint, gallery, say)
-        calibration = calibrated.current()
-        if calibration is None:
-            raise LikewiseError(f"export: --gallery needs a calibrated run; {calibrated.hint}")
-        z, names = labelled_vectors(index.rows)
-        np.savez(folder / GALLERY_FILE, z=z, label=np.asarray(names, str))
-    write_calibration(folder, calibration)
-    return calibration

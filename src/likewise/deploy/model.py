@@ -21,9 +21,8 @@ from likewise.data.images import check_shape, read_image, to_rgb, upright
 from likewise.models.embedder import Embedder, check_range
 from likewise.models.lora import merged
 from likewise.runs.folder import Run
-from likewise.runs.network import make_embedder, to_device, transforms
+from likewise.runs.network import load_into, make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
-from likewise.runs.tensors import load_into
 
 if TYPE_CHECKING:
     from likewise.deploy.identify import Gallery, Identified

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -11,6 +10,8 @@ from rich.text import Text
 
 from likewise.core.notebook import table, view
 from likewise.core.render.tables import escape
+from likewise.core.settings import RecipeDiff, RecipeShow, check
+from likewise.learn.recipes import Recipe, command, difference, read, read_pair
 
 NO_VALUE = "-"
 """Text for a setting that is off, or that depends on the data."""
@@ -20,7 +21,7 @@ NO_VALUE = "-"
 class ShownRecipe:
     """A recipe, the data set whose values it shows, and the equivalent command."""
 
-    recipe: Any  # a `likewise.recipes.Recipe`
+    recipe: Recipe
     data: str | None
     command: str
 
@@ -37,8 +38,8 @@ class ShownRecipe:
 class RecipeDifference:
     """Two recipes, and setting -> ((value, source) of a, (value, source) of b) where they differ."""
 
-    a: Any  # a `likewise.recipes.Recipe`, as is b
-    b: Any
+    a: Recipe
+    b: Recipe
     settings: dict[str, tuple]
     data: str | None
 
@@ -49,8 +50,23 @@ class RecipeDifference:
         return table(f"{self.a.title} and {self.b.title}", ("setting", self.a.name, self.b.name), lines, notes)
 
 
-def show_recipe(recipe, data: str | None, command: str) -> None:
+def recipe_show(config: RecipeShow, say=print) -> ShownRecipe:
+    """Return a recipe: every value with its source, and the equivalent command."""
+    check(config)
+    recipe = read(config.name, config.data)
+    return ShownRecipe(recipe, config.data, command(recipe, config.data or "DATA"))
+
+
+def recipe_diff(config: RecipeDiff, say=print) -> RecipeDifference:
+    """Return the settings in which two recipes, or a recipe and a run, differ."""
+    check(config)
+    a, b, data = read_pair(config.a, config.b, config.data)
+    return RecipeDifference(a, b, difference(a, b), data)
+
+
+def show_recipe(found: ShownRecipe, config: RecipeShow) -> None:
     """Print a recipe: its paper, its values, the equivalent command, and how to change a value."""
+    recipe, data = found.recipe, found.data
     console = Console(highlight=False)
     console.print(f"[bold]{escape(recipe.title)}[/]  ({escape(recipe.name)}{f', for {escape(data)}' if data else ''})")
     for line in filter(None, (recipe.paper, recipe.note)):
@@ -63,15 +79,16 @@ def show_recipe(recipe, data: str | None, command: str) -> None:
         console.print(f"it has no values for {escape(data)}: these are the values for all data")
     if recipe.data_sets:
         console.print(f"other values for: {', '.join(recipe.data_sets)} (--data NAME)")
-    print(command)
-    start = command.split(" \\\n")[0]
+    print(found.command)
+    start = found.command.split(" \\\n")[0]
     print(
         f"to change a value, add its flag, which replaces the whole value: {start} --recipe {recipe.name} --FLAG VALUE"
     )
 
 
-def show_difference(a, b, different: dict[str, tuple], data: str | None) -> None:
+def show_difference(found: RecipeDifference, config: RecipeDiff) -> None:
     """Print the settings in which two recipes differ, and the names of the settings with equal values."""
+    a, b, different, data = found.a, found.b, found.settings, found.data
     console = Console(highlight=False)
     for one in (a, b):
         console.print(f"[bold]{escape(one.title)}[/]  ({escape(one.name)})")

@@ -1,23 +1,144 @@
-"""Sections of the page: how a section computes its data, and how its data is stored in the page."""
+"""What sections of the page receive and return: records of runs, samples and scores, and the contract of a section.
+
+A place is the index of a sample in its `Pool`; a class is the index of its name in the pool."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor
 
-from likewise.core.settings import Report
+from likewise.core.settings import Report, Train
+from likewise.core.types import Items
 from likewise.report import sections
 from likewise.report.blocks import Block
-from likewise.report.queries import places_of
-from likewise.report.records import Facts, PairRelevance, Pool, RunView
-from likewise.report.target import ReportTarget
+from likewise.runs.folder import Run
+from likewise.runs.per_query import PerQuery
+
+PairRelevance = Callable[[int, Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]
+"""A class and the classes of some results -> the relevance of each result, 0 to 1; NaN: not known."""
+
+
+class Grouping(NamedTuple):
+    """One level of a taxonomy: the group of every class. The map can be coloured by it."""
+
+    name: str  # "order", "level 1"
+    names: tuple[str, ...]
+    of_class: Int[np.ndarray, "C"]  # -1: no group
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The samples that runs were scored on. Runs with the same samples, queries and gallery share a pool."""
+
+    name: str  # of the data set
+    split: str  # "test"
+    row: Int[np.ndarray, "N"]  # in the data set
+    label: Int[np.ndarray, "N"]
+    class_name: tuple[str, ...]
+    groupings: tuple[Grouping, ...] = ()
+    caption: tuple[str, ...] | None = None  # file name of each sample
+    images: dict[int, Image.Image] = field(default_factory=dict)  # place -> thumbnail, for some of the samples
+    label_name: tuple[str, ...] | None = None  # of the single labels, if samples have several labels each
+    label_sets: tuple[tuple[int, ...], ...] | None = None  # label numbers of every class
+
+
+class Score(NamedTuple):
+    """The mean of a metric (NaN: undefined), its 95 % interval (None: there is none), both as text, and why there is none."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    text: str  # "49.6 % (46.9 to 52.2)"
+    reason: str = ""
+    corrected: str = ""  # the same for the score under the true labels; "": not estimated
+
+
+class Neighbour(NamedTuple):
+    """A neighbour of a query; `right`: it has the label, or one of the labels, of the query.
+
+    `relevance`: 0 to 1; None: right or wrong is all.
+    """
+
+    place: int
+    similarity: float
+    right: bool
+    relevance: float | None = None
+
+
+class RankedQuery(NamedTuple):
+    """A query, its value of the main metric, and its nearest neighbours."""
+
+    place: int
+    value: float  # of the main metric, such as MAP@R
+    neighbours: tuple[Neighbour, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """All data of one run, or of one embedding file, on the page. `found` maps the name of a section to its data."""
+
+    name: str
+    pool: int  # -1: it was not scored, so the page shows only its training
+    headline: str  # one line: loss, confidence, data
+    settings: dict[str, str]
+    scores: dict[str, Score]
+    main_metric: str  # the metric that orders queries
+    found: dict[str, Any] = field(default_factory=dict)
+    near: Int[np.ndarray, "N K"] | None = None  # places of the nearest neighbours of every sample; -1: none
+    near_sim: Float[np.ndarray, "N K"] | None = None  # cosine, or the negative distance
+    notes: tuple[str, ...] = ()  # limitations of the data, for the section "Notes"
+    similarity: str = "cosine"  # or "euclidean"
+    before: dict[str, Score] = field(default_factory=dict)  # scores of the network before training, if they are known
+    facts: tuple[str, ...] = ()  # when and how long it trained, and the size of the test
+    suspects: dict[int, str] = field(default_factory=dict)  # place of a label that the audit flagged -> suggested label
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """All data of a page. `found` maps the name of a section to its data about all runs together."""
+
+    title: str
+    runs: tuple[RunView, ...]
+    pools: tuple[Pool, ...]
+    found: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    made: str = ""  # version and command that made the page
+
+
+@dataclass(frozen=True, eq=False)
+class ReportTarget:
+    """A run or an embedding file. Fields are None or empty if the target does not have them.
+
+    `items` are the samples that it was scored on, with their embeddings in `x` if these are known; `row` holds their rows in
+    the data set. `data` is the whole data set, if it can still be opened. `split` is the name of the split of `items`.
+    """
+
+    name: str
+    run: Run | None = None
+    settings: Train | None = None
+    data: Items | None = None
+    items: Items | None = None
+    row: Int[np.ndarray, "N"] | None = None
+    split: str = "test"
+    similarity: str = "cosine"
+    queries: PerQuery | None = None
+    scores: dict = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def query_gallery(self) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
+        """Masks of the samples that are queries, and of those in the gallery."""
+        from likewise.data.dataset import protocol_for
+
+        assert self.items is not None
+        return protocol_for(self.items).query_gallery(self.items, np.arange(len(self.items)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,3 +256,10 @@ class Section:
 def load_sections() -> tuple[Section, ...]:
     """Import the modules of all sections and return the sections in the order of the page."""
     return tuple(import_module(f"{sections.__name__}.{name}").SECTION for name in sections.NAMES)
+
+
+def places_of(rows: np.ndarray, all_rows: np.ndarray) -> np.ndarray:
+    """Return the index in `all_rows` of each of `rows`; -1 for a row that is not among them."""
+    order = np.argsort(all_rows, kind="stable")
+    at = np.searchsorted(all_rows, rows, sorter=order).clip(max=len(all_rows) - 1)
+    return np.where(all_rows[order[at]] == rows, order[at], -1)

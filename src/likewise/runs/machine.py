@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -10,7 +11,11 @@ from pathlib import Path
 import torch
 
 from likewise._version import __version__
+from likewise.core.errors import print_text
 from likewise.core.files import cache_folder
+from likewise.core.notebook import table, view
+from likewise.core.render.tables import Table, show_table
+from likewise.core.settings import Doctor, check
 from likewise.core.types import LikewiseError
 from likewise.models.pretrained.available import available_backbone, cached_backbones, hub_answers, installed_backbones
 from likewise.runs.environment import hardware
@@ -32,6 +37,36 @@ EXTRA_PACKAGES = {
     "mlflow": (("mlflow",), "--loggers MLflow()"),
 }
 """Extra -> its packages, and what it enables."""
+
+BYTES_PER_GIGABYTE = 1024**3
+
+
+class Machine(dict):
+    """The facts that `likewise doctor` found; see `examine`."""
+
+    def as_json(self) -> str:
+        """Return the facts as JSON."""
+        return json.dumps(self, indent=2)
+
+    def table(self) -> Table:
+        """Return the facts as lines of text."""
+        return Table("likewise doctor", ["", ""], lines_of(self), notes_of(self))
+
+    @view
+    def _repr_html_(self) -> str:
+        shown = self.table()
+        return table(shown.title, (), shown.lines, shown.notes)
+
+
+def doctor(config: Doctor, say=print) -> Machine:
+    """Return versions, devices, extras, weights, the default backbone and free disk space."""
+    check(config)
+    return Machine(examine())
+
+
+def show_machine(found: Machine, config: Doctor) -> None:
+    """Print the facts as a table, or as JSON with --json."""
+    print_text(found.as_json()) if config.json else show_table(found.table())
 
 
 def examine() -> dict:
@@ -93,3 +128,31 @@ def free_bytes(folder: Path) -> int:
     """Return the free bytes on the disk of a folder, or of its nearest parent that exists."""
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     return shutil.disk_usage(existing).free
+
+
+def lines_of(found: dict) -> list[list[str]]:
+    """Return name and value of every fact."""
+    devices, weights = found["devices"], found["weights"]
+    gpus = [f"{gpu['name']}, {gigabytes(gpu['memory'])}" for gpu in devices["gpus"]]
+    memory = f", {gigabytes(devices['memory'])}" if devices["memory"] else ""
+    lines = [[name, number or "not installed"] for name, number in found["versions"].items()]
+    lines += [["CPU", f"{devices['cpu']}, {devices['cores_allowed']} of {devices['cores']} cores{memory}"]]
+    lines += [["GPU", "\n".join(gpus) or "none"], ["default device", devices["default"]]]
+    lines += [["weights installed", ", ".join(weights["installed"]) or "none"]]
+    lines += [["weights in the hub's cache", ", ".join(weights["cached"]) or "none"]]
+    lines += [["hub", "reachable" if weights["hub"] else "not reachable"]]
+    lines += [["default backbone", found["backbone"]["reason"].removeprefix("backbone ")]]
+    for name, one in found["extras"].items():
+        installed = ", ".join(f"{package} {number}" for package, number in one["installed"].items())
+        lines += [] if one["missing"] else [[f"extra {name}", installed]]
+    return lines + [[f"free disk, {place}", gigabytes(size)] for place, size in found["disk"].items()]
+
+
+def notes_of(found: dict) -> list[str]:
+    """Return a line for every extra that is not complete: what it would enable, and the command that installs it."""
+    missing = [one for one in found["extras"].values() if one["missing"]]
+    return [f"missing: {', '.join(one['missing'])}, for {one['enables']}: {one['command']}" for one in missing]
+
+
+def gigabytes(size: int) -> str:
+    return f"{size / BYTES_PER_GIGABYTE:.1f} GB"

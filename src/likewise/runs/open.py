@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,17 +10,51 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.core.contracts import Protocol
+from likewise.core.contracts import Loss, Protocol, input_of
 from likewise.core.devices import choose_device
-from likewise.core.settings import Train
+from likewise.core.settings import Train, check
+from likewise.core.settings.spec import describe
 from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.augment import Plain
+from likewise.data.dataset import inject_noise, load_items, make_protocol
 from likewise.data.decoded_cache import Pixels
+from likewise.data.fingerprint import fingerprint
 from likewise.models.embedder import Embedder
-from likewise.runs.dataset import check_fingerprint, inject_noise, load_items, make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.network import open_embedder, transforms
-from likewise.runs.settings import read_config, similarity_of
+
+
+def read_config(run: Run, **changes) -> Train:
+    """Return the settings of a run, with `changes`. `allow_imports` is False unless changed: the caller must allow it again."""
+    stored = run.about["config"]
+    known = {f.name for f in dataclasses.fields(Train)}
+    unknown = sorted(stored.keys() - known)
+    if unknown:
+        raise LikewiseError(
+            f"run: '{run.path}' has settings that this version of likewise does not know: {', '.join(unknown)}; update likewise"
+        )
+    stored = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
+    stored: dict[str, Any] = stored | {"allow_imports": False} | changes
+    if "data" not in stored:
+        raise LikewiseError(
+            f"run: the settings in '{run.path}' must name the data; its config.json is damaged or from another program: "
+            "restore a copy of it"
+        )
+    config = Train(**stored)
+    check(config)
+    for name in ("backbone", "protocol", "sampler", "augment"):  # training writes the values that it chose
+        if getattr(config, name) is None:
+            raise LikewiseError(
+                f"run: the settings in '{run.path}' must name the {name}; its config.json is damaged or from another program: "
+                "restore a copy of it"
+            )
+    return config
+
+
+def similarity_of(config: Train) -> str:
+    """Return the similarity of a run's embeddings: "cosine" if its loss takes unit embeddings, "euclidean" if raw ones."""
+    loss = describe(config.loss, Loss, allow_imports=config.allow_imports)
+    return "cosine" if input_of(loss) == "unit" else "euclidean"
 
 
 class OpenRun:
@@ -156,3 +191,17 @@ class OpenRun:
             "title": title,
         } | how
         return embed_rows(self.network, items, rows, self.transform, device=self.device, **options)
+
+
+def has_fingerprint(run: Run, items: Items) -> bool:
+    """Return whether the items have the fingerprint of the data of the run."""
+    return fingerprint(items) == run.about["data"]
+
+
+def check_fingerprint(run: Run, items: Items, data: str) -> None:
+    """Raise unless the items have the fingerprint of the training data of the run."""
+    if not has_fingerprint(run, items):
+        raise LikewiseError(
+            f"run: '{data}' must be the data that '{run.path}' was trained with, but files, labels or splits have changed; "
+            "restore the data; `likewise evaluate RUN --data DATA` scores the run on other data"
+        )

@@ -57,3 +57,14 @@ def read_sample_weights(folder: Path, owner: str) -> FinalWeights | None:
     if any(column.shape != (len(weights.row),) for column in weights):
         raise LikewiseError(f"{owner}: {file} is damaged (its columns differ in length); {RESTART_HINT}")
     return weights
+
+
+def describe_flagged(folder: Path) -> str:
+    """Return a sentence with the number of dropped and relabelled samples at the end of training; "" without sample weights."""
+    final = read_sample_weights(folder, "train")
+    if final is None:
+        return ""
+    return (
+        f"labels: of {len(final.row)} samples, {final.dropped.sum()} were dropped and {final.relabelled.sum()} relabelled "
+        f"at the end of training; see `likewise report {folder}`"
+    )

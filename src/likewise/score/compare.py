@@ -16,14 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.core.devices import choose_device
-from likewise.core.errors import nearest_name
+from likewise.core.errors import nearest_name, print_text
 from likewise.core.files import atomic_write, check_output_path, write_csv
+from likewise.core.notebook import table, view
 from likewise.core.render.figures import BETTER_COLOUR, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, WORSE_COLOUR, save_figure
 from likewise.core.render.gallery import one_line
 from likewise.core.render.tables import escape
 from likewise.core.settings import Compare, Evaluate, check
 from likewise.core.types import LikewiseError
-from likewise.runs.dataset import load_items, protocol_for
+from likewise.data.dataset import load_items, protocol_for
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import PER_QUERY, PerQuery, as_per_query, read_per_query
@@ -38,7 +39,27 @@ ROUNDING_TOLERANCE = 1e-12
 """Smaller differences of a metric count as equal."""
 
 
-def compare(config: Compare, say=print) -> dict:
+class Compared(dict):
+    """The comparison of run B with run A."""
+
+    def _repr_pretty_(self, printer, cycle: bool) -> None:
+        printer.text(conclusion(self))  # printing every changed query would take seconds
+
+    @view
+    def _repr_html_(self) -> str:
+        lines = []
+        for name, about in self["metrics"].items():
+            ends = about[f"over_{self['over']}"]
+            span = "" if ends["low"] is None else f"{100 * ends['low']:+.2f} to {100 * ends['high']:+.2f}"
+            sides = (f"{100 * about[side]:.2f}" for side in "ab")
+            lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
+        heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
+        notes = [f"A: {self['a']}", f"B: {self['b']}", *no_interval_lines(self), INTERVAL_SCOPE]
+        notes = [headline(self), self["on"]["sentence"], *notes] if "on" in self else notes
+        return table(f"{conclusion(self)}.", heads, lines, notes)
+
+
+def compare(config: Compare, say=print) -> Compared:
     """Return B - A for every metric, with 95 % intervals over queries and over classes, as a dict for JSON.
 
     With `config.on`, both runs are first scored on that data; "on" then has facts about it.
@@ -64,7 +85,7 @@ def compare(config: Compare, say=print) -> dict:
             save_figure(draw_comparison(result), aside)
     if changed:
         write_changes(changed, result)
-    return result
+    return Compared(result)
 
 
 def check_without_on(config: Compare) -> None:
@@ -434,8 +455,8 @@ def headline(result: dict) -> str:
     return f"{values} on the same {result['queries']:,} {on['noun']}, by the labels of {PurePath(on['data']).name or on['data']}"
 
 
-def show_comparison(result: dict) -> None:
-    """Print the differences, the classes and queries that changed most, and the conclusion."""
+def show_comparison(result: dict, config: Compare) -> None:
+    """Print the differences, the classes and queries that changed most, the conclusion, and the files that were written."""
     console, name = Console(highlight=False), result["decides"]
     console.print(f"A  {escape(result['a'])}\nB  {escape(result['b'])}")
     words = [f"95 % over {result[unit]} {unit}" for unit in ("classes", "queries")]
@@ -462,6 +483,9 @@ def show_comparison(result: dict) -> None:
         sentence = result["on"]["sentence"]
         console.print(f"{escape(sentence[0].upper() + sentence[1:])}.")
     console.print(f"Queries without relevant rows, left out: {result['unscored']}. {INTERVAL_SCOPE}", style="dim")
+    for what, file in (("figure", config.out), ("queries that changed", config.csv)):
+        if file:
+            print_text(f"{what}: {file}")
 
 
 def no_interval_lines(result: dict) -> list[str]:

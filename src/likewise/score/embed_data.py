@@ -8,14 +8,15 @@ import numpy as np
 import torch
 
 from likewise.core.devices import choose_device
+from likewise.core.errors import print_text
 from likewise.core.files import check_output_path
 from likewise.core.settings import Embed, Train, check
 from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.augment import Plain
+from likewise.data.dataset import load_items
 from likewise.models.backbones import check_size, is_hub_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.models.pretrained.weights import DownloadFailed
-from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import save_embeddings
 from likewise.runs.engine.embed import embed_rows
 from likewise.runs.folder import Run
@@ -104,3 +105,8 @@ def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder,
     except DownloadFailed as error:
         raise LikewiseError(f"{error.problem}; {WEIGHTS_CURE}") from error
     return network, transforms(opened, network)[1]
+
+
+def show_embedded(e: Embedded, config: Embed) -> None:
+    """Print the number of embeddings, their dimensions, and the file."""
+    print_text(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")

@@ -17,12 +17,12 @@ from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
 from likewise.core.settings import Evaluate, check, default_metrics
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import protocol_for
 from likewise.data.decoded_cache import Pixels
 from likewise.data.protocols.splits import in_splits
 from likewise.runs import log
-from likewise.runs.dataset import has_fingerprint, protocol_for
 from likewise.runs.folder import Run, find_target
-from likewise.runs.open import OpenRun
+from likewise.runs.open import OpenRun, has_fingerprint
 from likewise.runs.per_query import write_per_query
 from likewise.runs.trained import Trained, find_trained, read_trained
 from likewise.score.checks import check_input, find_leaks, per_query_file, rows_of
@@ -30,6 +30,7 @@ from likewise.score.metrics import import_metrics
 from likewise.score.relevance import changed_files, relevance_of_run
 from likewise.score.results import add_set_metrics, write_results
 from likewise.score.retrieve import Scoring, read_pairs
+from likewise.score.score_table import Scored
 from likewise.score.scoring import as_compared, score_all, with_tree
 from likewise.score.wrong_labels import find_wrong_labels
 
@@ -40,7 +41,7 @@ MAX_REMAINDER_SHARE = 0.1
 correction they are the few that a relabelling moved; a class of two such samples would weigh as much as any other."""
 
 
-def evaluate(config: Evaluate, say=print) -> dict:
+def evaluate(config: Evaluate, say=print) -> Scored:
     """Return the scores of a run or a file of embeddings, as in scores.json. Processes of torchrun share the queries."""
     check(config)
     target = find_target(config.target, "evaluate")
@@ -49,7 +50,7 @@ def evaluate(config: Evaluate, say=print) -> dict:
         result = evaluate_target(config, target, device, say)
         if out and world()[0] == 0:
             write_json(out, result)
-        return result
+        return Scored(result)
 
 
 def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -> dict:

@@ -17,17 +17,18 @@ from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
 from likewise.core.settings import Evaluate, check, default_metrics
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import protocol_for
 from likewise.data.features import as_array, check_x, from_arrays, read_embeddings
 from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
 from likewise.data.relevance import GivenValues
 from likewise.data.schema import in_order, text
-from likewise.runs.dataset import protocol_for
 from likewise.runs.embeddings import origin
 from likewise.runs.per_query import write_per_query
 from likewise.score.checks import check_length, find_leaks, per_query_file, rows_of
 from likewise.score.metrics import import_metrics, is_set_metric
 from likewise.score.relevance import RelevanceOfRows, relevance_of, with_facts
 from likewise.score.retrieve import Scoring, read_pairs
+from likewise.score.score_table import Scored
 from likewise.score.scoring import score_all, with_tree
 
 
@@ -39,7 +40,7 @@ def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> d
     return score_items(config, items, f"'{file}'", similarity, device, out)
 
 
-def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> dict:
+def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> Scored:
     """Return the scores of an array of embeddings (N, D) with N labels, as `evaluate_embeddings` does for a file.
 
     Args:
@@ -58,7 +59,7 @@ def evaluate_arrays(config: Evaluate, z, y, relevance=None) -> dict:
         result = score_items(config, items, "an array", config.similarity or "cosine", device, out, relevance)
         if scores_file and world()[0] == 0:
             write_json(scores_file, result)
-        return result
+        return Scored(result)
 
 
 def check_for_embeddings(config: Evaluate, what: str) -> Path | None:

@@ -14,12 +14,11 @@ from likewise.core.files import load_arrays
 from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Evaluate, Train, to_dict
 from likewise.core.settings.spec import spec
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import make_protocol
 from likewise.data.protocols import ClassFolds
-from likewise.runs.dataset import make_protocol
 from likewise.runs.embeddings import EMBEDDINGS_FILE
 from likewise.runs.folder import Run
-from likewise.runs.open import OpenRun
-from likewise.runs.settings import read_config
+from likewise.runs.open import OpenRun, read_config
 from likewise.score.evaluate import evaluate_run
 from likewise.score.metrics import import_metrics
 from likewise.score.relevance import relevance_of

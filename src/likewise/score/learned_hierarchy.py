@@ -121,7 +121,7 @@ def agreement_lines(learned: LearnedHierarchy) -> list[tuple[str, ...]]:
     ]
 
 
-def show_hierarchy(learned: LearnedHierarchy) -> None:
+def show_hierarchy(learned: LearnedHierarchy, config: Hierarchy) -> None:
     """Print the agreement with the known taxonomy, and the notes."""
     console = Console(highlight=False)
     if learned.comparison:

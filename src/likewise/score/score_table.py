@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from likewise.core.errors import printable
+from likewise.core.errors import print_text, printable
+from likewise.core.notebook import table, view
 from likewise.core.render.tables import escape
+from likewise.core.settings import Evaluate
 from likewise.score.metrics import as_text, is_set_metric
 
 COLUMN_HEADS = ("metric", "mean", "95 % interval", "mean over classes")
@@ -20,6 +22,23 @@ CORRECTED_HEAD = "under true labels"
 
 MAX_SHOWN_LABELS = 10
 """Labels in the table of labels, those of the lowest scores."""
+
+
+class Scored(dict):
+    """The content of scores.json."""
+
+    @view
+    def _repr_html_(self) -> str:
+        if "interval_over" not in self:  # only metrics of the whole set
+            return table(
+                "scores", score_heads(self)[:2], [line[:2] for line in score_lines(self)], interval_lines(self)
+            )
+        notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
+        notes += [f"{self['similarity']} similarity in {self['dim']} dimensions", *interval_lines(self)]
+        notes += [*corrected_notes(self), *label_lines(self)]
+        notes += [self["leaks"]] if self.get("leaks") else []
+        title = f"scores, {self['split']} split" if "split" in self else "scores"
+        return table(title, score_heads(self), score_lines(self), notes)
 
 
 def by_gallery(title: str, scores: dict) -> dict[str, dict]:
@@ -159,7 +178,7 @@ def label_lines(scores: Mapping) -> list[str]:
         return []
     return [
         f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; see `likewise audit RUN`, "
-        "`likewise evaluate RUN --correct-test-labels audit`"
+        "`likewise evaluate RUN --correct-test-labels review.csv`"
     ]
 
 
@@ -200,7 +219,7 @@ def corrected_notes(scores: Mapping) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for name, reason in corrected["unknown"].items():
         reasons.setdefault(reason, []).append(name)
-    source = {"audit": "posterior of the labels"}.get(corrected["source"], corrected["source"])
+    source = corrected["source"]
     first = (
         f"{CORRECTED_HEAD}: estimated from {source}; the interval covers the labels of these rows, not other classes"
     )
@@ -221,3 +240,19 @@ def score_lines(scores: Mapping) -> list[list[str]]:
         lines.append([name, as_text(name, value), span, "" if mean is None else as_text(name, mean)])
         lines[-1] += [corrected_cell(name, scores)] if scores.get("corrected") else []
     return lines
+
+
+def show_evaluation(scores: dict, config: Evaluate) -> None:
+    """Print the scores of `likewise evaluate`, and where they are stored; nothing with --quiet."""
+    if config.quiet:
+        return
+    title = config.checkpoint if "checkpoint" in scores else "embeddings"
+    if config.split != "test":
+        title = f"{title}, {config.split} split"
+    elif title == "best":
+        title = "test split"
+    show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores))
+    if config.out:
+        print_text(f"scores: {config.out}")
+    elif "data" in scores:
+        print_text("not stored; the run keeps the scores of its own data (--out FILE.json stores these)")

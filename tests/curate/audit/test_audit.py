@@ -23,11 +23,10 @@ from likewise.curate.audit.source import folder_of
 from likewise.curate.audit.states import STATE_DESCRIPTIONS
 from likewise.curate.audit.summary import findings_html
 from likewise.data import load
+from likewise.data.dataset import make_protocol
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import make_protocol
 from likewise.runs.folder import Run
-from likewise.runs.open import OpenRun
-from likewise.runs.settings import read_config
+from likewise.runs.open import OpenRun, read_config
 
 FILES = {
     "audit.json", "audit.csv", "audit.parquet", "pairs.csv", "causes.csv", "classes.csv", "duplicates.csv", "neighbours.npz",

@@ -11,11 +11,11 @@ from likewise.types import LikewiseError
 from likewise.curate.audit.corrected import split_column_protocol
 from likewise.curate.audit.retrain import retrain
 from likewise.data import load
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
+from likewise.runs.open import read_config
 from likewise.runs.per_query import read_per_query
-from likewise.runs.settings import read_config
 
 AUDIT = Audit(device="cpu", workers=0, quiet=True)
 

@@ -6,9 +6,9 @@ from likewise.types import LikewiseError
 
 from likewise.curate.audit.retrain_labels import find_run, retrain_with_decisions
 from likewise.data import load
-from likewise.runs.dataset import inject_noise, make_protocol
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.runs.folder import Run
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 AUDIT = Audit(device="cpu", workers=0, quiet=True)
 

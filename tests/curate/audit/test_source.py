@@ -12,10 +12,9 @@ from torch.nn import functional as F
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.source import UNSPLIT_NAME, open_subject
 from likewise.data import load
+from likewise.data.dataset import make_protocol
 from likewise.learn.training.fit import train
-from likewise.runs.dataset import make_protocol
-from likewise.runs.open import OpenRun
-from likewise.runs.settings import read_config
+from likewise.runs.open import OpenRun, read_config
 
 
 def opened(target, **changes):

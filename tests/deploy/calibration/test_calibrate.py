@@ -1,13 +1,18 @@
-"""calibrate: which rows it may use, what it writes, and what it refuses."""
+"""calibrate: which rows it may use, what it writes and shows, and what it refuses."""
+
+import dataclasses
+import math
 
 import numpy as np
 import pytest
 from likewise.config import Calibrate, Train
 from likewise.types import Items, LikewiseError
+from scipy.stats import norm
 
-from likewise.deploy.calibration.calibrate import calibrate, check_classes
+from likewise.deploy.calibration.calibrate import Calibrated, calibrate, check_classes
+from likewise.deploy.calibration.calibration_view import draw_calibration, draw_det, draw_reliability, draw_roc
 from likewise.learn.training.fit import train
-from likewise.runs.calibration import read_calibration, read_validation
+from likewise.runs.calibration import Threshold, read_calibration, read_validation
 
 
 def ask(run, **settings):
@@ -78,3 +83,61 @@ def test_several_labels_and_relevance_between_samples_are_refused():
         check_classes(trained("SharedLabels()"), several)
     with pytest.raises(LikewiseError, match=r"relevance of single samples, JudgedPairs\(file='pairs.csv'\)"):
         check_classes(trained("JudgedPairs(file='pairs.csv')"), plain)
+
+
+def test_the_table(calibrated, open_run):
+    table = calibrated.table()
+    pair = calibrated.calibration.pair
+    assert table.columns[1:3] == ["cosine from", "false accepts, at most"]
+    assert table.lines[0][1:3] == [f"{pair.value:.4f}", "40 %"]
+    assert table.notes[0].startswith("promised for 12 new classes, in 95 % of choices of classes")
+    assert str(open_run.path / "calibration.json") in table.notes[-2]
+    assert "false accepts" in calibrated._repr_html_()
+
+
+def test_a_refusal_and_precision(calibrated):
+    refused = Threshold(None, 0.01, 0.06, math.nan, math.nan, 12, "12 validation classes can promise 0.06", "precision")
+    made = dataclasses.replace(calibrated.calibration, pair=refused)
+    table = Calibrated(made, calibrated.run, calibrated.figure, ["a remark"]).table()
+    assert table.lines[0][1:] == ["none", "1 % refused", "", ""] and table.columns[2] == "wrong among accepted, at most"
+    assert table.notes[0] == "two images show the same class: no threshold; 12 validation classes can promise 0.06"
+    assert (
+        any(note.startswith("precision of two images holds if") for note in table.notes) and "a remark" in table.notes
+    )
+
+
+CURVES = {
+    f"{name}_{what}": values
+    for name in ("pair", "unknown")
+    for what, values in {
+        "threshold": [0.0, 0.5, 1.0], "errors": [1.0, 0.1, 0.0], "bound": [1.0, 0.2, 0.1], "true_accepts": [1.0, 0.8, 0.0]
+    }.items()
+} | {
+    "reliability_predicted": [0.2, 0.9], "reliability_observed": [0.3, 0.8], "reliability_share": [0.5, 0.5],
+    "calibration_error": [0.1],
+}  # fmt: skip
+
+
+def test_true_accepts_and_the_chosen_threshold():
+    axes = draw_roc(CURVES, {"pair": 0.5, "unknown": None}).axes[0]
+    curve, bound, dot = axes.lines[:3]
+    assert curve.get_xdata().tolist() == [1, 0.1] and curve.get_ydata().tolist() == [100, 80]
+    assert bound.get_xdata().tolist() == [1, 0.2] and (dot.get_xdata()[0], dot.get_ydata()[0]) == (0.1, 80)
+    assert axes.get_xscale() == "log"
+
+
+def test_false_rejects_on_normal_quantiles():
+    axes = draw_det(CURVES, {"pair": 0.5}).axes[0]
+    line = axes.lines[0]
+    assert line.get_xdata()[0] == pytest.approx(norm.ppf(0.1)) and line.get_ydata()[0] == pytest.approx(norm.ppf(0.2))
+    assert len(line.get_xdata()) == 1 and axes.lines[1].get_xdata()[0] == pytest.approx(norm.ppf(0.1))
+
+
+def test_reliability():
+    axes = draw_reliability(CURVES).axes[0]
+    np.testing.assert_allclose(axes.lines[1].get_xydata(), [[20, 30], [90, 80]])
+    assert axes.get_title(loc="left") == "probability of the neighbour: off by 10.0 %"
+
+
+def test_three_panels():
+    assert len(draw_calibration(CURVES, {"pair": 0.5, "unknown": 1.0}).axes) == 3

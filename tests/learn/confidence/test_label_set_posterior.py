@@ -9,7 +9,7 @@ from likewise.types import Embedded, LikewiseError
 from made_label_sets import features_of, items_of, label_matrix, noisy_matrix
 
 from likewise.learn.confidence.label_set_posterior import nearest_sets
-from likewise.runs.defaults import chosen_confidence
+from likewise.learn.training.defaults import chosen_confidence
 
 
 def test_nearest_sets_by_hand():

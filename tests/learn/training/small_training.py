@@ -9,9 +9,9 @@ from likewise.config import Train
 from PIL import Image
 
 from likewise.learn.training.build import build_state, make_samples
+from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
 from likewise.learn.training.interrupts import Interrupted
-from likewise.runs.defaults import resolve
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from likewise.data import load
 from likewise.learn.training.fit import train
 from likewise.learn.training.interrupts import Interrupted
 from likewise.runs.folder import Run
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 
 def test_it_learns_and_fills_the_folder(settings):
@@ -67,7 +67,7 @@ def test_exhausted_memory_is_one_sentence(settings):
 def test_noise_spoils_training_labels_only(settings):
     from likewise.protocols import UnseenClasses
 
-    from likewise.runs.dataset import inject_noise
+    from likewise.data.dataset import inject_noise
 
     data = load(settings["data"])
     protocol = UnseenClasses(val=0.25)

@@ -11,9 +11,9 @@ import likewise
 from likewise.data import load
 from likewise.deploy.export import export
 from likewise.learn import recipes
+from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
 from likewise.models.embedder import Embedder
-from likewise.runs.defaults import resolve
 from likewise.score.embed_data import embed
 
 

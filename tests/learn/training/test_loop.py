@@ -16,10 +16,10 @@ from likewise.types import LikewiseError
 
 from likewise import samplers
 from likewise.data import load
+from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
 from likewise.learn.training.interrupts import Interrupted
 from likewise.learn.training.loop import Hooks
-from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run, prepare_folder
 

@@ -12,11 +12,11 @@ from likewise.types import LikewiseError
 
 from likewise.data import load
 from likewise.learn.training.build import build_state, make_samples
+from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
 from likewise.learn.training.interrupts import Interrupted
 from likewise.learn.training.logger_dispatch import LoggerDispatch
 from likewise.learn.training.run_log import RunLog
-from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
 

@@ -12,7 +12,7 @@ from likewise.types import LikewiseError
 
 from likewise.learn.training.fit import train
 from likewise.runs.network import open_embedder, open_loss
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 WORK = "learn.training.labelled_work"
 USUAL = {

@@ -24,8 +24,8 @@ from likewise.types import LikewiseError
 
 from likewise.data import load
 from likewise.learn.training.build import build_state, make_samples
+from likewise.learn.training.defaults import resolve
 from likewise.learn.training.step import check_chunks
-from likewise.runs.defaults import resolve
 from likewise.runs.folder import Run
 
 pytestmark = pytest.mark.process

@@ -14,7 +14,7 @@ from likewise.learn.training import fit as module
 from likewise.learn.training.fit import train
 from likewise.learn.training.loop import Hooks
 from likewise.runs.folder import Run
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 
 def test_validation_chooses_and_stops_and_test_labels_have_no_say(settings, tmp_path):
@@ -46,9 +46,10 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     best = max(log, key=lambda line: line["val MAP@R"])["step"]
     same = all(torch.equal(a, b) for a, b in zip(weights(run).values(), weights(run, "best.safetensors").values()))
     assert same == (best == 40)
-    from likewise.runs.dataset import make_protocol
+    from likewise.data.dataset import make_protocol
     from likewise.runs.engine.embed import embed_rows
     from likewise.runs.network import open_embedder
+    from likewise.score.retrieve import Scoring
     from likewise.score.scoring import mean_score
 
     config, data = read_config(run), load(settings["data"])
@@ -57,7 +58,7 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     e = embed_rows(
         open_embedder(run, config, "best", cpu), data, protocol.rows(data, "val"), None, device=cpu, quiet=True
     )
-    value = mean_score(e, data, protocol, "MAP@R", "cosine", cpu)
+    value = mean_score(e, Scoring(data, protocol, ["MAP@R"], quiet=True))
     assert value == pytest.approx(max(line["val MAP@R"] for line in log))
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from likewise.config import Bench, Tune
 
-from likewise.papers.experiments import tune_files
+from likewise.papers import tune as tune_files
 
 SEARCH = """
 [settings]

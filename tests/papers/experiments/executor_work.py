@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from likewise.config import Train
 
-from likewise.papers.experiments.worker import Outcome, attempt
+from likewise.papers.executors import Outcome, attempt
 from likewise.runs.folder import Run
 from likewise.runs.usage import cost, sessions
 

@@ -5,11 +5,9 @@ import torch
 from likewise.config import Train
 from likewise.errors import LikewiseError
 
-from likewise.papers.experiments.adopted import adopt
-from likewise.papers.experiments.grid_types import Cell
-from likewise.papers.experiments.jobs import Job, PlannedRun
-from likewise.papers.experiments.results_table import provenance, score
-from likewise.papers.experiments.table_files import write_results
+from likewise.papers.grid import Cell
+from likewise.papers.grid_plan import Job, PlannedRun, adopt
+from likewise.papers.results_table import provenance, score, write_results
 
 HEAD = "cell,method,fold,R@1,R@1 (best test epoch),status,run,identity,train_seconds\n"
 

@@ -13,11 +13,11 @@ from likewise.errors import LikewiseError
 from likewise.cli import main as cli
 from likewise.core.render.tables import Table
 from likewise.learn.training import fit
-from likewise.papers.experiments import bench as module
-from likewise.papers.experiments.bench import bench
-from likewise.papers.experiments.executors import LocalExecutor
-from likewise.papers.experiments.grid import read_grid, table_names
-from likewise.papers.render.benchmark_table import BenchmarkTable, headline, lay_out
+from likewise.papers import bench as module
+from likewise.papers.bench import bench
+from likewise.papers.benchmark_table import BenchmarkTable, headline, lay_out
+from likewise.papers.executors import LocalExecutor
+from likewise.papers.grid import read_grid, table_names
 from likewise.runs.folder import Run
 
 SETTINGS = """

@@ -8,7 +8,7 @@ import pytest
 from likewise.errors import LikewiseError
 
 from likewise.learn.training.interrupts import stop_on_signal
-from likewise.papers.experiments.budget import Budget, BudgetSpent
+from likewise.papers.bench import Budget, BudgetSpent
 
 
 def test_a_training_starts_only_if_the_longest_so_far_fits():
@@ -48,7 +48,7 @@ def test_the_alarm_raises_outside_of_a_training_and_leaves_no_timer():
 
 
 def test_an_evaluation_under_way_gets_half_of_the_time_for_the_table(monkeypatch):
-    monkeypatch.setattr("likewise.papers.experiments.budget.TABLE_SHARE", 0.95)
+    monkeypatch.setattr("likewise.papers.bench.TABLE_SHARE", 0.95)
     budget = Budget(0.1)  # 6 s: the end is after 0.3 s, and an evaluation may take 2.85 s more
     with budget.alarm():
         while not budget.is_spent():

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from likewise.papers.experiments.deviations import (
+from likewise.papers.benchmark_table import RowNote
+from likewise.papers.grid import Cell, as_train, cells, read_grid
+from likewise.papers.grid_plan import (
     Difference,
     assumed,
     by_source,
@@ -12,9 +14,6 @@ from likewise.papers.experiments.deviations import (
     differences,
     notes_on_differences,
 )
-from likewise.papers.experiments.grid import as_train, cells, read_grid
-from likewise.papers.experiments.grid_types import Cell
-from likewise.papers.render.row_notes import RowNote
 
 DATA = "cars196"
 

@@ -12,9 +12,9 @@ from papers.experiments.executor_work import check_that_a_kill_loses_nothing, ch
 
 from likewise.core.processes import command
 from likewise.core.supervisor import Child, stop_all
-from likewise.papers.experiments.executors import MAX_TRIES, LocalExecutor, choose_executor, start_worker
-from likewise.papers.experiments.jobs import Planner
-from likewise.papers.experiments.worker import Outcome, attempt
+from likewise.papers.bench import choose_executor
+from likewise.papers.executors import MAX_TRIES, LocalExecutor, Outcome, attempt, start_worker
+from likewise.papers.grid_plan import Planner
 from likewise.runs.folder import Run
 
 
@@ -97,7 +97,7 @@ def test_what_kills_its_process_every_time_has_crashed(settings, monkeypatch):
 def test_a_worker_imports_nothing_from_the_current_folder():
     child = start_worker(2)
     child.kill()
-    assert child.args == command("likewise.papers.experiments.worker:serve")
+    assert child.args == command("likewise.papers.executors:serve")
     assert child.ask("{}") == "" and child.exit_summary().startswith("the process ended with code -9")
 
 

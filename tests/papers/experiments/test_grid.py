@@ -7,7 +7,7 @@ from likewise.config import Train
 from likewise.errors import LikewiseError
 
 from likewise.core.settings.overrides import settings_of
-from likewise.papers.experiments.grid import (
+from likewise.papers.grid import (
     Grid,
     Point,
     adapted,

@@ -4,9 +4,8 @@ import pytest
 from likewise.config import Bench
 from likewise.errors import LikewiseError
 
-from likewise.papers.experiments.grid import adapted, read_grid
-from likewise.papers.experiments.grid_plan import cell_name, data_of, lay_out, names, plan_grid
-from likewise.papers.experiments.jobs import Planner
+from likewise.papers.grid import adapted, read_grid
+from likewise.papers.grid_plan import Planner, cell_name, data_of, lay_out, names, plan_grid
 
 
 def test_a_papers_own_settings_on_its_own_data_are_a_reproduction(tmp_path, pictures):

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 from likewise.config import Train
 
-from likewise.papers.experiments.budget import Budget
-from likewise.papers.experiments.executors import LocalExecutor
-from likewise.papers.experiments.grid_run import in_useful_order, next_call, save_results, train_all
-from likewise.papers.experiments.grid_types import Cell, Grid, Point
-from likewise.papers.experiments.jobs import GridPlan, Job, PlannedRun
-from likewise.papers.experiments.worker import Outcome
+from likewise.papers.bench import Budget, in_useful_order, next_call, save_results, train_all
+from likewise.papers.executors import LocalExecutor, Outcome
+from likewise.papers.grid import Cell, Grid, Point
+from likewise.papers.grid_plan import GridPlan, Job, PlannedRun
 
 
 class Recorded(LocalExecutor):
@@ -46,7 +44,7 @@ def test_what_is_wanted_and_not_finished_is_trained(plan):
 
 
 def test_results_are_written_after_every_training(plan, tmp_path, monkeypatch):
-    monkeypatch.setattr("likewise.papers.experiments.table_files.provenance", lambda t: {})
+    monkeypatch.setattr("likewise.papers.results_table.provenance", lambda t: {})
     grid_plan = GridPlan(Grid("", {}, {}, {}), tmp_path / "table", [], set())
     seen = []
 
@@ -83,7 +81,7 @@ def test_every_row_is_trained_once_before_any_row_twice():
 
 
 def test_a_spent_budget_keeps_what_is_trained_and_names_the_next(plan, monkeypatch):
-    monkeypatch.setattr("likewise.papers.experiments.grid_run.duration", lambda t: 50.0 if t.finished else 0.0)
+    monkeypatch.setattr("likewise.papers.bench.duration", lambda t: 50.0 if t.finished else 0.0)
     now = [0.0]
 
     class Slow(LocalExecutor):

@@ -1,6 +1,6 @@
 """Where a training stands in its table, by hand."""
 
-from likewise.papers.experiments.grid_types import Grid, Point, place_of, rows_of
+from likewise.papers.grid import Grid, Point, place_of, rows_of
 
 
 def test_axes_are_rows_unless_they_are_columns_or_seeds():

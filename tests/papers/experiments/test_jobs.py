@@ -6,9 +6,9 @@ import pytest
 from likewise.config import Train
 from likewise.errors import LikewiseError
 
-from likewise.papers.experiments.grid_types import Cell
-from likewise.papers.experiments.jobs import PlannedRun, Planner
-from likewise.papers.experiments.worker import attempt
+from likewise.papers.executors import attempt
+from likewise.papers.grid import Cell
+from likewise.papers.grid_plan import PlannedRun, Planner
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from likewise.types import LikewiseError
 
-from likewise.papers.experiments.method_tests import conclusion, contest
+from likewise.papers.method_tests import conclusion, contest
 from likewise.runs.per_query import PerQuery
 from likewise.score.significance import compare_pairs
 

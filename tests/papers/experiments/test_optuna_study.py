@@ -11,7 +11,7 @@ from likewise.errors import LikewiseError
 from optuna.trial import TrialState
 
 from likewise.core.processes import mark
-from likewise.papers.experiments.optuna_study import (
+from likewise.papers.optuna_study import (
     counted,
     next_trial,
     open_study,
@@ -20,7 +20,7 @@ from likewise.papers.experiments.optuna_study import (
     suggest,
     without_password,
 )
-from likewise.papers.experiments.search_space import Range
+from likewise.papers.search_space import Range
 
 RANGES = [
     Range("lr", "", low=1e-5, high=1e-2, log=True), Range("dim", "", choices=("8", "16")),
@@ -111,7 +111,7 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_is_damaged_is_refused(study
 
 
 def test_who_comes_too_late_by_a_hair_gives_way(study, monkeypatch):
-    from likewise.papers.experiments import optuna_study as module
+    from likewise.papers import optuna_study as module
 
     s, real = study(), counted
     play(s, 1)

@@ -11,10 +11,11 @@ from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
 from papers.experiments.executor_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
-from likewise.papers.experiments import ray_executor as module
-from likewise.papers.experiments.executors import choose_executor
-from likewise.papers.experiments.jobs import Planner
-from likewise.papers.experiments.ray_executor import (
+from likewise.papers import ray_executor as module
+from likewise.papers.bench import choose_executor
+from likewise.papers.executors import Attempt, Outcome
+from likewise.papers.grid_plan import Planner
+from likewise.papers.ray_executor import (
     RayExecutor,
     check_visible,
     connect,
@@ -24,7 +25,6 @@ from likewise.papers.experiments.ray_executor import (
     missing,
     train_on_node,
 )
-from likewise.papers.experiments.worker import Attempt, Outcome
 
 
 @pytest.fixture

@@ -9,14 +9,12 @@ import torch
 from likewise.config import Train
 from likewise.errors import LikewiseError
 
-from likewise.papers.experiments import results_table as module
-from likewise.papers.experiments.deviations import Difference
-from likewise.papers.experiments.grid import adapted, cells, read_grid
-from likewise.papers.experiments.grid_types import Cell
-from likewise.papers.experiments.results_table import missing, provenance, tabulate
+from likewise.papers import results_table as module
+from likewise.papers.benchmark_table import RowNote, explain, lay_out
+from likewise.papers.grid import Cell, adapted, cells, read_grid
+from likewise.papers.grid_plan import Difference
 from likewise.papers.published import numbers
-from likewise.papers.render.benchmark_table import explain, lay_out
-from likewise.papers.render.row_notes import RowNote
+from likewise.papers.results_table import missing, provenance, tabulate
 from likewise.runs.folder import Run
 from likewise.runs.per_query import PerQuery
 from likewise.score import folds

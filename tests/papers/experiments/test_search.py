@@ -5,8 +5,8 @@ from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
 
 from likewise.learn.training.fit import train
-from likewise.papers.experiments import tune_files
-from likewise.papers.experiments.tune import tune
+from likewise.papers import tune as tune_files
+from likewise.papers.tune import tune
 from likewise.runs.folder import Run
 
 pytest.importorskip("optuna")

@@ -9,7 +9,7 @@ from likewise.contracts import Loss
 from likewise.errors import LikewiseError
 
 from likewise.core.settings.spec import build, find, usage
-from likewise.papers.experiments.search_space import apply_values, built_in, read_entries, read_range, read_ranges
+from likewise.papers.search_space import apply_values, built_in, read_entries, read_range, read_ranges
 
 BASE = Train(data="glyphs", loss="MultiSimilarity()", sampler="SamplesPerClass(batch=24, per_class=4)")
 

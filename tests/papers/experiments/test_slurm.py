@@ -10,7 +10,7 @@ import pytest
 from likewise.config import Bench
 
 from likewise.cli import main as cli
-from likewise.papers.experiments.slurm import script, words_of
+from likewise.papers.slurm import script, words_of
 
 WORDS = ["bench", "my grid.toml", "--set", "size=160", "terms.encoder=models/a b", "--out", "it's here"]
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from likewise.config import Bench
 
-from likewise.papers.experiments.grid_plan import plan_grid
-from likewise.papers.experiments.table_files import again, write_table
-from likewise.papers.experiments.worker import attempt
+from likewise.papers.executors import attempt
+from likewise.papers.grid_plan import plan_grid
+from likewise.papers.results_table import again, write_table
 
 GRID = """
 [settings]

@@ -6,9 +6,9 @@ import pytest
 from likewise.errors import LikewiseError
 
 from likewise.learn.training import fit
-from likewise.papers.experiments import trials
-from likewise.papers.experiments.tune import tune
-from likewise.papers.render.benchmark_table import BenchmarkTable, lay_out
+from likewise.papers import tune as trials
+from likewise.papers.benchmark_table import BenchmarkTable, lay_out
+from likewise.papers.tune import tune
 from likewise.runs.folder import Run
 
 pytest.importorskip("optuna")

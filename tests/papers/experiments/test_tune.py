@@ -12,9 +12,9 @@ pytest.importorskip("optuna")
 from likewise.errors import LikewiseError
 
 from likewise.cli import main as cli
-from likewise.papers.experiments import trials
-from likewise.papers.experiments import tune as module
-from likewise.papers.experiments.tune import tune
+from likewise.papers import tune as module
+from likewise.papers import tune as trials
+from likewise.papers.tune import tune
 from likewise.runs.folder import Run
 
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_searched_is_named(search_config, ranges, settings, words
 
 def test_without_optuna_it_says_what_to_install(search_config, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "likewise.papers.experiments.optuna_study", raising=False)
+    monkeypatch.delitem(sys.modules, "likewise.papers.optuna_study", raising=False)
     with pytest.raises(LikewiseError, match="pip install 'likewise\\[tune\\]'"):
         tune(search_config())
 

@@ -3,8 +3,8 @@
 import pytest
 from likewise.config import Tune
 
-from likewise.papers.experiments.grid import as_train, read_grid
-from likewise.papers.experiments.tune import tune
+from likewise.papers.grid import as_train, read_grid
+from likewise.papers.tune import tune
 
 pytest.importorskip("optuna")
 

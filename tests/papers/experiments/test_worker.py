@@ -8,9 +8,8 @@ import pytest
 from likewise.config import Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 
-from likewise.papers.experiments.executors import start_worker
-from likewise.papers.experiments.jobs import Planner
-from likewise.papers.experiments.worker import attempt
+from likewise.papers.executors import attempt, start_worker
+from likewise.papers.grid_plan import Planner
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from likewise.cli import main as cli
-from likewise.papers import tables
-from likewise.papers.experiments.deviations import by_source
-from likewise.papers.experiments.grid import cells, chosen, read_grid
+from likewise.papers.grid import cells, chosen, read_grid, table_names
+from likewise.papers.grid_plan import by_source
 from likewise.papers.published import papers
 from likewise.papers.published.coverage import STATUS_NAMES, coverage, status_counts
 
@@ -84,7 +83,7 @@ def test_every_published_table_has_an_entry():
 
 def test_every_shipped_grid_is_the_command_of_an_entry():
     run = {words[2] for one in coverage() if (words := shlex.split(one.command))[:2] == ["likewise", "bench"]}
-    assert run == set(tables.names())
+    assert run == set(table_names())
 
 
 def test_a_table_with_a_dagger_is_not_called_faithful(subtests):

@@ -13,7 +13,7 @@ from browser import listen, until
 from page_reader import Reader
 
 from likewise.core.render.figures import Picture
-from likewise.papers.render.benchmark import (
+from likewise.papers.benchmark_formats import (
     BenchmarkTable,
     Entry,
     escape,
@@ -23,7 +23,7 @@ from likewise.papers.render.benchmark import (
     rows_for_csv,
     show_benchmark,
 )
-from likewise.papers.render.row_notes import RowNote
+from likewise.papers.benchmark_table import RowNote
 from likewise.score.significance import MethodComparison, PairTest
 
 NASTY = r"A_b & {c} 50 % #1 $x$ ~ ^ \ <script>alert(1)</script> | ρ"

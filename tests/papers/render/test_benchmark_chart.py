@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.papers.render.benchmark_chart import chart_of, colours_of, numeric_series, round_numbers
-from likewise.papers.render.benchmark_table import BenchmarkTable, Entry
+from likewise.papers.benchmark_formats import chart_of, colours_of, numeric_series, round_numbers
+from likewise.papers.benchmark_table import BenchmarkTable, Entry
 
 
 def table(*entries):

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.papers.render.benchmark_table import (
+from likewise.papers.benchmark_table import (
     BenchmarkTable,
     Entry,
+    RowNote,
     against,
     agree,
     as_p,
@@ -21,7 +22,6 @@ from likewise.papers.render.benchmark_table import (
     lay_out,
     order_of,
 )
-from likewise.papers.render.row_notes import RowNote
 from likewise.score.significance import MethodComparison, PairTest
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.papers.render.confidence_toys import Toy, ToyConfidence, draw_toys
+from likewise.papers.figures.confidence_toys import Toy, ToyConfidence, draw_toys
 
 
 def toy(name, confidences):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from likewise.papers.render.coverage import PaperListing, show_papers, title
+from likewise.papers.published.coverage import PaperListing, show_papers, title
 
 PAPER = SimpleNamespace(title="On Rings, supplement", authors="Baggins, Gamgee", venue="ME", year=3019)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from likewise.core.render.figures import Estimate
-from likewise.papers.render.decay_recall import DecayPoint, describe_correlation, draw_decay
+from likewise.papers.figures.decay_recall import DecayPoint, describe_correlation, draw_decay
 from likewise.score.significance import Coefficient, Correlation, correlate
 
 POINTS = [

@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from likewise.core.render.figures import COLOURS, save_figure
-from likewise.papers.render.detection_curve import Curve, draw_detection
+from likewise.papers.figures.detection import Curve, draw_detection
 
 AT = np.linspace(0, 1, 11)
 

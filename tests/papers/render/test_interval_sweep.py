@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from likewise.core.render.figures import Estimate
-from likewise.papers.render.interval_sweep import IntervalPoint, draw_intervals
+from likewise.papers.figures.interval_sweep import IntervalPoint, draw_intervals
 
 
 def test_ours_and_printed_have_a_line_and_a_level_each():

@@ -10,8 +10,8 @@ from likewise.types import LikewiseError
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from likewise.papers.render.benchmark_table import Point
-from likewise.papers.render.method_means import draw_agreement, draw_means, significant_pairs
+from likewise.papers.benchmark_table import Point
+from likewise.papers.figures.method_means import draw_agreement, draw_means, significant_pairs
 from likewise.score.intervals import Interval
 from likewise.score.significance import MethodComparison, PairTest
 

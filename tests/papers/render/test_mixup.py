@@ -3,7 +3,7 @@
 import numpy as np
 
 from likewise.core.render.figures import Estimate
-from likewise.papers.render.mixup import MixupRecord, draw_mixup
+from likewise.papers.figures.mixup import MixupRecord, draw_mixup
 
 WHOLE, CLASSES = np.array([0.6, 0.3, 0.1]), np.array([0.8, 0.2])
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.papers.render.noise_recall import NoiseRecall, draw_noise_recall
+from likewise.papers.figures.noise_recall import NoiseRecall, draw_noise_recall
 
 STEP = np.arange(1, 5)
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from likewise.cli import main as cli
 from likewise.papers.published import numbers, papers
-from likewise.papers.render.published import as_printed, labels, lay_out, printed_digits
+from likewise.papers.published.published_view import as_printed, labels, lay_out, printed_digits
 
 
 @pytest.fixture

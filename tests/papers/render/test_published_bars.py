@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from likewise.papers.render.published_bars import BAR_COLOURS, BarGroup, PublishedBar, draw_published_bars
+from likewise.papers.figures.published_bars import BAR_COLOURS, BarGroup, PublishedBar, draw_published_bars
 from likewise.score.intervals import Interval
 
 GROUPS = [

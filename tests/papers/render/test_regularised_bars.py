@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from likewise.core.render.figures import WITH_COLOUR, WITHOUT_COLOUR, Estimate
-from likewise.papers.render.regularised_bars import Bar, draw_bars, places_of
+from likewise.papers.figures.regularised_bars import Bar, draw_bars, places_of
 
 BARS = [
     Bar("Triplet (D)", "Triplet (D)", Estimate(61.0, 1.4, 2), False, (60.2, 0.35)),

@@ -1,6 +1,6 @@
 """Notes on rows: texts of the same rows together, all rows first, and exceptions named where they are few."""
 
-from likewise.papers.render.row_notes import RowNote, notes_by_rows, of_rows
+from likewise.papers.benchmark_table import RowNote, notes_by_rows, of_rows
 
 
 def test_texts_of_the_same_rows_are_one_note_and_all_rows_come_first():

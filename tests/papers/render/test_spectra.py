@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from likewise.papers.render.spectra import SpectrumLine, common_range, draw_spectra
+from likewise.papers.figures.spectra import SpectrumLine, common_range, draw_spectra
 
 
 def test_every_panel_has_its_lines_on_the_same_range():

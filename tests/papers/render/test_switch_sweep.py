@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from likewise.core.render.figures import Estimate
-from likewise.papers.render.switch_sweep import SweepPoint, draw_sweep
+from likewise.papers.figures.switch_sweep import SweepPoint, draw_sweep
 
 
 def point(line, probability, score, rho, std=1.0):

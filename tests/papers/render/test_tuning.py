@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from likewise.papers.render.tuning import (
+from likewise.papers.tune_view import (
     SearchDimension,
     SearchTrial,
     draw_history,

@@ -11,11 +11,10 @@ from torch import nn
 from likewise.core.settings.overrides import has_argument
 from likewise.core.settings.spec import build, canonical
 from likewise.learn.recipes import names_with_print
-from likewise.papers import tables
-from likewise.papers.experiments.grid import adapted, as_train, cells, read_grid, shipped, table_names
-from likewise.papers.experiments.jobs import Planner
+from likewise.learn.training.defaults import fold_specs
+from likewise.papers.grid import adapted, as_train, cells, read_grid, shipped, table_names
+from likewise.papers.grid_plan import Planner
 from likewise.papers.published import numbers
-from likewise.runs.defaults import fold_specs
 
 OURS = {
     "CUB200": "cub200", "Cars196": "cars196", "SOP": "sop", "InShop": "inshop", "iNaturalist": "inaturalist",
@@ -63,7 +62,7 @@ def test_every_table_of_the_papers_is_there():
     assert {(n.paper, n.table) for n in numbers()} == have
     assert set(TRAINED) - set(PRINTED) == {"influence-figure3", "procsim-figure6"}  # curves, no numbers
     assert set(table_names()) - set(TRAINED) == {"influence-figure1", "procsim-figure4", "procsim-figure5"}
-    assert all(tables.names()) and not any(name.startswith("_") for name in tables.names())
+    assert all(table_names()) and not any(name.startswith("_") for name in table_names())
 
 
 @pytest.mark.parametrize("name", AS_PRINTED)

@@ -4,9 +4,8 @@ import pytest
 from likewise.config import Report
 from made_calibration import make_calibration, threshold
 
-from likewise.report.section import Study
+from likewise.report.section import ReportTarget, Study
 from likewise.report.sections.calibration import of_run
-from likewise.report.target import ReportTarget
 from likewise.runs.calibration import write_calibration
 from likewise.runs.folder import Run
 

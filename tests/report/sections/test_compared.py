@@ -1,4 +1,4 @@
-"""Runs on the same queries: the verdict of `compare` in their own names, and the queries that changed."""
+"""Comparison of two runs, and the overlap of their errors."""
 
 import dataclasses
 
@@ -7,10 +7,11 @@ import pytest
 from likewise.config import Compare, Report, Train
 
 from likewise.learn.training.fit import train
-from likewise.report.pools import make_pool
+from likewise.report.report_target import open_target
 from likewise.report.run_analysis import analyse_run
 from likewise.report.sections.compared import compare_runs, most_changed, with_names
-from likewise.report.targets import open_target
+from likewise.report.sections.overlap import find_overlap
+from likewise.report.write_report import make_pool
 from likewise.runs.per_query import read_per_query
 from likewise.score.compare import compare
 
@@ -67,3 +68,14 @@ def test_changes_are_half_gains_and_half_losses_the_largest_first():
     assert most_changed(old, new, 9).tolist() == [0, 4, 1, 2, 3]
     assert most_changed(old, old + 0.1, 3).tolist() == [0, 1, 2]  # no losses: all of them gains
     assert len(most_changed(old, old, 3)) == 0
+
+
+def test_shared_errors_name_the_runs_or_say_why_not(finished, run):
+    config = Report(quiet=True, device="cpu", workers=0)
+    opened = [
+        open_target(str(one.path), name, config, {}, print) for one, name in ((run, "short"), (finished, "finished"))
+    ]
+    found, why = find_overlap(opened)
+    assert why == "" and found.runs == ("short", "finished") and set(found.by) == {"count", "rate"} and found.k == 10
+    found, why = find_overlap([opened[0], dataclasses.replace(opened[0])])
+    assert found is None and "given once" in why

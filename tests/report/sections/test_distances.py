@@ -1,12 +1,15 @@
-"""Similarities within and between classes: every pair by hand, and close to that where pairs are drawn."""
+"""Similarities of pairs, and the spectrum of embeddings."""
 
 import numpy as np
 import pytest
 import torch
+from likewise.config import Report
 from torch.nn import functional as F
 
+from likewise.report.section import ReportTarget, Study
 from likewise.report.sections import distances
 from likewise.report.sections.distances import MAX_SHOWN_BINS, compare_pairs
+from likewise.report.sections.spectrum import of_run
 
 
 def case(n=60, classes=5, seed=0):
@@ -71,3 +74,14 @@ def test_classes_that_are_points_far_apart_have_nothing_in_common():
 def test_without_pairs_of_a_kind_there_is_nothing():
     z = F.normalize(torch.randn(6, 3), dim=1)
     assert compare_pairs(z, np.arange(6)) is None and compare_pairs(z, np.zeros(6, int)) is None
+
+
+def study(z, similarity):
+    return Study(ReportTarget("me", similarity=similarity), Report(), [], "", [], z=z)
+
+
+def test_the_spectrum_is_of_unit_embeddings():
+    z = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
+    raw, unit = of_run(study(z, "euclidean")), of_run(study(F.normalize(z, dim=1), "cosine"))
+    assert np.allclose(raw.value, unit.value, atol=1e-6) and np.isclose(raw.value.sum(), 1, atol=1e-5)
+    assert of_run(study(z[:, :2], "cosine")) is None and of_run(study(None, "cosine")) is None

@@ -1,4 +1,4 @@
-"""The section on single labels: counts by hand, the payload, and nothing for single labels."""
+"""Labels: how often each occurs and is found, by hand."""
 
 import json
 
@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from browser import listen
 from page_reader import Reader
-from report.label_facts import label_facts, small_pool
-from report.made_facts import SCRIPT, made_facts
+from report.made_facts import SCRIPT, label_facts, made_facts, small_pool
 
-from likewise.report.page import write_page
-from likewise.report.payload import first_blocks
-from likewise.report.sections.labels import count_labels, recall_of
+from likewise.report.report_page import first_blocks, write_page
+from likewise.report.sections.labels import count_labels, label_matrix, recall_of
 
 
 def test_labels_are_counted_by_hand():
@@ -76,3 +74,8 @@ def test_chips_bars_and_the_map_of_a_label(browser, tmp_path):
     assert page.locator("#map select").evaluate("one => one.selectedOptions[0].text") == "shirt"
     assert not [line for line in said if "GL Driver" not in line] and len(asked) == 1
     page.close()
+
+
+def test_a_line_per_place_and_a_column_per_label():
+    found = label_matrix(small_pool(), np.array([0, 4])).toarray()
+    assert found.tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 1, 0]]

@@ -10,7 +10,7 @@ from likewise.config import Report
 from report.made_facts import made_facts
 
 from likewise.report import projection
-from likewise.report.payload import first_blocks, large_blocks
+from likewise.report.report_page import first_blocks, large_blocks
 from likewise.report.sections import map as section
 from likewise.report.sections.map import choose_slow_map, draw_slow_map, quantise, shown_neighbours
 

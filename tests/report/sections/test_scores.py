@@ -1,8 +1,9 @@
-"""Scores: a scale holds all intervals, and a run is called best only where its interval is apart."""
+"""Scores and their scales; notes."""
 
 import pytest
 
-from likewise.report.records import Facts, RunView, Score
+from likewise.report.section import Facts, RunView, Score
+from likewise.report.sections.notes import SECTION, context
 from likewise.report.sections.scores import clear_best, scale, scales
 
 
@@ -57,3 +58,11 @@ def test_scales_hold_all_intervals():
     assert nan.lines[0].at is None
     same = scale("R@1", (bare("a", {"R@1": sure(1.0, 1.0, 1.0)}, 0),))
     assert 0 <= same.lines[0].low <= same.lines[0].high <= 1
+
+
+RUN = RunView("mine", -1, "", {}, {}, "", notes=("late",))
+
+
+def test_notes_of_the_page_come_first_and_without_notes_there_is_no_section():
+    assert context(Facts("x", (RUN,), (), notes=("all",))) == [("", "all"), ("mine", "late")]
+    assert SECTION.is_shown(Facts("x", (RUN,), ())) and not SECTION.is_shown(Facts("x", (), ()))

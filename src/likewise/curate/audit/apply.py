@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from likewise.core.errors import printable, shown_names
+from likewise.core.errors import print_text, printable, shown_names
 from likewise.core.notebook import table, view
 from likewise.core.settings import Apply, check
 from likewise.core.types import Items, LikewiseError
@@ -36,6 +36,10 @@ MAX_ORIGIN = 50
 """Most characters of the old folder's name in the new name of an image."""
 MAX_AGE_SECONDS = 60.0
 """Time by which a table may be older than its audit: both may have been copied together."""
+
+
+PLAN_ADVICE = "add --to FOLDER for a corrected copy of links, or --in-place to move the files"
+"""What follows a plan."""
 
 
 @dataclass(frozen=True)
@@ -337,3 +341,13 @@ def _files(items: Items) -> list[str]:
 
 def _below(path: str, base: Path) -> str:
     return printable(os.path.relpath(path, base) if PurePath(path).is_relative_to(base) else path)
+
+
+def show_applied(found: Applied, config: Apply) -> None:
+    """Print the changes, and what can follow them."""
+    print_text("\n".join(found.lines()))
+    if found.done == "planned" and not config.dry_run:
+        several = found.folder.is_file()  # several labels per image: the table itself is the result
+        print_text(f"next: likewise train {found.folder}" if several else f"nothing was changed; {PLAN_ADVICE}")
+    elif found.journal:
+        print_text(f"undo: {undo_command(config.table)}")

@@ -31,6 +31,7 @@ from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.retrain_labels import retrain_with_suggestions
 from likewise.curate.audit.source import folder_of, kind_of, open_subject
 from likewise.curate.audit.write import write_tables
+from likewise.score.error_overlap import ErrorOverlap, overlap
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,11 @@ class Audited:
         from likewise.curate.audit.summary import findings_html
 
         return findings_html(self)
+
+
+def audit_targets(config: Audit, say: Callable[[str], None] = print) -> Audited | ErrorOverlap:
+    """Return the audit of one target; with `config.overlap`, the classes with most errors of several runs."""
+    return overlap(config, say) if config.overlap else audit(config, say)
 
 
 def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from likewise.core.settings import Audit, Embed
 from likewise.core.types import Items, LikewiseError
+from likewise.data.dataset import load_items
 from likewise.data.fingerprint import fingerprint
 from likewise.data.votes import votes_of
 from likewise.models.pretrained.available import available_backbone
-from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import origin
 from likewise.runs.identity import hash_of
 

@@ -14,7 +14,7 @@ from likewise.core.settings import Audit, Compare, Train
 from likewise.core.settings.spec import spec
 from likewise.core.types import Items, LikewiseError
 from likewise.curate.audit.corrected import check_training_classes, split_column_protocol, write_corrected
-from likewise.runs.dataset import make_protocol
+from likewise.data.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.per_query import write_per_query

@@ -12,11 +12,13 @@ from rich.text import Text
 from likewise.core.notebook import table
 from likewise.core.render.gallery import one_line
 from likewise.core.render.html import score_text
+from likewise.core.settings import Audit
 from likewise.curate.audit.forecast import curve_cells, forecast_lines, read_forecast
 from likewise.curate.audit.proof import proof_lines, read_proof
 from likewise.curate.audit.read import Findings, Sample, read_findings
 from likewise.curate.audit.read_votes import WorkerLine, read_workers
 from likewise.curate.audit.states import rare_states
+from likewise.score.error_overlap import ErrorOverlap, show_overlap
 
 MAX_SUSPECT_LINES, MAX_GROUP_LINES, MAX_MERGE_LINES, MAX_WORKER_LINES = 10, 5, 10, 5
 """Maximum number of lines of each table."""
@@ -288,3 +290,9 @@ def fit(text: str, width: int, from_end: bool = False) -> str:
 def counted(shown: int, whole: int) -> str:
     """Return how many of all items are shown, if not all are."""
     return f", {shown} of {whole:,}" if shown < whole else ""
+
+
+def show_audit(found, config: Audit) -> None:
+    """Print the findings of `likewise audit`, or the classes at which several runs fail; nothing with --quiet."""
+    if not config.quiet:
+        show_overlap(found) if isinstance(found, ErrorOverlap) else show_findings(found)

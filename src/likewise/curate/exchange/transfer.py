@@ -19,11 +19,11 @@ from likewise.curate.audit.read import UNSPLIT_NAME, Findings, in_order, read_fi
 from likewise.curate.exchange import TOOL_BY_NAME
 from likewise.curate.exchange.decisions import StoredDecisions, store_decisions
 from likewise.curate.exchange.row_records import Records, check_free, vectors, write_labels, write_vectors
+from likewise.data.dataset import load_items
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
 from likewise.data.label_sets import labels_by_class, split_labels
 from likewise.data.table import item_columns
-from likewise.runs.dataset import load_items
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 
 EMBEDDING_SUFFIXES = (".npz", ".npy", ".safetensors")
@@ -65,7 +65,7 @@ class Received:
         return table("received", (), [(self.kind, self.rows), ("tool", self.tool), ("file", self.file)], self.notes)
 
 
-def send(config: Send) -> Sent:
+def send(config: Send, say=print) -> Sent:
     """Read the target and send its rows to the tool."""
     check(config)
     check_columns(config.columns, config.to, "send")
@@ -75,7 +75,7 @@ def send(config: Send) -> Sent:
     return Sent(len(records), config.to, config.out, tuple(notes))
 
 
-def receive(config: Receive) -> Received:
+def receive(config: Receive, say=print) -> Received:
     """Read the rows of the tool; store decisions in an audit, vectors in a .npz file, labels in a .csv file."""
     check(config)
     tool, suffix = config.from_, Path(config.into).suffix.lower()

@@ -13,13 +13,13 @@ from likewise.core.devices import choose_device
 from likewise.core.files import check_output_path
 from likewise.core.progress import bar
 from likewise.core.render.figures import save_figure
-from likewise.core.render.tables import Table
+from likewise.core.render.tables import Table, show_table
 from likewise.core.settings import Calibrate, Train, check
 from likewise.core.settings.spec import brief, describe
 from likewise.core.types import Items, LikewiseError
 from likewise.deploy.calibration.calibration_view import draw_calibration
-from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.deploy.calibration.fit_calibration import Target, at_most, build_calibration
+from likewise.deploy.calibration.thresholds import PROMISE_LEVEL
 from likewise.runs.calibration import (
     CALIBRATION_FILE,
     Calibration,
@@ -173,3 +173,9 @@ def validation_rows(opened: OpenRun, items: Items) -> Int[np.ndarray, "n"]:
             f"{items.class_name[trained[0]]}): a promise about unseen classes needs unseen classes; {advice}"
         )
     return rows
+
+
+def show_calibrated(found: Calibrated, config: Calibrate) -> None:
+    """Print the thresholds; nothing with --quiet."""
+    if not config.quiet:
+        show_table(found.table())

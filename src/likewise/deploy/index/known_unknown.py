@@ -20,9 +20,8 @@ from jaxtyping import Float, Int
 from scipy.special import betaincinv, stdtrit
 
 from likewise.core.errors import LikewiseError
-from likewise.deploy.calibration.false_accepts import PROMISE_LEVEL
 from likewise.deploy.calibration.fit_calibration import calibrate_gallery
-from likewise.deploy.calibration.thresholds import compare
+from likewise.deploy.calibration.thresholds import PROMISE_LEVEL, compare
 from likewise.deploy.index.stored_rows import Rows, untrained_places
 from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
@@ -154,15 +153,10 @@ def own_accepts(rows: Rows, calibration: Calibration, trained: Collection[str] =
     label = rows.table["label"]
     if least is None or len(np.unique(label[here])) < 2:
         return {}
-    z, _ = labelled_vectors(rows)
     sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[
         : max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))
     ]
-    taken = np.zeros(len(sample), bool)
-    for part in np.array_split(np.arange(len(sample)), max(1, len(sample) * len(here) // BLOCK_PAIRS)):
-        sim = compare(rows.vectors[sample[part]], z, rows.similarity)
-        sim[label[sample[part]][:, None] == label[here]] = -np.inf
-        taken[part] = sim.max(1) >= least
+    taken = nearest_of_others(rows, sample, here) >= least
     _, unit, count = np.unique(label[sample], return_inverse=True, return_counts=True)
     each = np.bincount(unit, taken) / count
     below = stdtrit(len(each) - 1, PROMISE_LEVEL) * each.std(ddof=1) / len(each) ** 0.5
@@ -289,7 +283,7 @@ def nearest_of_others(rows: Rows, places: Int[np.ndarray, "n"], among: Int[np.nd
     """Return for each place the similarity of its nearest row of another class, among these rows."""
     label, gallery = rows.table["label"], rows.vectors[among]
     found = []
-    for part in np.array_split(places, max(1, len(places) * len(among) // 2**22)):
+    for part in np.array_split(places, max(1, len(places) * len(among) // BLOCK_PAIRS)):
         sim = compare(rows.vectors[part], gallery, rows.similarity)
         sim[label[part][:, None] == label[among]] = -np.inf
         found.append(sim.max(1))

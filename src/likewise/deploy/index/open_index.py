@@ -25,8 +25,7 @@ from likewise.deploy.index.stored_rows import Rows, pack, prepare_vectors
 from likewise.deploy.index.vector_index import Index
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in, save_embeddings
 from likewise.runs.folder import Run, find_target
-from likewise.runs.open import OpenRun
-from likewise.runs.settings import read_config
+from likewise.runs.open import OpenRun, read_config
 
 
 def blank_image() -> Image.Image:
@@ -53,7 +52,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
         and any((target / name).exists() for name in stored_rows.DATA_FILES)
     ):
         stored_rows.read(target)  # an incomplete index: raises
-    gallery, run, made_by = open_gallery(config, say)
+    gallery, run, made_by = open_embeddings(config, say)
     similarity = made_by.get("similarity", "cosine")
     # saving the index adds the run and the checksum of its network
     source = {"checkpoint": made_by.get("checkpoint", "best"), "trained": trained_classes(gallery) if is_run else []}
@@ -61,7 +60,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     return index, run and Network(run, source, similarity, config)
 
 
-def open_gallery(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
+def open_embeddings(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
     """Return the embeddings of a run or a file, the run or None, and the origin that the file records."""
     target = find_target(config.target, "search")
     if not target.is_dir():

@@ -13,24 +13,78 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from likewise.core.errors import LikewiseError, printable
-from likewise.core.files import atomic_write, json_text
+from likewise.core.errors import LikewiseError, print_text, printable
+from likewise.core.files import atomic_write, check_output_path, json_text
 from likewise.core.notebook import table, view
 from likewise.core.render.gallery import Tile, draw_gallery
 from likewise.core.render.tables import escape
-from likewise.core.settings import Search
+from likewise.core.settings import Search, check
+from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
 from likewise.deploy.index.known_unknown import IndexCalibration, add_with_confusions, sentences, warning_of
-from likewise.deploy.index.open_index import Network, embed_added, path_of, row_image
+from likewise.deploy.index.open_index import (
+    Network,
+    count_rows,
+    embed_added,
+    open_index,
+    path_of,
+    row_image,
+    scope_of,
+)
 from likewise.deploy.index.row_labels import parse_filter
 from likewise.deploy.index.stored_rows import describe_labels
 from likewise.deploy.index.vector_index import Hit, Index
-from likewise.runs.dataset import data_folders, outside_files_warning
-from likewise.runs.settings import read_config
+from likewise.runs.open import read_config
 
 SAME_IMAGE_TOLERANCE = 1e-4
 """Largest relative difference between two embeddings of the same image."""
+
+
+def search(config: Search, say=print) -> Neighbours:
+    """Save or change the index, search for the query and serve the page, in this order; each only if the config requests it.
+
+    Returns:
+        The k nearest rows of the query: row, similarity, class and path of each, and whether it is the query image itself
+        (`same`); empty without a query. Its `decision` is known or unknown, if the run is calibrated; its `new_classes` are
+        the classes that --add brought, and the classes that each is confused with.
+    """
+    check(config)
+    if not (config.query is not None or config.serve or config.save or config.add or config.remove or config.index):
+        raise LikewiseError(
+            "search: one action must be given, got none; give --query, --serve, --save, --add, --remove or --index"
+        )
+    if config.out and config.query is None:
+        raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
+    if config.filter and config.query is None:
+        raise LikewiseError("search: --filter limits the results of a --query, which is missing; give --query too")
+    out = check_output_path(config.out, ".png", "search") if config.out else None
+    if config.serve:
+        from likewise.deploy.search.search_page import check_serving, serve  # needs an extra of likewise
+
+        upload, token = check_serving(config)
+    index, network = open_index(config, say)
+    if (config.serve or out) and (warning := outside_of(index, network, config)):
+        say(printable(warning))
+    calibrated = IndexCalibration(index, network)
+    new_classes = change(index, network, config, calibrated, say)
+    found = Neighbours() if config.query is None else answer(index, network, config, calibrated, out)
+    scope = scope_of(config, network)
+    found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
+    if config.serve:
+        say(printable(f"searched: {found.searched}"))
+        serve(index, network, config, calibrated, upload, token, scope, say)
+    return found
+
+
+def show_search(found: Neighbours, config: Search) -> None:
+    """Print what `likewise search` found: as JSON, or as a table and the path of the figure."""
+    if config.json:
+        print_text(found.as_json())
+    elif config.query is not None:
+        show_neighbours(found)
+        if config.out:
+            print_text(f"figure: {config.out}")
 
 
 def outside_of(index: Index, network: Network | None, config: Search) -> str:

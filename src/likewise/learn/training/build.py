@@ -13,6 +13,7 @@ from likewise.core.distributed.sharded_proxies import shard
 from likewise.core.settings import Train
 from likewise.core.settings.spec import build
 from likewise.core.types import Items, LikewiseError
+from likewise.data.dataset import inject_noise, make_protocol
 from likewise.learn.training.compatibility import check_compatibility
 from likewise.learn.training.optim import make_optimizer
 from likewise.learn.training.plan import make_plan
@@ -21,7 +22,6 @@ from likewise.learn.training.schedule import Schedule
 from likewise.learn.training.state import Components, TrainState
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
-from likewise.runs.dataset import inject_noise, make_protocol
 from likewise.runs.network import facts_of, facts_with, make_embedder, make_loss, make_relevance, to_device
 
 

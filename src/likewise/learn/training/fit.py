@@ -11,14 +11,13 @@ from likewise.core.devices import choose_device
 from likewise.core.distributed.process_group import joined, wait_for_all, world
 from likewise.core.errors import LikewiseError, memory_errors
 from likewise.core.settings import Evaluate, Train
+from likewise.data.dataset import is_strict, make_protocol, training_items
+from likewise.learn.training.defaults import check_settings, claim_run, describe_folds, find_backbone, resolve_with
 from likewise.learn.training.execute import execute
 from likewise.learn.training.launch import is_started, launch
 from likewise.learn.training.logger_dispatch import LoggerDispatch, make_loggers
 from likewise.learn.training.loop import Hooks
 from likewise.learn.training.run_log import RunLog
-from likewise.learn.training.settings import check_settings, describe_folds
-from likewise.runs.backbone_choice import claim_run, find_backbone, resolve_with
-from likewise.runs.dataset import is_strict, make_protocol, training_items
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.usage import Session

@@ -26,7 +26,7 @@ from likewise.models.embedder import Embedder
 from likewise.models.teacher import Teacher
 from likewise.runs.engine.cuda_graphs import Mode
 from likewise.runs.engine.grad_cache import generators
-from likewise.runs.tensors import load_into
+from likewise.runs.network import load_into
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,19 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.core.types import LikewiseError
-from likewise.report.queries import places_of, query_as_list, ranked_query
-from likewise.report.records import Facts, Pool, RankedQuery, RunView
-from likewise.report.relevance import relevance_of
-from likewise.report.section import Packing, Section, Studies
-from likewise.report.target import ReportTarget
+from likewise.report.report_target import relevance_of
+from likewise.report.section import (
+    Facts,
+    Packing,
+    Pool,
+    RankedQuery,
+    ReportTarget,
+    RunView,
+    Section,
+    Studies,
+    places_of,
+)
+from likewise.report.sections.galleries import query_as_list, ranked_query
 from likewise.score.compare import conclude, difference_intervals, join, same, same_relevance, shared_metrics
 
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.report.queries import query_as_list, ranked_query
-from likewise.report.records import Facts, PairRelevance, RankedQuery
-from likewise.report.section import Packing, Section, Study
+from likewise.report.section import Facts, Neighbour, Packing, PairRelevance, RankedQuery, Section, Study
 
 MAX_GALLERY_CLASSES = 400
 """Largest number of classes in the gallery "each class"."""
@@ -107,6 +105,46 @@ def words(facts: Facts) -> tuple[str, str] | None:
         "; labels that it shares with the query are coloured" if any(pool.label_sets for pool in facts.pools) else ""
     )
     return "Queries and their nearest neighbours", f"{intro}{shared}."
+
+
+def ranked_query(
+    place: int,
+    value: float,
+    label: Int[np.ndarray, "N"],
+    near: Int[np.ndarray, "N K"],
+    sim: Float[np.ndarray, "N K"],
+    relevance: PairRelevance | None = None,
+    label_sets: Sequence[Sequence[int]] | None = None,
+) -> RankedQuery:
+    """Return the query at a place with its value of the main metric and its nearest neighbours.
+
+    Args:
+        relevance: relevance of a class to other classes; None: a neighbour is right or wrong.
+        label_sets: label numbers of every class, if samples have several: a neighbour that shares a label is right.
+    """
+    known = near[place] >= 0
+    others, sims = near[place][known].tolist(), sim[place][known].tolist()
+    values = [None] * len(others) if relevance is None else relevance(int(label[place]), label[others]).tolist()
+    values = [None if v is None or np.isnan(v) else v for v in values]
+    right = [label[p] == label[place] for p in others]
+    if label_sets is not None:
+        own = set(label_sets[int(label[place])])
+        right = [not own.isdisjoint(label_sets[int(label[p])]) for p in others]
+    each = zip(others, sims, right, values, strict=True)
+    return RankedQuery(place, value, tuple(Neighbour(p, s, bool(r), v) for p, s, r, v in each))
+
+
+def query_as_list(one: RankedQuery) -> list:
+    """Return a query as the scripts read it: place, value, and [place, similarity, 1 if it is right] per neighbour.
+
+    A neighbour with a relevance has it as a fourth entry.
+    """
+    return [one.place, one.value, [neighbour_as_list(near) for near in one.neighbours]]
+
+
+def neighbour_as_list(near: Neighbour) -> list:
+    graded = [] if near.relevance is None else [round(near.relevance, 4)]
+    return [near.place, near.similarity, int(near.right), *graded]
 
 
 SECTION = Section(

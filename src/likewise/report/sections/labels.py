@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse import csr_matrix
 
-from likewise.report.label_counts import label_matrix
-from likewise.report.records import Pool
-from likewise.report.section import Section, Study
+from likewise.report.section import Pool, Section, Study
 
 
 class LabelLine(NamedTuple):
@@ -68,6 +67,15 @@ def of_run(study: Study) -> tuple[LabelLine, ...]:
         return ()
     place = study.queries[0]
     return count_labels(study.pool, place, study.near[place, 0], recall_of(study.one.scores))
+
+
+def label_matrix(pool: Pool, place: Int[np.ndarray, "n"]) -> csr_matrix:
+    """Return a matrix with a line per place and a column per label: 1 if the sample has the label."""
+    assert pool.label_sets is not None and pool.label_name is not None
+    sets = [pool.label_sets[one] for one in pool.label[place].tolist()]
+    start = np.concatenate([[0], np.cumsum([len(one) for one in sets], dtype=np.int64)])
+    column = np.array([name for one in sets for name in one], np.int64)
+    return csr_matrix((np.ones(len(column), np.int64), column, start), shape=(len(sets), len(pool.label_name)))
 
 
 SECTION = Section(

@@ -12,8 +12,7 @@ from likewise.core.progress import bar
 from likewise.core.settings import Report
 from likewise.report import projection
 from likewise.report.blocks import Block, array_block, finite_range, index_dtype
-from likewise.report.records import Facts, RunView
-from likewise.report.section import Packing, Section, Study
+from likewise.report.section import Facts, Packing, RunView, Section, Study
 
 MAX_MAPPED_SAMPLES, MAX_TSNE_SAMPLES = 10_000, 200_000
 """With --map auto: samples that t-SNE maps, the others are placed between them; and samples above which t-SNE is skipped."""
@@ -23,7 +22,7 @@ MAX_NEIGHBOUR_BYTES = 4_000_000
 
 
 def of_run(study: Study) -> dict[str, Float[np.ndarray, "N 2"]]:
-    """Return the PCA map under its name. Slower maps are added after the first page is written (`slow_maps`)."""
+    """Return the PCA map under its name. Slower maps are added after the first page is written (`write_report.add_slow_map`)."""
     if study.z is None:
         return {}
     study.notes.extend(choose_slow_map(len(study.z), study.config)[1])

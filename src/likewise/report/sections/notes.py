@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from likewise.report.records import Facts
-from likewise.report.section import Section
+from likewise.report.section import Facts, Section
 
 
 def context(facts: Facts) -> list[tuple[str, str]]:

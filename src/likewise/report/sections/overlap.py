@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from likewise.core.settings.audit import Audit
 from likewise.core.types import LikewiseError
-from likewise.report.section import Packing, Section, Studies
-from likewise.report.target import ReportTarget
+from likewise.report.section import Packing, ReportTarget, Section, Studies
 from likewise.score.error_overlap import ErrorOverlap, describe_overlap, named_by, read_errors
 from likewise.score.error_overlap import check_same_queries as must_have_same_classes
 

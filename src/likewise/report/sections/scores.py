@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from likewise.report.records import Facts, RunView, Score
-from likewise.report.section import Section
+from likewise.report.section import Facts, RunView, Score, Section
 from likewise.score.metrics import is_set_metric, low_is_good
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
-from scipy.cluster.hierarchy import leaves_list
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import pdist
+from torch import Tensor
 
-from likewise.report.class_tree import class_means, link_means
-from likewise.report.records import Grouping
-from likewise.report.section import Section, Study
+from likewise.core.class_sums import class_sums
+from likewise.report.section import Grouping, Section, Study
 
 MAX_TREE_CLASSES = 300
 """Largest number of classes in the tree; more leaves cannot be read."""
@@ -62,6 +64,24 @@ def of_run(study: Study) -> Tree | None:
         return None
     label, classes = study.pool.label, len(study.pool.class_name)
     return make_tree(class_means(study.z, label, classes), np.bincount(label, minlength=classes), study.pool.groupings)
+
+
+def class_means(z: Float[Tensor, "N D"], label: Int[np.ndarray, "N"], classes: int) -> Float[np.ndarray, "C D"]:
+    """Return the mean embedding of every class; zeros for a class without samples."""
+    y = torch.as_tensor(label)
+    total = class_sums(z, y, classes, torch.float64)
+    return (total / y.bincount(minlength=classes).clamp_min(1)[:, None]).numpy()
+
+
+def link_means(mean: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "m 4"]:
+    """Return the average linkage of class means in scipy's format, with the leaves ordered by similarity."""
+    distance = pdist(mean)
+    return optimal_leaf_ordering(linkage(distance, "average"), distance)
+
+
+def leaves(mean: Float[np.ndarray, "M D"]) -> Int[np.ndarray, "M"]:
+    """Return an order of the classes that puts similar classes side by side."""
+    return np.arange(len(mean)) if len(mean) < 3 else leaves_list(link_means(mean)).astype(np.int64)
 
 
 SECTION = Section("tree", "Class tree", "Classes by similarity", of_run=of_run, folded=True)

@@ -6,10 +6,11 @@ import json
 import pytest
 from likewise.config import Bench, Train
 
-from likewise.papers.experiments.figures._spectra import SPECTRA_FILE
-from likewise.papers.experiments.grid_types import Cell, Grid, Point
-from likewise.papers.experiments.jobs import Job, PlannedRun
-from likewise.papers.render.benchmark_table import BenchmarkTable, Entry
+from likewise.papers.benchmark_table import BenchmarkTable, Entry
+from likewise.papers.figures import figure_function
+from likewise.papers.figures.spectra import SPECTRA_FILE
+from likewise.papers.grid import Cell, Grid, Point
+from likewise.papers.grid_plan import Job, PlannedRun
 
 
 @pytest.fixture
@@ -44,10 +45,9 @@ def made(tmp_path):
 def drawn_alone():
     """Draw a figure that needs no training into a folder; return the lines of its CSV file, and its notes."""
 
-    def drawn_alone(module, folder):
-        name = module.__name__.rpartition(".")[2]
+    def drawn_alone(name, folder):
         sheet = BenchmarkTable("x", "x", (), (), folder=folder)
-        png, notes = module.draw(Grid("t", {}, {}, {}), sheet, [], Bench("x"))
+        png, notes = figure_function(name)(Grid("t", {}, {}, {}), sheet, [], Bench("x"))
         assert png.startswith(b"\x89PNG") and png == (folder / f"{name}.png").read_bytes()
         with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file)), notes

@@ -4,8 +4,8 @@ import csv
 
 import pytest
 
-from likewise.papers.experiments.figures import class_spectra as module
-from likewise.papers.experiments.figures.class_spectra import draw
+from likewise.papers.figures import spectra as module
+from likewise.papers.figures.spectra import draw
 
 
 def test_pairs_are_drawn_and_other_rows_are_not(made, monkeypatch):

@@ -2,8 +2,8 @@
 
 import csv
 
-from likewise.papers.experiments.figures import decay_recall as module
-from likewise.papers.experiments.figures.decay_recall import draw
+from likewise.papers.figures import decay_recall as module
+from likewise.papers.figures.decay_recall import draw
 
 ROWS = {
     "A (D)": [(0.40, 0.9), (0.42, 0.9)],

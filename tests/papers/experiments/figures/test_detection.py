@@ -13,9 +13,9 @@ from PIL import Image
 
 from likewise.curate.audit import label_quality, source
 from likewise.curate.audit.audit import audit
-from likewise.papers.experiments.bench import bench
-from likewise.papers.experiments.figures import detection as module
-from likewise.papers.experiments.figures.detection import DETECTION_FILE, by_class, csv_lines, mean_curves
+from likewise.papers.bench import bench
+from likewise.papers.figures import detection as module
+from likewise.papers.figures.detection import DETECTION_FILE, by_class, csv_lines, mean_curves
 
 
 def read_csv(file):

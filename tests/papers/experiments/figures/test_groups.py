@@ -2,7 +2,7 @@
 
 import pytest
 
-from likewise.papers.experiments.figures._groups import partners, seed_groups
+from likewise.papers.figures.seed_groups import partners, seed_groups
 
 
 def test_a_group_has_the_seeds_of_a_cell_and_its_score_in_per_cent(made):

@@ -5,8 +5,8 @@ import csv
 import pytest
 from likewise.config import Train
 
-from likewise.papers.experiments.figures import interval_sweep as module
-from likewise.papers.experiments.figures.interval_sweep import draw, interval_of
+from likewise.papers.figures import interval_sweep as module
+from likewise.papers.figures.interval_sweep import draw, interval_of
 from likewise.papers.published import numbers
 
 PLAIN = "ProxyNCA()"

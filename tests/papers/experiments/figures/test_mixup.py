@@ -4,8 +4,8 @@ import csv
 
 import pytest
 
-from likewise.papers.experiments.figures import mixup as module
-from likewise.papers.experiments.figures.mixup import draw
+from likewise.papers.figures import mixup as module
+from likewise.papers.figures.mixup import draw
 
 ROWS = {
     "A": [(0.60, 0.3), (0.62, 0.3)],

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from likewise.config import Bench, Train
 
-from likewise.papers.experiments.figures.noise_recall import draw, moving_average, recall_of
-from likewise.papers.experiments.grid_types import Cell, Grid
-from likewise.papers.experiments.jobs import Job, PlannedRun
-from likewise.papers.render.benchmark_table import BenchmarkTable
+from likewise.papers.benchmark_table import BenchmarkTable
+from likewise.papers.figures.noise_recall import draw, moving_average, recall_of
+from likewise.papers.grid import Cell, Grid
+from likewise.papers.grid_plan import Job, PlannedRun
 from likewise.runs.log import append_log
 
 

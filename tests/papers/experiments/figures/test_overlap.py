@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 from PIL import Image
 
-from likewise.papers.experiments.bench import bench
+from likewise.papers.bench import bench
 from likewise.papers.published import wrong_classes
 
 BIRDS = '[published]\npaper = "influence"\ntable = "1"\ndataset = "CUB200"'

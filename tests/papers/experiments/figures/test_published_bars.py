@@ -4,22 +4,22 @@ import math
 
 import pytest
 
-from likewise.papers.experiments.figures import published_bars
-from likewise.papers.experiments.figures.published_bars import (
+from likewise.papers.figures.published_bars import (
     BAR_SOURCES,
     PROXY_METHODS,
     UNTRAINED_METHODS,
+    BarGroup,
+    PublishedBar,
     describe,
     our_means,
 )
 from likewise.papers.published import numbers
-from likewise.papers.render.published_bars import BarGroup, PublishedBar
 
 
 def test_every_published_number_of_the_sources_has_a_bar(tmp_path, drawn_alone):
     folder = tmp_path / "influence-figure1"
     folder.mkdir()
-    lines, notes = drawn_alone(published_bars, folder)
+    lines, notes = drawn_alone("published_bars", folder)
     wanted = [n for p, t in BAR_SOURCES for n in numbers(paper=p, table=t, dataset="CUB200", metric="R@1")]
     assert sorted(float(r["printed"]) for r in lines) == sorted(n.mean for n in wanted) and len(lines) == 35
     known = {n.method for n in wanted}
@@ -39,7 +39,7 @@ def test_our_trainings_are_beside_the_numbers_of_their_own_table(tmp_path, drawn
     found = our_means(other / "table.csv")
     assert set(found) == {"SoftTriple", "ProxyNCA++"} and found["ProxyNCA++"][:4] == (66, 65, 67, 5)
     assert math.isnan(found["SoftTriple"].low)
-    lines, notes = drawn_alone(published_bars, folder)
+    lines, notes = drawn_alone("published_bars", folder)
     ours = {(r["paper"], r["method"]): r["ours"] for r in lines if r["ours"]}
     assert ours == {("influence", "SoftTriple"): "60.5", ("influence", "ProxyNCA++"): "66.0"}
     assert not any("Without our trainings" in note for note in notes)

@@ -3,8 +3,8 @@
 import csv
 from types import SimpleNamespace
 
-from likewise.papers.experiments.figures import regularised_bars as module
-from likewise.papers.experiments.figures.regularised_bars import draw
+from likewise.papers.figures import regularised_bars as module
+from likewise.papers.figures.regularised_bars import draw
 
 ROWS = {
     "Plain": [(0.5, 0.0), (0.5, 0.0)],

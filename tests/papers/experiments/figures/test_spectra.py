@@ -9,10 +9,10 @@ import pytest
 from likewise.config import Evaluate
 from likewise.errors import LikewiseError
 
-from likewise.papers.experiments.bench import bench
-from likewise.papers.experiments.figures import _spectra as module
-from likewise.papers.experiments.figures._groups import seed_groups
-from likewise.papers.experiments.figures._spectra import SPECTRA_FILE, measure_spectra, rho_of
+from likewise.papers.bench import bench
+from likewise.papers.figures import spectra as module
+from likewise.papers.figures.seed_groups import seed_groups
+from likewise.papers.figures.spectra import SPECTRA_FILE, measure_spectra, rho_of
 from likewise.runs.folder import RESULT_FILES
 from likewise.score.evaluate import evaluate
 

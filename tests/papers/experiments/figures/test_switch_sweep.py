@@ -2,8 +2,8 @@
 
 import csv
 
-from likewise.papers.experiments.figures import switch_sweep as module
-from likewise.papers.experiments.figures.switch_sweep import draw
+from likewise.papers.figures import switch_sweep as module
+from likewise.papers.figures.switch_sweep import draw
 
 
 def test_points_are_those_of_the_table_and_the_note_names_the_best(made, monkeypatch):

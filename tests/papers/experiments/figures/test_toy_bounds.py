@@ -5,12 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from likewise.papers.experiments.figures import toy_bounds
-from likewise.papers.experiments.figures._toys import TOY_SAMPLES
+from likewise.papers.figures.confidence_toys import TOY_SAMPLES
 
 
 def test_both_bounds_for_both_mixtures(tmp_path, drawn_alone):
-    lines, notes = drawn_alone(toy_bounds, tmp_path)
+    lines, notes = drawn_alone("toy_bounds", tmp_path)
     assert len(lines) == 2 * 2 * TOY_SAMPLES and len(notes) == 4
     keys = [(line["toy"], line["confidence of"], line["label"]) for line in lines]
     value = np.array([float(line["confidence"]) for line in lines])

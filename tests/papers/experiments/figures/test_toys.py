@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import lambertw
 
-from likewise.papers.experiments.figures._toys import TOY_SAMPLES, confidence_of, describe, mixture_losses
-from likewise.papers.render.confidence_toys import Toy
+from likewise.papers.figures.confidence_toys import TOY_SAMPLES, Toy, confidence_of, describe, mixture_losses
 
 
 def test_losses_are_of_two_gaussians_in_the_wanted_shares():

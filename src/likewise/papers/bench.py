@@ -1,0 +1,278 @@
+"""bench: train every cell of a grid, or of a paper's table, and write the table beside the published numbers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from likewise.core.devices import choose_device
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, make_folder
+from likewise.core.progress import bar
+from likewise.core.render.tables import Table
+from likewise.core.settings import Bench, check
+from likewise.learn.training.interrupts import request_stop
+from likewise.papers.benchmark_table import BenchmarkTable
+from likewise.papers.executors import Executor, LocalExecutor
+from likewise.papers.grid import SEED_AXIS, Grid, cell_name, cells, read_grid
+from likewise.papers.grid_plan import GridPlan, PlannedRun, adopt, names, plan_grid
+from likewise.papers.slurm import script, words_of
+from likewise.runs.usage import cost
+
+
+def bench(config: Bench, say=print) -> BenchmarkTable | Table:
+    """Train all cells that are not finished, and return the table; with `list` or `slurm`, only list the trainings."""
+    check(config)
+    budget = Budget(config.budget)
+    if config.budget is not None and (config.executor or config.slurm):
+        flag = "--executor" if config.executor else "--slurm"
+        raise LikewiseError(f"bench: --budget counts the minutes of this machine, got {flag} as well; drop one of them")
+    grid = read_grid(config.grid)
+    if grid.is_figure_only:
+        return draw_alone(GridPlan(grid, Path(config.out or Path("bench") / grid.name).expanduser(), [], set()), config)
+    device = choose_device(config.device)
+    executor = None if config.list or config.slurm else choose_executor(config, say)
+    plan = plan_grid(config, say)
+    runs, notes = adopt(plan.runs, config.adopt)
+    plan = replace(plan, runs=runs, notes=tuple(notes))
+    return planned(plan, config) if executor is None else run_grid(plan, config, executor, device, budget)
+
+
+def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
+    """Return the executor that the settings of bench name: this machine, or the Ray cluster in `executor`."""
+    if config.executor:
+        from likewise.papers.ray_executor import RayExecutor
+
+        return RayExecutor(config.executor, config.jobs, config.gpus_per_run)
+    if config.gpus_per_run is not None:
+        raise LikewiseError(
+            f"bench: --gpus-per-run {config.gpus_per_run} needs a Ray cluster; add --executor ray, or drop --gpus-per-run"
+        )
+    return LocalExecutor(config.jobs, say)
+
+
+def draw_alone(plan: GridPlan, config: Bench) -> BenchmarkTable | Table:
+    """Return the page of a grid without trainings, and draw its figures; no data is read, and no device is used."""
+    unused = ("data", "root", "set", "only", "executor", "slurm", "metrics")
+    if given := [f"--{flag}" for flag in unused if getattr(config, flag)]:
+        raise LikewiseError(f"bench: '{plan.grid.name}' trains nothing, got {', '.join(given)}; leave it out")
+    if config.list:
+        return planned(plan, config)
+    from likewise.papers.results_table import write_figures  # imported late, as in run_grid
+
+    return write_figures(plan, config)
+
+
+def planned(plan: GridPlan, config: Bench) -> Table:
+    """Return the planned trainings as a table; with `slurm`, also write the script that trains them."""
+    grid, runs = plan.grid, [t for t in plan.runs if t.number - 1 in plan.chosen]
+    columns = ["cell", *grid.axes, *(["fold"] if any(t.fold is not None for t in runs) else []), "state", "run"]
+    lines = [[str(t.number), *names(t, columns), t.state, t.job.run.path.name] for t in runs]
+    left = sum(not t.finished for t in runs)
+    notes = [f"{left} of {len(runs)} trainings are not finished"]
+    if config.slurm:
+        if config.only or config.executor:
+            flag = "--only" if config.only else "--executor"
+            raise LikewiseError(f"bench: --slurm trains every cell that is not finished, got {flag}; drop {flag}")
+        file = Path(config.slurm).expanduser()
+        if file.is_dir() or not file.parent.is_dir():
+            raise LikewiseError(
+                f"bench: --slurm must be a file in an existing folder, got '{config.slurm}'; create the folder"
+            )
+        with atomic_write(file) as aside:
+            aside.write_text(script(words_of(config), len(cells(grid)), grid.name, file=str(file)), "utf-8")
+        notes.append(f"script: {file} (edit its first lines for your cluster, then submit it with sbatch)")
+    return Table(grid.title, columns, lines, notes, plan.folder)
+
+
+def run_grid(
+    plan: GridPlan, config: Bench, executor: Executor, device: torch.device, budget: Budget | None = None
+) -> BenchmarkTable:
+    """Train the chosen cells that are not finished, and return the table of all finished trainings; writes its files.
+
+    A training that fails is listed with its error; the others continue.
+    """
+    budget, wanted = budget or Budget(None), plan.chosen if config.train else set()
+    runs = train_all(
+        in_useful_order(plan), wanted, executor, config.quiet, budget, lambda runs: save_results(plan, runs)
+    )
+    from likewise.papers.results_table import (
+        write_table,  # imported late: only the table needs its dependencies
+    )
+
+    notes = (*plan.notes, *next_call(runs, plan.chosen, budget))
+    return write_table(replace(plan, runs=in_table_order(runs), notes=notes), config, device)
+
+
+def save_results(plan: GridPlan, runs: Sequence[PlannedRun]) -> None:
+    """Write results.csv in the middle of a grid, so that a killed bench leaves the records of its finished trainings."""
+    from likewise.papers.results_table import write_results  # imported late, as in run_grid
+
+    make_folder(plan.folder, "bench")
+    write_results(plan.folder / "results.csv", in_table_order(runs), list(plan.grid.axes))
+
+
+def in_table_order(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Return the trainings in the order of their cells."""
+    return sorted(runs, key=lambda t: (t.number, t.fold or 0))
+
+
+def in_useful_order(plan: GridPlan) -> list[PlannedRun]:
+    """Return the trainings in an order whose every prefix is useful: each row once before any row twice, `first` rows first.
+
+    So: the first seed of the first column for all rows, then of the next column, and so on; then the next seed.
+    """
+    grid = plan.grid
+
+    def priority(t: PlannedRun) -> tuple:
+        named = [grid.first.index(name) for name in t.cell.names.values() if name in grid.first]
+        return (
+            place_on(grid, SEED_AXIS, t),
+            *(place_on(grid, axis, t) for axis in grid.columns),
+            min(named, default=len(grid.first)),
+            t.number,
+            t.fold or 0,
+        )
+
+    return sorted(plan.runs, key=priority)
+
+
+def place_on(grid: Grid, axis: str, t: PlannedRun) -> int:
+    """Return the position of a training on an axis; 0 if the grid does not have the axis."""
+    names = [point.name for point in grid.axes.get(axis, [])]
+    return names.index(t.cell.names[axis]) if names else 0
+
+
+def train_all(
+    plan: Sequence[PlannedRun],
+    wanted: set[int],
+    executor: Executor,
+    quiet: bool,
+    budget: Budget,
+    after: Callable[[Sequence[PlannedRun]], None] = lambda plan: None,
+) -> list[PlannedRun]:
+    """Train the wanted cells that are not finished, several at once, while they fit the budget; return the plan with errors.
+
+    Args:
+        after: called with the plan after every training.
+    """
+    mine = [place for place, t in enumerate(plan) if t.number - 1 in wanted]
+    plan, left, failed = list(plan), [place for place in mine if not plan[place].finished], 0
+    if not left:
+        return plan
+    for t in plan:
+        budget.record(duration(t))
+    title = bar("bench", len(mine), start=len(mine) - len(left), quiet=quiet)
+    try:
+        with executor, title as progress, budget.alarm():
+            for place, outcome in executor.work([plan[i].job.config for i in left], budget.fits):
+                done = replace(plan[left[place]], error=outcome.error)
+                plan[left[place]] = done
+                budget.record(duration(done))
+                failed += outcome.error is not None
+                progress.advance(1, f"{failed} failed" if failed else "")
+                after(plan)
+    except KeyboardInterrupt:
+        if not budget.is_spent():
+            raise
+    return plan
+
+
+def duration(t: PlannedRun) -> float:
+    """Return the seconds that a finished training of this machine took, with its evaluation; 0 if it is not finished here."""
+    if not t.finished or t.record:
+        return 0.0
+    spent = cost(t.job.run)
+    return (spent["train_seconds"] or 0.0) + (spent["evaluate_seconds"] or 0.0)
+
+
+def next_call(plan: Sequence[PlannedRun], wanted: set[int], budget: Budget) -> list[str]:
+    """Return a note that names the trainings for which the budget did not suffice, and the next one; [] without them."""
+    left = [t for t in plan if t.number - 1 in wanted and not t.finished and not t.error]
+    if budget.minutes is None or not left:
+        return []
+    hours = f"; at {budget.longest:.0f} s each, all need {budget.longest * len(left) / 60:.0f} minutes" * (
+        budget.longest > 0
+    )
+    return [
+        f"The budget of {budget.minutes:g} minutes is used up, and {len(left)} trainings are left. The same command continues "
+        f"with {cell_name(left[0].cell)}{hours}."
+    ]
+
+
+TABLE_SHARE = 0.05
+"""Share of the budget that is kept for writing the table, up to `MAX_TABLE_SECONDS`."""
+
+MAX_TABLE_SECONDS = 20.0
+
+
+class BudgetSpent(KeyboardInterrupt):
+    """The budget ended during a training; its state is saved."""
+
+
+class Budget:
+    """Decides whether another training can start: the longest training so far must fit in the rest of the budget.
+
+    Args:
+        minutes: the budget of the whole command, from now; None: no limit.
+        clock: returns seconds; tests replace it.
+    """
+
+    def __init__(self, minutes: float | None, clock: Callable[[], float] = time.monotonic):
+        if minutes is not None and not 0 < minutes < float("inf"):
+            raise LikewiseError(f"bench: --budget must be a number of minutes above 0, got {minutes:g}")
+        self.minutes, self.clock, self.longest = minutes, clock, 0.0
+        seconds = (minutes or 0.0) * 60
+        self.reserve = min(TABLE_SHARE * seconds, MAX_TABLE_SECONDS)
+        self.end = clock() + seconds - self.reserve
+
+    def record(self, seconds: float) -> None:
+        """Record the duration of a finished training."""
+        self.longest = max(self.longest, seconds)
+
+    def fits(self) -> bool:
+        """Return whether another training can end within the budget; the first one always starts."""
+        return self.minutes is None or self.clock() + self.longest < self.end
+
+    def is_spent(self) -> bool:
+        """Return whether the budget has ended."""
+        return self.minutes is not None and self.clock() >= self.end
+
+    @contextmanager
+    def alarm(self) -> Iterator[None]:
+        """Stop the work inside this context at the end of the budget: a training saves its state first.
+
+        An evaluation gets half of the time that is kept for the table, because without it a whole training would not count.
+        Without alarms (on Windows, or outside of the main thread) a training that started runs to its end.
+        """
+        if self.minutes is None or not _has_alarms():
+            yield
+            return
+        late = self.end + self.reserve / 2
+
+        def stop(number: int, frame: object) -> None:
+            """Ask a training in its loop to save and stop; elsewhere, such as during an evaluation, raise when it is late."""
+            if request_stop():
+                return
+            if self.clock() >= late:
+                raise BudgetSpent("the budget is used up")
+            signal.setitimer(signal.ITIMER_REAL, max(late - self.clock(), 1e-3))
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, max(self.end - self.clock(), 1e-3))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _has_alarms() -> bool:
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()

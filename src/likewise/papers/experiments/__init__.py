@@ -1,1 +1,0 @@
-"""Grids of trainings: plans, executors (local, Ray, Slurm), benchmark tables, tuning."""

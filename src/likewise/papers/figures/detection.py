@@ -1,0 +1,285 @@
+"""Detection of injected label noise: how soon EIF, IF, the loss and the label score of every run of a table find wrong labels.
+
+EIF and IF are influences of training samples on the errors of one test class; samples are inspected by their absolute value, and
+for comparison by their signed value, the most harmful first. The study has one class, the one with the most errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, read_json, write_csv
+from likewise.core.progress import bar
+from likewise.core.render.figures import COLOURS, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, shorten, write_figure
+from likewise.core.settings import Audit, Bench
+from likewise.papers.benchmark_table import BenchmarkTable, label
+from likewise.papers.grid import Grid, place_of
+from likewise.papers.grid_plan import PlannedRun
+from likewise.runs.scores import REWRITE_HINT
+from likewise.score.metrics.detection import Detection, detection
+
+DETECTION_FILE = "detected.json"
+"""File of the run folder: how well each order of inspection detects the injected noise."""
+
+INFLUENCE_NAMES = {"EIF": "finite", "IF": "lissa"}
+"""Order of inspection by influence -> method of `audit.attribution.influences`, both as in the study's code."""
+
+SIGNED_SUFFIX = " signed"
+"""Suffix of an order by the signed influence, the most harmful sample first."""
+
+SHOWN_SCORES = {
+    "score": "label score (ours)", "loss": "training loss", "EIF": "|EIF|", "EIF signed": "EIF", "IF": "|IF|", "IF signed": "IF",
+}  # fmt: skip
+"""Scores that are drawn -> their names in the legend. detection.csv has all scores."""
+
+FORMAT_KEY, FORMAT_NUMBER = "format", 2
+"""Entry of DETECTION_FILE; a file without it, or with another number, is computed again."""
+
+
+def draw(
+    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
+) -> tuple[bytes | None, list[str]]:
+    """Return the detection curves of all runs as a PNG, and notes.
+
+    Writes detection.csv, one line for each run, score and test class, and detection_curves.csv, the curves that are drawn.
+    """
+    groups: dict[tuple[str, str], list[dict]] = {}
+    lines, notes = [], []
+    with bar("score labels", len(done), quiet=config.quiet) as progress:
+        for t in done:
+            try:
+                measured = detected(t.job.run.path, config)
+            except LikewiseError as error:
+                measured = {}
+                notes.append(f"the labels of {label(list(t.cell.names.values()))} could not be scored: {error}")
+            progress.advance(1)
+            if not measured:
+                continue
+            row, column = place_of(grid, t.cell.names)
+            groups.setdefault((label(row), label(column)), []).append(measured)
+            lines += [[*t.cell.names.values(), *line] for line in csv_lines(measured)]
+    if not groups:
+        return None, notes or ["no training of this table has injected label noise, so there is nothing to detect"]
+    write_csv(sheet.folder / "detection.csv", [*grid.axes, "score", "class", "AUROC", "AP", "recall", "share"], lines)
+    curves = [curve for (row, column), runs in groups.items() for curve in mean_curves(row, column, runs)]
+    write_curves(sheet.folder / "detection_curves.csv", curves)
+    return write_figure(draw_detection(curves), sheet.folder / "detection.png"), [*describe(groups), *notes]
+
+
+def csv_lines(measured: dict[str, dict]) -> list[list]:
+    """Return score, test class ("" for a score that is not by class, or the mean over classes) and metrics of one run."""
+    return [
+        [score, name, found["AUROC"], found["AP"], found["recall"], one["share"]]
+        for score, one in measured.items()
+        for name, found in {"": one, **one.get("classes", {})}.items()
+    ]
+
+
+def mean_curves(row: str, column: str, runs: Sequence[dict[str, dict]]) -> list[Curve]:
+    """Return the mean curve over runs of every shown score; thin: the worst class, the second worst, ..., mean over runs."""
+    curves = []
+    for score, name in SHOWN_SCORES.items():
+        solid = SHOWN_SCORES[score.removesuffix(SIGNED_SUFFIX)]
+        own = [run[score] for run in runs if score in run]
+        if not own:
+            continue
+        at, found = (np.mean([np.array(one["curve"])[:, side] for one in own], 0) for side in (0, 1))
+        ranked = zip(*(one.get("classes", {}).values() for one in own)) if name == solid else ()
+        thin = [np.mean([np.array(each["curve"])[:, 1] for each in rank], 0) for rank in ranked]
+        precision = 100 * float(np.mean([one["AP"] for one in own]))
+        curves.append(Curve(row, column, name, at, found, f"AP {precision:.0f}", thin, "" if name == solid else solid))
+    return curves
+
+
+def write_curves(file: Path, curves: Sequence[Curve]) -> None:
+    """Write the drawn curves: one line for each share of samples inspected."""
+    lines = [
+        [curve.row, curve.column, curve.name, at, found]
+        for curve in curves
+        for at, found in zip(curve.at.tolist(), curve.found.tolist())
+    ]
+    write_csv(file, ["method", "noise", "order", "inspected", "found"], lines)
+
+
+def describe(groups: dict[tuple[str, str], list[dict]]) -> list[str]:
+    """Return for every order of inspection a sentence with its average precision, and how to read the lines."""
+
+    def precisions(score: str, of=lambda one: one["AP"]) -> str:
+        means = {
+            place: 100 * float(np.mean([of(run[score]) for run in runs if score in run]))
+            for place, runs in groups.items()
+            if any(score in run for run in runs)
+        }
+        return "; ".join(f"{label(place)} {mean:.0f}" for place, mean in means.items())
+
+    notes = [
+        "AP: average precision in per cent. Thin lines: the influence on single test classes, the worst, the second worst, and "
+        "so on; the thick line is their mean. |EIF|, |IF|: largest absolute influence first; dashed: most harmful sample first."
+    ]
+    for score, name in SHOWN_SCORES.items():
+        if found := precisions(score):
+            notes.append(f"{name}, AP: {found}.")
+    for score in INFLUENCE_NAMES:
+        missing = sum(score not in run for runs in groups.values() for run in runs)
+        if missing:
+            notes.append(
+                f"{score}: not computed for {missing} trainings, because they have no linear head, no error, or the recursion "
+                "for the inverse Hessian diverged."
+            )
+        if found := precisions(score, lambda one: next(iter(one["classes"].values()))["AP"]):
+            notes.append(f"|{score}| of the worst test class alone, as in the study, AP: {found}.")
+    return notes
+
+
+def detected(run: Path, config: Bench) -> dict[str, dict]:
+    """Return how well each order of inspection detects the wrong labels of a run. Computed once, and stored in its folder."""
+    file = run / DETECTION_FILE
+    if file.exists():
+        found = read_json(file, "bench", hint=REWRITE_HINT)
+        if found.pop(FORMAT_KEY, None) == FORMAT_NUMBER:
+            return found
+    found = detect(run, config)
+    with atomic_write(file) as aside:
+        aside.write_text(json.dumps({FORMAT_KEY: FORMAT_NUMBER} | found), "utf-8")
+    return found
+
+
+def detect(run: Path, config: Bench) -> dict[str, dict]:
+    """Return score -> detection metrics, of all label scores and of both influences; {} without wrong labels."""
+    from likewise.curate.audit.attribution import explain, influences
+    from likewise.curate.audit.hessian import LissaDiverged
+    from likewise.curate.audit.label_quality import measure, score_splits
+    from likewise.curate.audit.source import open_subject
+
+    audit = Audit((str(run),), max_errors=0, quiet=True, device=config.device, allow_imports=config.allow_imports)
+    subject = open_subject(audit, say=lambda line: None)
+    if subject.items.y_clean is None:
+        return {}
+    explained = explain(subject, dataclasses.replace(audit, influence="first"))
+    effects: dict[str, Tensor] = {}
+    if explained.g is not None and subject.linear and explained.errors.name:
+        for name, method in INFLUENCE_NAMES.items():
+            with suppress(LissaDiverged):  # IF is then left out of the figure, and a note names it
+                blocks = influences(subject, explained.errors, method, explained.g, audit)
+                effects[name] = torch.cat([block for _, block in blocks]).cpu().double()
+        explained = dataclasses.replace(explained, pull=effects["EIF"].abs().sum(0))
+    split = subject.splits["train"]
+    found = measure(split, score_splits(subject, explained, audit)["train"], subject.items)["measured"] or {}
+    if not found:
+        return {}
+    rows = split.e.row.numpy()
+    wrong = torch.as_tensor(subject.items.y[rows] != subject.items.y_clean[rows])
+    classes = [name for name, _ in explained.errors.name]
+    for name, effect in effects.items():
+        found[name] = by_class(effect.abs(), wrong, classes)
+        found[name + SIGNED_SUFFIX] = by_class(effect, wrong, classes)
+    return found
+
+
+def by_class(effect: Float[Tensor, "Q N"], wrong: Bool[Tensor, "N"], classes: Sequence[str]) -> dict:
+    """Return the detection metrics of the influence on every class, the highest inspected first, and their means.
+
+    Args:
+        effect: influence of every training sample on the errors of every class.
+        classes: name of every class, the worst first.
+    """
+    each = [detection(-one, wrong) for one in effect]
+    means = {name: float(np.mean([getattr(one, name) for one in each])) for name in Detection._fields[:-1]}
+    curve = np.mean([one.curve for one in each], 0).tolist()
+    named = {name: one._asdict() for name, one in zip(classes, each, strict=True)}
+    return means | {"curve": curve, "share": float(wrong.double().mean()), "classes": named}
+
+
+PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.9
+"""Inches: size of a panel."""
+
+MAX_TITLE_LETTERS = 36
+"""Largest length of a line of the title of a panel."""
+
+
+class Curve(NamedTuple):
+    """One order of inspection of one method and noise model: share `found` at share inspected (`at`), mean over seeds.
+
+    `about`: legend text beside the name. `classes`: the curves of single test classes, drawn thin; `found` is their mean.
+    `dashed_of`: name of the curve whose colour this one has; it is drawn dashed.
+    """
+
+    row: str
+    column: str
+    name: str
+    at: Float[np.ndarray, "T"]
+    found: Float[np.ndarray, "T"]
+    about: str = ""
+    classes: Sequence[Float[np.ndarray, "T"]] = ()
+    dashed_of: str = ""
+
+
+def draw_detection(curves: Sequence[Curve]) -> Figure:
+    """Return a figure with a row of panels per method and a column per noise model.
+
+    The grey line is inspection in random order. Legends are in the lower right corner, which no better order reaches.
+    """
+    rows, columns = (list(dict.fromkeys(getattr(curve, side) for curve in curves)) for side in ("row", "column"))
+    names = list(dict.fromkeys(curve.dashed_of or curve.name for curve in curves))
+    figure = Figure(
+        figsize=(0.5 + PANEL_WIDTH * len(columns), 0.3 + PANEL_HEIGHT * len(rows)),
+        facecolor="white",
+        layout="constrained",
+    )
+    for line, row in enumerate(rows):
+        for place, column in enumerate(columns):
+            axes = figure.add_subplot(len(rows), len(columns), line * len(columns) + place + 1)
+            axes.plot([0, 100], [0, 100], color=SOFT_COLOUR, lw=1.2, label="random order")
+            for curve in (c for c in curves if (c.row, c.column) == (row, column)):
+                _draw_curve(axes, curve, COLOURS[names.index(curve.dashed_of or curve.name) % len(COLOURS)])
+            axes.set_title(_title(row, column), fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
+            _tidy(axes, is_last=line == len(rows) - 1, is_first=place == 0)
+    return figure
+
+
+def _title(row: str, column: str) -> str:
+    """Return the names of a panel in one line if they fit, otherwise each in a line of its own."""
+    whole = ", ".join(filter(None, (row, column)))
+    lines = [whole] if len(whole) <= MAX_TITLE_LETTERS else filter(None, (row, column))
+    return "\n".join(shorten(line, MAX_TITLE_LETTERS) for line in lines)
+
+
+def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
+    """Draw one curve, and below it the thin curves of its classes."""
+    for found in curve.classes:
+        axes.plot(100 * curve.at, 100 * found, color=colour, lw=0.6, alpha=0.4)
+    text = f"{curve.name} {curve.about}".strip()
+    style, width = ("--", 1.4) if curve.dashed_of else ("-", 1.9)
+    axes.plot(100 * curve.at, 100 * curve.found, color=colour, ls=style, lw=width, label=text, zorder=3)
+
+
+def _tidy(axes: Axes, is_last: bool, is_first: bool) -> None:
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 102)
+    if is_last:
+        axes.set_xlabel("samples inspected (%)", fontsize=9, color=INK_COLOUR)
+    if is_first:
+        axes.set_ylabel("wrong labels found (%)", fontsize=9, color=INK_COLOUR)
+    axes.grid(color=FAINT_COLOUR, lw=0.5)
+    axes.tick_params(labelsize=8, colors=INK_COLOUR)
+    axes.spines[["top", "right"]].set_visible(False)
+    lines, texts = axes.get_legend_handles_labels()
+    legend = axes.legend(
+        [*lines[1:], lines[0]], [*texts[1:], texts[0]], loc="lower right", fontsize=7.5, frameon=True, framealpha=0.85,
+        edgecolor="none", borderaxespad=0.2, handlelength=1.4, labelspacing=0.25,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set(parse_math=False, color=INK_COLOUR)

@@ -1,0 +1,141 @@
+"""Figures of a benchmark: means of methods and which of them differ, and our values against the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from likewise.core.errors import LikewiseError
+from likewise.core.render.figures import (
+    BETTER_COLOUR,
+    FAINT_COLOUR,
+    INK_COLOUR,
+    SOFT_COLOUR,
+    WORSE_COLOUR,
+    entitle,
+    shorten,
+    spread,
+    tidy,
+)
+from likewise.papers.benchmark_table import Point, as_p, order_of
+from likewise.score.metrics import as_text
+from likewise.score.significance import MethodComparison
+
+PLOT_WIDTH, LINE_HEIGHT, MIN_TITLE_WIDTH = 4.6, 0.27, 7.2
+"""Inches: width of a plot, distance between names, and smallest width of a figure."""
+
+MAX_NAME_LETTERS = 44
+"""Largest length of a method name in a figure."""
+
+
+def draw_means(contest: MethodComparison) -> Figure:
+    """Return a figure of the methods' means, the best on top, and of the pairs that differ significantly."""
+    if contest.untested:
+        raise LikewiseError(
+            f"draw_means: methods must be tested against each other, but {contest.untested}; train more"
+        )
+    names, lines = (
+        [f"{shorten(name, MAX_NAME_LETTERS)}  {line}" for line, name in enumerate(contest.mean, 1)],
+        len(contest.mean),
+    )
+    is_share = as_text(contest.metric, 1.0).endswith("%")
+    means = [(100 if is_share else 1) * mean for mean in contest.mean.values()]
+    left, square = 0.3 + 0.075 * max(map(len, names)), LINE_HEIGHT * lines
+    wide, tall = max(left + PLOT_WIDTH + square + 0.55, MIN_TITLE_WIDTH), 1.6 + square
+    figure = Figure(figsize=(wide, tall), facecolor="white")
+    axes = figure.add_axes((left / wide, 0.55 / tall, PLOT_WIDTH / wide, square / tall))
+    table = significant_pairs(contest)
+    axes.scatter(
+        means, range(lines), s=36, c=[SOFT_COLOUR if sign < 0 else BETTER_COLOUR for sign in table[:, 0]], zorder=3
+    )
+    for line, mean in enumerate(means):
+        axes.annotate(
+            f"{mean:.1f}" if is_share else f"{mean:.4f}", (mean, line), (7, 0), textcoords="offset points", va="center",
+            fontsize=8, color=INK_COLOUR,
+        )  # fmt: skip
+    room = 0.05 * (means[0] - means[-1]) or 0.1 * abs(means[0]) or 0.1
+    axes.set(xlim=(means[-1] - room, means[0] + 3.4 * room), ylim=(lines - 0.5, -0.5))
+    tidy(axes, names)
+    columns = len({pair.column for pair in contest.pairs})
+    over = f"seeds and {columns} columns" if columns > 1 else "seeds"
+    unit = " in %" if is_share else ""
+    axes.set_xlabel(f"mean {contest.metric}{unit} over {over}", fontsize=9, color=INK_COLOUR)
+    _draw_pairs(figure.add_axes(((left + PLOT_WIDTH + 0.25) / wide, 0.55 / tall, square / wide, square / tall)), table)
+    told, seeds = sum(pair.is_significant for pair in contest.overall), min(pair.seeds for pair in contest.overall)
+    entitle(
+        figure, f"{contest.metric}: {told} of {len(contest.overall)} pairs differ significantly",
+        f"{contest.classes} test classes, {seeds} seeds; square: blue if the row is better than the column, orange if worse",
+    )  # fmt: skip
+    return figure
+
+
+def significant_pairs(contest: MethodComparison) -> Int[np.ndarray, "M M"]:
+    """Return 1 where the method of the row is significantly better than that of the column, -1 where it is worse, else 0."""
+    place = {name: line for line, name in enumerate(contest.mean)}
+    table = np.zeros((len(place), len(place)), int)
+    for pair in contest.overall:
+        sign = {"better": -1, "worse": 1}.get(pair.outcome, 0)  # the outcome is about b
+        table[place[pair.a], place[pair.b]], table[place[pair.b], place[pair.a]] = sign, -sign
+    return table
+
+
+def _draw_pairs(axes: Axes, table: Int[np.ndarray, "M M"]) -> None:
+    """Draw a square for every significant difference and a dot for every other pair; columns have the numbers of the rows."""
+    lines, other = len(table), ~np.eye(len(table), dtype=bool)
+    row, column = np.nonzero(other & (table == 0))
+    axes.scatter(column, row, s=6, c=FAINT_COLOUR)
+    for sign, colour in ((1, BETTER_COLOUR), (-1, WORSE_COLOUR)):
+        row, column = np.nonzero(table == sign)
+        axes.scatter(column, row, s=110, marker="s", c=colour)
+    axes.set(xlim=(-0.5, lines - 0.5), ylim=(lines - 0.5, -0.5), yticks=[])
+    axes.set_xticks(range(lines), [str(line) for line in range(1, lines + 1)], fontsize=8, color=INK_COLOUR)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def draw_agreement(points: Sequence[Point], title: str) -> Figure:
+    """Return a figure of published values (x) against ours (y) with intervals over seeds; the dashed line is equality."""
+    if not points:
+        raise LikewiseError(
+            "draw_against: at least one method must have a published value and ours, got none; train one first"
+        )
+    points = sorted(points, key=lambda p: p.ours.mean)
+    printed, ours = np.array([p.printed for p in points]), np.array([p.ours.mean for p in points])
+    reach = np.array([p.ours.high - p.ours.mean for p in points])
+    side, name = max(PLOT_WIDTH, 0.19 * len(points)), 0.068 * min(MAX_NAME_LETTERS, max(len(p.name) for p in points))
+    wide, tall = side + 1.2 + name, side + 1.35
+    figure = Figure(figsize=(wide, tall), facecolor="white")
+    axes = figure.add_axes((0.75 / wide, 0.6 / tall, side / wide, side / tall))
+    low, high = min(*printed, *ours), max(*printed, *ours)
+    whole = high - low or 1.0
+    room = 0.06 * whole + min(
+        0.3 * whole, max(reach[~np.isnan(reach)], default=0.0)
+    )  # the frame clips very long intervals
+    ends = (low - room, high + room)
+    axes.set(xlim=ends, ylim=ends)
+    axes.plot(ends, ends, color=SOFT_COLOUR, lw=1, ls=(0, (4, 3)), zorder=1)
+    known, colours = ~np.isnan(reach), np.where(ours >= printed, BETTER_COLOUR, WORSE_COLOUR)
+    axes.errorbar(
+        printed[known], ours[known], reach[known], fmt="none", ecolor=SOFT_COLOUR, elinewidth=1.1, capsize=2, zorder=2
+    )
+    axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)  # pyright: ignore[reportArgumentType]
+    for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
+        axes.annotate(
+            shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), (1.03, at),
+            textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False,
+            parse_math=False, zorder=1.5,
+            arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
+        )  # fmt: skip
+    tidy(axes)
+    axes.set_xlabel("published", fontsize=9, color=INK_COLOUR)
+    axes.set_ylabel("ours, with its 95 % interval over seeds", fontsize=9, color=INK_COLOUR)
+    found = order_of(points)
+    tau = "" if np.isnan(found.tau) else f"Kendall's tau {found.tau:.2f} ({as_p(found.p)}, {found.n} methods); "
+    entitle(figure, title, f"{tau}blue: ours is higher{'' if known.all() else '; open: one run'}")
+    return figure

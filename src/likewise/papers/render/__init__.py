@@ -1,1 +1,0 @@
-"""Tables and figures of papers, from their records."""

@@ -1,0 +1,337 @@
+"""tune: search ranges of settings for the best validation score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from likewise.core.devices import choose_device
+from likewise.core.errors import LikewiseError
+from likewise.core.files import atomic_write, make_folder, read_json, write_json
+from likewise.core.notebook import table, view
+from likewise.core.progress import bar
+from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Bench, Train, Tune, check, to_dict
+from likewise.core.settings.overrides import settings_of
+from likewise.papers.bench import choose_executor, run_grid
+from likewise.papers.benchmark_table import BenchmarkTable
+from likewise.papers.executors import Executor, LocalExecutor
+from likewise.papers.grid import Grid, Point, as_train, read_grid, toml
+from likewise.papers.grid_plan import Job, Planner, plan_grid
+from likewise.papers.search_space import Range, apply_values, read_entries, read_ranges
+from likewise.papers.tune_view import SearchDimension, SearchTrial, draw_search
+from likewise.runs.environment import environment
+from likewise.runs.folder import Run
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The result of tune: the content of tune.json, the best settings, and the table of the final runs if there are any."""
+
+    about: dict
+    best: Train
+    final: BenchmarkTable | None
+    folder: Path
+
+    @view
+    def _repr_html_(self) -> str:
+        best, count = self.about["best"], self.about["count"]
+        lines = [(name, f"{v:.6g}" if isinstance(v, float) else v) for name, v in best["values"].items()]
+        lines.append((f"val {self.about['select']}", f"{100 * best['value']:.1f} %"))
+        trials = ", ".join(f"{number} {state}" for state, number in count.items() if number)
+        notes = [f"trials: {trials}", f"settings: {self.folder / 'best.toml'}"]
+        shown = table(f"best settings, trial {best['number']}", (), lines, notes)
+        return shown + (self.final._repr_html_() if self.final else "")
+
+
+def tune(config: Tune, say=print) -> TuneResult:
+    """Run a search, or resume it, and return its result. Processes with the same settings share one search.
+
+    The value of a trial is the best validation score of each fold, averaged over the folds; the test split is not scored. A
+    trial that fails has the value 0. The runs of a search keep their logs, but not their networks.
+    """
+    check(config)
+    try:
+        from likewise.papers.optuna_study import counted, open_study, requeue_lost_trials, without_password
+    except ModuleNotFoundError:
+        raise LikewiseError(
+            "tune: the search needs Optuna, which is not installed; pip install 'likewise[tune]'"
+        ) from None
+    device = choose_device(config.device)
+    folder = Path(config.out or Path("tune") / Path(config.config).stem).expanduser()
+    planner = Planner(folder / "runs", say)
+    search = prepare(config, planner, say)
+    check_folder(folder, search)
+    make_folder(folder, "tune")
+    storage = config.storage or str(folder / "study.journal")
+    if not config.storage and os.path.islink(storage):  # its last line may be cut off, and lines are added
+        raise LikewiseError(f"tune: '{storage}' must not be a link; give the file that it names with --storage")
+    study = open_study(search.name, storage, config.sampler, config.pruner, config.seed)
+    requeue_lost_trials(study)
+    try:
+        run_trials(config, search, study, planner)
+    finally:
+        written, shown = None, without_password(storage)
+        while written != (written := json.dumps(about := summary(config, search, study, shown, device))):
+            write_search(
+                folder, about, search
+            )  # repeated until unchanged: another process may have written a newer state in the meantime
+    if about["best"] is None:
+        reason = next((t["reason"] for t in about["trials"] if t["reason"]), "no trial has ended")
+        raise LikewiseError(
+            f"tune: a trial must have a score, but none of {len(about['trials'])} has ({reason}); change settings or ranges"
+        )
+    best, final = search.settings(about["best"]["values"]), None
+    running = [t for t in counted(study) if not t.state.is_finished()]
+    if config.final_runs and running:
+        say(f"{len(running)} trials are still running in other processes; the last process trains the final runs")
+    elif config.final_runs:
+        final = train_final(config, best, search, folder, device, say)
+        from likewise.papers.benchmark_formats import rows_for_csv
+
+        columns, lines = rows_for_csv(final)
+        about |= {"final": {"columns": columns, "lines": lines, "notes": final.notes}}
+        write_json(folder / "tune.json", about)
+    return TuneResult(about, best, final, folder)
+
+
+DEFAULT_PROTOCOL = "ClassFolds()"
+FIXED_SETTINGS = (
+    "data",
+    "root",
+    "recipe",
+    "protocol",
+    "noise",
+    "seed",
+    "select",
+    "metrics",
+    "device",
+    "workers",
+    "strict",
+)
+"""Settings that must be equal in all trials: they define the score, or do not change what is learned."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Base settings and ranges of a search, and the protocols of the folds over which scores are averaged."""
+
+    base: Train
+    ranges: list[Range]
+    protocols: list[str]
+    name: str
+
+    def settings(self, values: dict[str, object]) -> Train:
+        """Return the settings of a trial with these values."""
+        return apply_values(self.base, self.ranges, values)
+
+
+def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Search:
+    """Return the search: settings from a file or a run, ranges from the file and the command line, folds from the protocol."""
+    from likewise.learn.training.defaults import fold_specs, resolve
+    from likewise.runs.open import read_config
+
+    path, ours = Path(config.config).expanduser(), {"evaluate": False, "allow_imports": config.allow_imports}
+    ours |= {"device": config.device} if config.device else {}
+    if path.is_dir():
+        base, grid = replace(read_config(Run(path)), recipe=None, test_every=None, **ours), Grid("", {}, {}, {})
+        if not has_val(base, planner):
+            say(f"the protocol of {path} has no validation split; the search uses {DEFAULT_PROTOCOL} instead")
+            usual = resolve(replace(base, sampler=None), planner.items(base)[0]).sampler == base.sampler
+            base = replace(
+                base, protocol=DEFAULT_PROTOCOL, sampler=None if usual else base.sampler
+            )  # for fewer classes
+    else:
+        grid = read_grid(path)
+        if grid.axes:
+            raise LikewiseError(f"tune: '{path}' must have no axes, which are for bench; write [ranges] instead")
+        base = as_train(grid.settings, **ours)
+    base = replace(base, protocol=base.protocol or DEFAULT_PROTOCOL)
+    entries = read_entries(config.ranges, base.loss, grid.ranges)
+    ranges = read_ranges(entries, base)
+    protocol = base.protocol or DEFAULT_PROTOCOL
+    protocols = fold_specs(protocol) or [protocol]
+    for r in ranges:
+        if (name := r.name.split(".")[0]) in FIXED_SETTINGS:
+            raise LikewiseError(
+                f"tune: '{name}' must be the same for all trials, or they could not be compared; set it in the config"
+            )
+    if base.test_every or any(r.name == "test_every" for r in ranges):
+        raise LikewiseError("tune: a search must not use the test split, but test_every does; drop test_every")
+    if not has_val(replace(base, protocol=protocols[0]), planner):
+        raise LikewiseError(
+            f"tune: {base.protocol} has no validation split to search on; use {DEFAULT_PROTOCOL} or UnseenClasses(val=0.2)"
+        )
+    same = {k: v for k, v in to_dict(base).items() if k not in SETTINGS_OUTSIDE_IDENTITY}
+    text = json.dumps([same, entries, planner.items(base)[1]], sort_keys=True)
+    return Search(base, ranges, protocols, f"likewise-{hashlib.sha256(text.encode()).hexdigest()[:12]}")
+
+
+def has_val(base: Train, planner: Planner) -> bool:
+    """Return whether the protocol of these settings has a validation split."""
+    from likewise.data.dataset import make_protocol
+    from likewise.learn.training.defaults import resolve
+
+    items, _ = planner.items(base)
+    return len(make_protocol(resolve(base, items)).rows(items, "val")) > 0
+
+
+def check_folder(folder: Path, search: Search) -> None:
+    """Raise if the folder holds another search."""
+    file = folder / "tune.json"
+    hint = "delete it: it is written again from the storage of the search"
+    if file.exists() and read_json(file, "tune", hint=hint).get("study") != search.name:
+        raise LikewiseError(
+            f"tune: '{folder}' holds another search (other settings, ranges or data); choose another --out"
+        )
+
+
+WEIGHT_FILES = ("model.safetensors", "best.safetensors", "state.pt")
+
+
+def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:
+    """Run trials until all processes together have used up the budget."""
+    from optuna.trial import TrialState
+
+    from likewise.papers.optuna_study import counted, next_trial, requeue_trial, suggest
+
+    ended = (TrialState.COMPLETE, TrialState.PRUNED)
+    before = sum(t.state in ended for t in counted(study))
+    with (
+        LocalExecutor(config.jobs, planner.say) as executor,
+        bar("tune", config.trials, start=before, quiet=config.quiet) as progress,
+    ):
+        while trial := next_trial(study, config.trials):
+            try:
+                values = {r.name: suggest(trial, r) for r in search.ranges}
+                scores, reason = run_folds(search, values, trial, executor, planner)
+            except BaseException:
+                requeue_trial(study, trial.number, trial.params)
+                raise
+            trial.set_user_attr("folds", scores)
+            trial.set_user_attr("reason", reason)
+            if not reason and len(scores) < len(search.protocols):
+                study.tell(trial, state=TrialState.PRUNED)
+            else:
+                study.tell(trial, 0.0 if reason else sum(scores) / len(scores))
+            now = counted(study)
+            values = (t.value for t in now if t.state == TrialState.COMPLETE and t.value is not None)
+            best = max(values, default=math.nan)
+            progress.advance(sum(t.state in ended for t in now) - progress.done, f"best {best:.4f}")
+
+
+def run_folds(
+    search: Search, values: dict, trial, executor: Executor, planner: Planner
+) -> tuple[list[float], str | None]:
+    """Return the score of each fold in order (fewer if the trial was pruned), and the error of a failed trial or None."""
+    try:
+        chosen = search.settings(values)
+        jobs = [planner.job(replace(chosen, protocol=protocol)) for protocol in search.protocols]
+    except LikewiseError as error:
+        return [], str(error)
+    known = {place: validated(job) for place, job in enumerate(jobs) if job.state == "finished"}
+    left, scores = [place for place in range(len(jobs)) if place not in known], []
+    with closing(executor.work([jobs[place].config for place in left])) as work:
+        while len(scores) < len(jobs):
+            while len(scores) not in known:
+                place, outcome = next(work)
+                if outcome.crashed:
+                    raise LikewiseError(
+                        f"tune: a training crashed, and its settings are not the cause: {outcome.error}"
+                    )
+                if outcome.error:
+                    return scores, outcome.error
+                known[left[place]] = validated(jobs[left[place]])
+            scores.append(known[len(scores)])
+            trial.report(sum(scores) / len(scores), len(scores))
+            if len(scores) < len(jobs) and trial.should_prune():
+                break
+    return scores, None
+
+
+def validated(job: Job) -> float:
+    """Return the best validation score of a finished run, and delete its networks: a search would fill the disk."""
+    scores = [line[f"val {job.config.select}"] for line in job.run.read_log() if f"val {job.config.select}" in line]
+    score = max(scores, default=math.nan)
+    if not math.isfinite(score):
+        raise LikewiseError(
+            f"tune: '{job.run.path}' must have a finite {job.config.select} on its validation split, got {scores}; train it again"
+        )
+    for name in WEIGHT_FILES:
+        (job.run.path / name).unlink(missing_ok=True)
+    return score
+
+
+def train_final(
+    config: Tune, best: Train, search: Search, folder: Path, device: torch.device, say: Callable[[str], None]
+) -> BenchmarkTable:
+    """Train all folds with new seeds, score the test split, and return the table; final.toml is its grid."""
+    seeds = [Point(str(s), {"seed": s}) for s in range(search.base.seed + 1, search.base.seed + 1 + config.final_runs)]
+    with atomic_write(folder / "final.toml") as file:
+        file.write_text(
+            toml(Grid("the best setting of a search, with new seeds", settings_of(best), {"seed": seeds}, {})),
+            "utf-8",
+        )
+    final = Bench(
+        str(folder / "final.toml"), out=str(folder / "final"), jobs=config.jobs, device=config.device,
+        allow_imports=config.allow_imports, quiet=config.quiet,
+    )  # fmt: skip
+    return run_grid(plan_grid(final, say), final, choose_executor(final, say), device)
+
+
+def summary(config: Tune, search: Search, study, storage: str, device: torch.device) -> dict:
+    """Return the content of tune.json: budget, ranges, settings, all trials, and the best trial."""
+    trials = []
+    for t in study.get_trials(deepcopy=False):
+        if t.state.name == "FAIL" and not t.params:  # beyond the budget: ended before it started
+            continue
+        reason = t.user_attrs.get("reason")
+        state = "failed" if reason else {"FAIL": "interrupted"}.get(t.state.name, t.state.name.lower())
+        trials.append({
+            "number": t.number, "state": state, "value": t.value if t.state.name == "COMPLETE" else None,
+            "values": t.params, "folds": t.user_attrs.get("folds", []), "reason": reason,
+        })  # fmt: skip
+    complete = [t for t in trials if t["state"] == "complete"]
+    best = max(complete, key=lambda t: t["value"], default=None)
+    count = {
+        s: sum(t["state"] == s for t in trials) for s in ("complete", "pruned", "failed", "running", "interrupted")
+    }
+    return {
+        "study": search.name, "storage": storage, "select": search.base.select, "protocol": search.base.protocol,
+        "folds": len(search.protocols), "trials_wanted": config.trials, "count": count, "sampler": config.sampler,
+        "pruner": config.pruner, "seed": config.seed, "training_seed": search.base.seed,
+        "ranges": [asdict(r) for r in search.ranges], "settings": settings_of(search.base), "best": best,
+        "trials": trials, "versions": environment(device)["versions"] | {"optuna": version("optuna")},
+    }  # fmt: skip
+
+
+def write_search(folder: Path, about: dict, search: Search) -> None:
+    """Write the files of a search; best.toml and the figure only if a trial has a score."""
+    write_json(folder / "tune.json", about)
+    if about["best"] is None:
+        return
+    title = f"best of {about['count']['complete']} full trials: val {about['select']} {about['best']['value']:.4f}"
+    ranges = {r.name: r.text for r in search.ranges}
+    best = Grid(title, settings_of(search.settings(about["best"]["values"])), {}, ranges)
+    with atomic_write(folder / "best.toml") as file:
+        file.write_text(toml(best), "utf-8")
+    shots = [
+        SearchTrial(t["number"], t["value"], t["state"], t["values"])
+        for t in about["trials"]
+        if t["folds"] or t["reason"]
+    ]
+    dials = [SearchDimension(r.name, r.choices, r.low, r.high, r.log) for r in search.ranges]
+    label = (
+        f"mean val {about['select']} over {about['folds']} folds" if about["folds"] > 1 else f"val {about['select']}"
+    )
+    title = "several losses" if "loss" in ranges else search.base.loss
+    with atomic_write(folder / "tune.png") as file:
+        draw_search(file, dials, shots, label, title)

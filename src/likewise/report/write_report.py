@@ -1,0 +1,270 @@
+"""The report: one HTML page about runs and embedding files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from likewise._version import __version__
+from likewise.core.errors import LikewiseError, print_text, printable
+from likewise.core.files import check_output_path
+from likewise.core.notebook import view
+from likewise.core.settings import Report, check
+from likewise.data.dataset import data_folders, outside_files_warning
+from likewise.data.images import file_of
+from likewise.report import projection
+from likewise.report.report_page import write_page
+from likewise.report.report_target import open_target, unique_names, vectors_of
+from likewise.report.run_analysis import analyse_run, as_tensor
+from likewise.report.section import (
+    Facts,
+    Grouping,
+    Pool,
+    RankedQuery,
+    ReportTarget,
+    RunView,
+    Studies,
+    load_sections,
+)
+from likewise.report.sections.map import choose_slow_map, draw_slow_map
+from likewise.report.thumbnails import read_thumbnails
+from likewise.runs.hierarchy import read_hierarchy
+
+MOVED_DATA_HINT = "if the data has moved, give its new place with --data or --root"
+"""Advice at the end of a note on images that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """An HTML page on disk, which a notebook shows as a link."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @view
+    def _repr_html_(self) -> str:
+        return f'<div>page: <a href="{escape(self.path.as_posix())}">{escape(str(self.path))}</a></div>'
+
+
+def report(config: Report, say: Callable[[str], None] = print) -> Page:
+    """Analyse the runs and embedding files in `config.runs`, write the page and return it.
+
+    If a t-SNE or UMAP map is due, the page is written twice: first with the PCA map, then with both.
+    """
+    check(config)
+    if not config.runs:
+        raise LikewiseError("report: at least one run folder must be given, got none; `likewise report runs/mine`")
+    if config.map in projection.REQUIRED_LIBRARIES:
+        projection.require_library(config.map)  # fail before slow work
+    page = page_path(config)
+    facts = collect_facts(config, say)
+    for name, note in ((run.name, note) for run in facts.runs for note in run.notes):
+        say(printable(f"{name}: {note}", keep="\n"))
+    file = write_page(facts, page, config.quiet)
+    slow = [way for view in facts.runs if (way := slow_map(view, config))]
+    if not slow:
+        return Page(file)
+    say(f"page: {file} (with the PCA map until {slow[0]} is computed)")
+    runs = tuple(add_slow_map(target, view, config) for target, view in zip(config.runs, facts.runs, strict=True))
+    return Page(write_page(dataclasses.replace(facts, runs=runs), file, config.quiet))
+
+
+def show_page(page: Page, config: Report) -> None:
+    """Print the path of the page."""
+    print_text(f"page: {page}")
+
+
+def page_path(config: Report) -> Path:
+    """Return the path of the page: `config.out`, or report.html in the folder of a single run or in the current folder."""
+    if config.out:
+        return check_output_path(config.out, ".html", "report")
+    only = Path(config.runs[0]).expanduser()
+    return (only if len(config.runs) == 1 and only.is_dir() else Path()) / "report.html"
+
+
+def collect_facts(config: Report, say: Callable[[str], None]) -> Facts:
+    """Analyse the targets one after another, so that memory holds the embeddings of one, then all of them together."""
+    studies = study_targets(config, say)
+    found = {}
+    for section in load_sections():
+        value = section.of_page(studies) if section.of_page else None
+        if value:
+            found[section.name] = value
+    pools = add_images(studies, found.get("compared", ()), say)
+    made = f"likewise {__version__}: {shlex.join(['likewise', 'report', *config.runs])}"
+    title = ", ".join(dict.fromkeys(pool.name for pool in pools)) or ", ".join(view.name for view in studies.views)
+    return Facts(title, tuple(studies.views), tuple(pools), found, tuple(studies.notes), made)
+
+
+def study_targets(config: Report, say: Callable[[str], None]) -> Studies:
+    """Open and analyse every target. Embeddings are released after the analysis of their target."""
+    targets, views, pools, data = [], [], {}, {}
+    for target, name in zip(config.runs, unique_names(config.runs), strict=True):
+        one = open_target(target, name, config, data, say)
+        key = None if one.items is None else key_of(one)
+        if key is not None and key not in pools:
+            pools[key] = make_pool(one)
+        number = -1 if key is None else list(pools).index(key)
+        views.append(analyse_run(one, number, pools.get(key), config))
+        targets.append(
+            one if one.items is None else dataclasses.replace(one, items=dataclasses.replace(one.items, x=None))
+        )
+    return Studies(targets, views, list(pools.values()), config, list(note_different_queries(list(pools), views)))
+
+
+def key_of(one: ReportTarget) -> tuple:
+    """Return the key of the pool of a target: first its samples, then its queries, gallery, relevant rows and their meaning."""
+    assert one.items is not None and one.row is not None
+    own = one.items.y.tobytes(), one.items.class_name, one.items.path
+    samples = (one.row.tobytes(), *((one.run.about["data"],) if one.run is not None else own))
+    relevant = None if one.queries is None else one.queries.relevant.astype(np.int64).tobytes()
+    meaning = "" if one.queries is None else one.queries.meaning
+    return samples, *(side.tobytes() for side in one.query_gallery), relevant, meaning
+
+
+def note_different_queries(keys: Sequence[tuple], views: Sequence[RunView]) -> Iterator[str]:
+    """Yield a note for each set of runs that were scored on the same samples with different queries, galleries or relevance."""
+    for samples, times in Counter(key[0] for key in keys).items():
+        if times > 1:
+            names = ", ".join(view.name for view in views if view.pool >= 0 and keys[view.pool][0] == samples)
+            yield f"{names}: the same samples with different queries, galleries or relevance, so these scores cannot be compared"
+
+
+def make_pool(one: ReportTarget) -> Pool:
+    """Return the pool of the samples that a target was scored on, with the groupings of its taxonomy and learned hierarchy."""
+    items = one.items
+    assert items is not None and one.row is not None
+    groupings = group_classes(items.class_name, None if one.data is None else one.data.taxonomy)
+    learned = None if one.run is None else read_hierarchy(one.run.path)
+    groupings += () if learned is None else group_classes(items.class_name, learned, "learned level")
+    path = items.path or (one.data.path and [one.data.path[r] for r in one.row] if one.data is not None else None)
+    caption = None if path is None else tuple(os.path.basename(p.replace("\\", "/")) for p in path)
+    name = items.name if one.data is None else one.data.name
+    sets = {"label_name": items.label_name, "label_sets": items.label_sets}
+    return Pool(name, one.split, one.row, items.y, items.class_name, groupings, caption, **sets)
+
+
+def group_classes(
+    class_name: Sequence[str], above: Mapping[str, Sequence[str]] | None, word: str = "level"
+) -> tuple[Grouping, ...]:
+    """Return a grouping for each level of a taxonomy, coarsest first.
+
+    A level is left out if it has one group, if every class has its own group, or if it equals the level above.
+
+    Args:
+        above: class name to its ancestors, coarsest first. A class may be missing, and paths may differ in length.
+        word: the name of a grouping is this word and its depth: "level 1".
+    """
+    paths = [tuple((above or {}).get(name, ())) for name in class_name]
+    found: list[Grouping] = []
+    for depth in range(1, max(map(len, paths), default=0) + 1):
+        number: dict[tuple[str, ...], int] = {}
+        group = [number.setdefault(path[:depth], len(number)) if len(path) >= depth else -1 for path in paths]
+        same = found and np.array_equal(found[-1].of_class, group)
+        if 1 < len(number) < sum(g >= 0 for g in group) and not same:
+            names = tuple(path[-1] for path in number)
+            found.append(Grouping(f"{word} {depth}", names, np.array(group, np.int64)))
+    return tuple(found)
+
+
+def slow_map(view: RunView, config: Report) -> str:
+    """Return the name of the slow map of a run, "t-SNE" or "UMAP"; "" if it has none."""
+    return choose_slow_map(len(view.found["map"]["PCA"]), config)[0] if "map" in view.found else ""
+
+
+def add_slow_map(target: str, view: RunView, config: Report) -> RunView:
+    """Return the run with its slow map. The embeddings are read again, so that memory holds those of one run at a time."""
+    way = slow_map(view, config)
+    if not way:
+        return view
+    x, similarity = vectors_of(target, config)
+    drawn = draw_slow_map(as_tensor(x, similarity), view.name, similarity, way, config)
+    return dataclasses.replace(view, found=view.found | {"map": view.found["map"] | {way: drawn}})
+
+
+def add_images(studies: Studies, compared: Sequence, say: Callable[[str], None]) -> list[Pool]:
+    """Return the pools with images. Every pool gets an equal share of `max_images`."""
+    share = max(0, studies.config.max_images) // max(1, len(studies.pools))
+    shown = [places_shown(number, studies.views, compared) for number in range(len(studies.pools))]
+    return [with_images(number, studies, first, share, say) for number, first in enumerate(shown)]
+
+
+def places_shown(number: int, views: Sequence[RunView], compared: Sequence) -> list[int]:
+    """Return the places of a pool that galleries, comparisons and confusions show, the most important first."""
+    here = [view.found for view in views if view.pool == number]
+    galleries = [found.get("galleries", {}) for found in here]
+    queries: list[RankedQuery] = []
+    for kind in ("worst", "best", "random"):
+        queries += chain.from_iterable(interleave([some.get(kind, ()) for some in galleries]))
+    queries += chain.from_iterable(both for one in compared if views[one.a].pool == number for both in one.queries)
+    confused = chain.from_iterable(found["confusion"].pairs[:20] for found in here if "confusion" in found)
+    pairs = [pair.example for pair in confused if pair.example]
+    classes = [one for some in galleries for kind in ("each class", "each label") for one in some.get(kind, ())]
+    in_order = chain(map(query_and_neighbours, queries), pairs, map(query_and_neighbours, classes))
+    return list(dict.fromkeys(chain.from_iterable(in_order)))
+
+
+def interleave(lists: Sequence[Sequence[RankedQuery]]) -> Iterator[list[RankedQuery]]:
+    """Yield the first item of every list, then the second of every list, and so on."""
+    for place in range(max(map(len, lists), default=0)):
+        yield [some[place] for some in lists if place < len(some)]
+
+
+def query_and_neighbours(query: RankedQuery) -> list[int]:
+    """Return the places of a query and of its neighbours."""
+    return [query.place, *(one.place for one in query.neighbours)]
+
+
+def choose_image_places(
+    label: Int[np.ndarray, "N"], first: list[int], most: int, seed: int = 0
+) -> Int[np.ndarray, "p"]:
+    """Return at most `most` places that get an image: those in `first`, in order, then others spread over the classes."""
+    drawn = np.random.default_rng(seed).permutation(len(label))
+    by_class = drawn[np.argsort(label[drawn], kind="stable")]
+    turn = np.arange(len(label)) - np.searchsorted(label[by_class], label[by_class])  # 0, 1, ... within each class
+    spread = by_class[np.argsort(turn, kind="stable")]
+    both = np.concatenate([np.array(first, np.int64), spread])
+    return both[np.sort(np.unique(both, return_index=True)[1])][:most]
+
+
+def with_images(number: int, studies: Studies, first: list[int], most: int, say: Callable[[str], None]) -> Pool:
+    """Return the pool with images, read from the data set, or from the paths saved with the embeddings.
+
+    Args:
+        number: index of the pool.
+        first: places that get an image before others.
+        most: largest number of images.
+    """
+    pool, config = studies.pools[number], studies.config
+    here = [one for one, view in zip(studies.targets, studies.views) if view.pool == number]
+    whole = next((one.data for one in here if one.data is not None and one.data.path is not None), None)
+    items, rows = (whole, pool.row) if whole is not None else (here[0].items, np.arange(len(pool.row)))
+    assert items is not None
+    places = choose_image_places(pool.label, first, most, config.seed)
+    found, error = read_thumbnails(
+        items, rows[places].tolist(), title=f"read images of {pool.name}", quiet=config.quiet
+    )
+    place = dict(zip(rows[places].tolist(), places.tolist()))
+    images = {place[row]: image for row, image in found.items()}
+    if whole is None:  # the paths come from an embedding file
+        folders = [items.root, *data_folders(here[0].settings)]
+        warning = outside_files_warning([os.path.abspath(file_of(items, row)) for row in found], folders)
+        if warning:
+            say(printable(f"{pool.name}: {warning}"))
+    studies.notes.extend([f"{pool.name}: {error}; {MOVED_DATA_HINT}"] if error else [])
+    return dataclasses.replace(pool, images=images)

@@ -1,0 +1,117 @@
+"""From a messy folder to corrected labels, with the real server: audit, review, table, folder of links, training, undo."""
+
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+from likewise.config import Clean
+from likewise.errors import LikewiseError
+from messy_folder import make_messy_folder
+
+from likewise.cli.main import main
+from likewise.curate.clean import clean
+
+pytest.importorskip("fastapi", reason="the review page needs FastAPI")
+httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
+
+TOKEN = "a-token-of-24-characters"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
+    messy = make_messy_folder(tmp_path / "photos", classes=4, per_class=6)
+    monkeypatch.chdir(tmp_path)
+    votes = [
+        f'"{path}",{who},"{path.split("/")[0]}"'
+        for path in messy.good
+        if path != messy.copy[1]
+        for who in ("ann", "bob")
+    ]
+    votes += [f'"{messy.copy[1]}",{who},"{messy.copy[0].split("/")[0]}"' for who in ("ann", "bob")]
+    (tmp_path / "votes.csv").write_text("\n".join(["sample,worker,label", *votes]), "utf-8")
+    words = [
+        "clean",
+        "photos",
+        "--votes",
+        "votes.csv",
+        "--backbone",
+        "efficientnet_lite0",
+        "--to",
+        "clean",
+        "--port",
+        "0",
+        "--no-browser",
+    ]
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "LIKEWISE_TOKEN": TOKEN}
+    process = subprocess.Popen([sys.executable, "-m", "likewise", *words], stdout=subprocess.PIPE, text=True, env=here)
+    assert process.stdout is not None
+    printed = []
+    for line in process.stdout:
+        printed.append(line)
+        if line.startswith("review: http"):
+            break
+    assert any("copies" in line.lower() for line in printed), printed
+    base = printed[-1].split()[1].partition("/?")[0]
+    with httpx.Client(base_url=base, headers={"authorization": f"Bearer {TOKEN}"}, timeout=60) as page:
+        with open("audit/photos/audit.csv", newline="") as file:
+            row = {line["path"]: line["row"] for line in csv.DictReader(file)}
+        wrong, lonely = row[messy.copy[1]], row[messy.good[-1]]
+        relabel = {"item": wrong, "choice": "relabel", "label": messy.copy[0].split("/")[0]}
+        choices = [relabel, {"item": lonely, "choice": "remove"}]
+        assert page.post("/api/decide", json={"reviewer": "ann", "choices": choices}).status_code == 200
+        assert page.post("/api/finish").json()["written"] is True
+    rest, _ = process.communicate(timeout=600)
+    assert process.returncode == 0 and "1 images relabelled, 1 removed" in rest and "next: likewise train" in rest
+    about = json.loads((tmp_path / "audit/photos/audit.json").read_text())
+    assert about["kind"] == "data" and about["votes"]["samples"] == len(messy.good) and about["votes"]["workers"] == 2
+    with open("audit/photos/consensus.csv", newline="", encoding="utf-8") as file:
+        first = next(csv.DictReader(file))
+    assert first["path"] == messy.copy[1] and first["consensus"] == messy.copy[0].split("/")[0]
+
+    with open("audit/photos/corrected.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert list(table[0]) == ["path", "label", "row"] and len(table) == len(messy.good) - 1
+    clean = sorted(str(p.relative_to(tmp_path / "clean")) for p in (tmp_path / "clean").rglob("[!.]*.*"))
+    assert len(clean) == len(table) and "lonely lily" not in os.listdir("clean")
+    assert len(os.listdir(f"clean/{messy.copy[0].split('/')[0]}")) == 7
+    assert all(os.path.exists(messy.root / path) for path in messy.good)  # the user's files stay
+
+    train = [
+        "train",
+        "audit/photos/corrected.csv",
+        "--backbone",
+        "conv_small",
+        "--size",
+        "32",
+        "--steps",
+        "1",
+        "--quiet",
+    ]
+    main([*train, "--out", "runs/table"])
+    assert (tmp_path / "runs/table/scores.json").exists()
+    main(["apply", "audit/photos", "--undo"])
+    assert not (tmp_path / "clean").exists() and "undid" in capsys.readouterr().out
+
+
+def test_a_folder_that_exists_is_refused_before_any_work(tmp_path, capsys):
+    (tmp_path / "clean").mkdir()
+    (tmp_path / "clean" / "file").touch()
+    with pytest.raises(SystemExit):
+        main(["clean", str(tmp_path), "--to", str(tmp_path / "clean")])
+    assert "--to must be a new or empty folder" in capsys.readouterr().err
+
+
+def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("likewise.curate.clean.audit", lambda *_: pytest.fail("the audit began"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = Clean(str(tmp_path), out=str(tmp_path / "audit"), port=taken.getsockname()[1], browser=False)
+        with pytest.raises(LikewiseError, match=f"clean: port {config.port} of 127.0.0.1 "):
+            clean(config, list)
+    monkeypatch.setenv("LIKEWISE_TOKEN", "short")
+    with pytest.raises(LikewiseError, match="clean: the token in LIKEWISE_TOKEN must have at least"):
+        clean(config, list)
