@@ -23,7 +23,7 @@ from likewise.config import Audit
 from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
 
-from likewise.curate.audit.attribution import explain
+from likewise.curate.audit.error_causes import explain
 from likewise.curate.audit.label_quality import score_splits
 from likewise.curate.audit.relabel import suggest
 from likewise.curate.audit.source import open_subject

@@ -16,7 +16,7 @@ from measure import parse_with_quick
 from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.models.embedder import Embedder
-from likewise.runs.engine.embed import embed_rows
+from likewise.runs.embed import embed_rows
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:

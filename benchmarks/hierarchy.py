@@ -23,7 +23,7 @@ from measure import parse_with_quick
 from torch.nn import functional as F
 
 from likewise.core.settings.spec import build
-from likewise.learn.training.optim import reset_state
+from likewise.learn.training.schedule import reset_state
 from likewise.models import Embedder
 from likewise.runs.network import to_device
 

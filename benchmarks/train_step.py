@@ -18,7 +18,7 @@ memory   the peak memory of steps with the network in chunks of --chunk-size and
 run      a whole run of --passes epochs, from settings to scores, with decoded images.
 start    `likewise train` twice in a fresh process, for every way and for "auto", with decoded images: seconds from the start of
          the process until modules are imported and the data is listed (`imports`), network and images are on the device
-         (`data`), step 1 and step 20 are logged, and the process ends. The second call finds kept kernels and times.
+         (`data`), step 1 and step 20 are logged, and the process ends. The second call finds decoded images.
 
 Without --data, 2,000 images of 500 x 375 are generated. A network whose package is missing is reported and left out.
 """
@@ -49,9 +49,9 @@ from likewise.data import load
 from likewise.data.augment import Plain
 from likewise.data.placement import hold
 from likewise.learn.training.fit import train
+from likewise.models.cuda_graphs import Captured, GraphedInference
 from likewise.models.embedder import Embedder
-from likewise.runs.engine.cuda_graphs import Captured, GraphedInference
-from likewise.runs.engine.embed import embed_rows
+from likewise.runs.embed import embed_rows
 from likewise.runs.network import to_device
 
 WAYS = {"eager": "kernel by kernel", "graph": "CUDA graph", "compile": "compiled, CUDA graph"}

@@ -404,7 +404,7 @@ CASES = {
         audit in/nolabel.npz --out out/a ! features: nolabel.npz must hold the labels as label or y, got: nothing else
         audit in/good.npz --votes in/rubbish.csv --out out/a ! table: rubbish.csv must be a text file in UTF-8
         audit in/badweights --out out/a ! run: in/badweights/best.safetensors is damaged
-        audit in/run --influence third --out out/a ! audit: --influence must be one of finite, first, kronecker, lissa, deep,
+        audit in/run --influence third --out out/a ! audit: --influence must be one of finite, lissa, got
         audit in/good.npz --out out/a --device cpu --quiet =
     """,
     "review": """

@@ -50,19 +50,15 @@ class View:
         return self.page.evaluate("() => model.sent.splice(0)")
 
     def answer(self):
-        """Pass messages on in both directions until there are none, and return those of the view."""
-        found = []
-        while new := self.sent():
-            found += new
-            for content in new:
-                self.widget._handle_custom_msg(content, [])
-            for content, buffers in self.replies:
-                coded = [base64.b64encode(body).decode() for body in buffers]
-                self.page.evaluate("([content, coded]) => deliver(content, coded)", [content, coded])
-            self.replies.clear()
-            state = {k: v for k, v in self.state().items() if k in ("question", "progress", "classes", "message")}
-            self.page.evaluate("(state) => Object.entries(state).forEach(([k, v]) => model.set(k, v))", state)
-        return found
+        """Pass the messages of the view to the widget, and its replies to the view; return the messages."""
+        new = self.sent()
+        for content in new:
+            self.widget._handle_custom_msg(content, [])
+        for content, buffers in self.replies:
+            coded = [base64.b64encode(body).decode() for body in buffers]
+            self.page.evaluate("([content, coded]) => deliver(content, coded)", [content, coded])
+        self.replies.clear()
+        return new
 
     def close(self):
         """Remove the view and check that it loaded nothing from elsewhere and raised no error."""

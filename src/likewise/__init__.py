@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from likewise.papers.published.coverage import PaperListing
     from likewise.papers.published.published_view import Numbers
     from likewise.papers.tune import TuneResult
-    from likewise.report.widgets.map import MapWidget as MapWidget
-    from likewise.report.widgets.review import ReviewWidget as ReviewWidget
+    from likewise.report.widgets.map_widget import MapWidget as MapWidget
     from likewise.report.write_report import Page
     from likewise.runs.folder import Run
     from likewise.runs.machine import Machine
@@ -337,7 +336,6 @@ def _say(settings: dict) -> Callable[[str], None]:
 def __getattr__(name: str):
     if name in __all__:
         return importlib.import_module(f"likewise.{name}")
-    widgets = {"ReviewWidget": "review", "MapWidget": "map"}  # not in `__all__`, because they need the extra `notebook`
-    if name in widgets:
-        return getattr(importlib.import_module(f"likewise.report.widgets.{widgets[name]}"), name)
-    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, *widgets])}")
+    if name == "MapWidget":  # not in `__all__`, because it needs the extra `notebook`
+        return importlib.import_module("likewise.report.widgets.map_widget").MapWidget
+    raise AttributeError(f"likewise has no attribute '{name}'; its names are: {', '.join([*__all__, 'MapWidget'])}")

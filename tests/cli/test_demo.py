@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 from likewise.config import Demo
+from likewise.types import Items
 from PIL import Image
 
-from likewise.cli.demo import demo
+from likewise.cli.demo import demo, describe_detection, draw_random_gallery, is_right
 from likewise.core.render.gallery import (
     CAPTION_PIXELS,
     EDGE_PIXELS,
@@ -16,8 +17,7 @@ from likewise.core.render.gallery import (
     TILE_PIXELS,
     WRONG_COLOUR,
 )
-
-pytestmark = pytest.mark.slow  # it trains twice
+from likewise.runs.folder import Run
 
 TINY = {"data": "glyphs(classes=20, per_class=8)", "epochs": 12.5}
 
@@ -33,6 +33,7 @@ def colour_of(text):
     return np.array([int(text[i : i + 2], 16) for i in (1, 3, 5)])
 
 
+@pytest.mark.slow  # it trains twice
 def test_the_numbers_are_those_of_the_runs(shown):
     result, lines = shown
     run = result["run"]
@@ -51,6 +52,7 @@ def test_the_numbers_are_those_of_the_runs(shown):
     assert "30% wrong training labels" in lines[0]
 
 
+@pytest.mark.slow  # it trains twice
 def test_the_picture_shows_eight_queries_with_five_answers(shown):
     result, _ = shown
     assert result["figure"] == result["run"].path / "gallery.png"
@@ -67,6 +69,7 @@ def test_the_picture_shows_eight_queries_with_five_answers(shown):
     assert 0 < judged < 40
 
 
+@pytest.mark.slow  # it trains twice
 def test_asked_again_it_shows_the_same_without_training(shown):
     result, _ = shown
     lines = []
@@ -78,6 +81,50 @@ def test_asked_again_it_shows_the_same_without_training(shown):
     assert sum("finished already" in line for line in lines) == 2
 
 
+@pytest.mark.slow  # it trains twice
 def test_without_noise(tmp_path):
     result = demo(Demo(out=str(tmp_path / "run"), noise_rate=0.0, data=TINY["data"], epochs=0.5), lambda line: None)
     assert result["run"].about["config"]["noise"] is None
+
+
+def test_the_picture_has_a_line_for_every_query_and_is_the_same_again(finished_pictures, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        draw_random_gallery(
+            finished_pictures.path / "embeddings.npz", tmp_path / f"{name}.png", "title", seed=seed, queries=3, k=2
+        )
+    page = Image.open(tmp_path / "a.png")
+    assert page.size == (
+        2 * EDGE_PIXELS + 3 * (TILE_PIXELS + GAP_PIXELS) + GAP_PIXELS,
+        74 + 3 * (TILE_PIXELS + CAPTION_PIXELS + GAP_PIXELS) + EDGE_PIXELS,
+    )
+    a, b, c = ((tmp_path / f"{name}.png").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_a_shared_label_is_right():
+    plain = Items("t", np.array([0, 1, 0]), ("a|b", "b|c"))
+    assert [is_right(plain, 0, row) for row in (1, 2)] == [False, True]
+    assert is_right(
+        Items("t", plain.y, plain.class_name, label_name=("a", "b", "c"), label_sets=((0, 1), (1, 2))), 0, 1
+    )
+
+
+def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
+    true = ["a", "a", "b", "b", "c", "c"]
+    given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
+    label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
+    weight = np.array([1.0, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
+    suspicion = np.full(6, np.nan)
+    np.savez(
+        tmp_path / "sample_weights.npz",
+        row=np.arange(2, 8),
+        given=given,
+        label=label,
+        weight=weight,
+        suspicion=suspicion,
+    )
+    items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
+    assert describe_detection(Run(tmp_path), items) == [
+        "robust flagged 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
+        "it relabelled 3 samples, 1 of them with the true class, and dropped 2",
+    ]

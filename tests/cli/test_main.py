@@ -183,7 +183,7 @@ def test_mistakes_get_one_line(words, says, capsys, tmp_path, monkeypatch):
         (["train", "x", "--lr", "fast"], "fast"),
         (["evaluate", "x", "--checkpoint", "first"], "first"),
         (["embed", "run", "data"], "--out"),
-        (["audit", "run", "--influence", "newton"], "kronecker"),
+        (["audit", "run", "--influence", "kronecker"], "write finite, or lissa"),
         (["review"], "AUDIT"),
     ],
 )

@@ -19,7 +19,7 @@ from likewise.curate.review.consensus import as_csv, corrected
 from likewise.curate.review.store import Decision
 from likewise.data.folder import read_folder
 from likewise.data.table import read_table
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 
 CPU = ["--device", "cpu", "--workers", "0"]
 TINY = [

@@ -11,7 +11,7 @@ from likewise import evaluate
 from likewise.data import load
 from likewise.data.own_reader import check_items, is_own
 from likewise.learn.training.fit import train
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 
 OWN = '''
 import numpy as np

@@ -17,7 +17,7 @@ from likewise.data.images import BadImage
 from likewise.data.loader import batches
 from likewise.data.placement import choose, gather_rows, has_room, hold, open_cached
 from likewise.models.embedder import Embedder
-from likewise.runs.engine.embed import embed_rows
+from likewise.runs.embed import embed_rows
 
 CPU = torch.device("cpu")
 SIZES = [(61, 40), (33, 90), (24, 24), (130, 77), (7, 5), (100, 31), (45, 45), (64, 101)]

@@ -15,11 +15,10 @@ from likewise.report.blocks import array_block, index_dtype, json_block, to_json
 from likewise.report.report_page import (
     asset,
     captions,
-    first_blocks,
     headline_scores,
     large_blocks,
+    pack_page,
     page_context,
-    page_images,
     scripts,
     summary_of,
     write_page,
@@ -379,18 +378,17 @@ def test_rows_that_are_places_take_no_room_and_labels_little():
 
 
 def test_two_models_are_compared_by_a_metric_of_their_own():
-    _, more = first_blocks(made_facts(100, 5, 5))
+    more = pack_page(made_facts(100, 5, 5))[0][1]
     (told,) = json.loads(more.text)["compared"]
     assert (told["a"], told["b"], told["metric"]) == (0, 1, "R@1") and len(told["queries"]) == 5
 
 
 def test_pictures_have_numbers_doubts_first():
     facts = made_facts(300, 10, 20)
-    _, more = first_blocks(facts)
-    told = json.loads(more.text)
+    blocks, all_pictures = pack_page(facts)
+    told = json.loads(blocks[1].text)
     flagged = [doubt for run in told["runs"] for doubt in run["noise"]["flagged"]]
     given = [doubt.image for run in facts.runs for doubt in run.found["noise"].flagged]
-    all_pictures = page_images(facts)
     for doubt, picture in zip(flagged, given, strict=True):
         assert picture is all_pictures[doubt["slot"]] if doubt["slot"] is not None else picture is None
     for place, slot in told["slots"][0].items():

@@ -23,7 +23,7 @@ from likewise.report.write_report import (
     with_images,
 )
 from likewise.runs.folder import Run
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 
 
 @pytest.fixture

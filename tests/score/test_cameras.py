@@ -10,7 +10,7 @@ from likewise.config import Evaluate
 from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 from likewise.score.evaluate import evaluate
 from likewise.score.retrieve import Scoring, count_relevant_rows, hidden_groups
 from likewise.score.scoring import score

@@ -15,7 +15,7 @@ from PIL import Image
 
 from likewise.cli import main as cli
 from likewise.learn.training.fit import train
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score.compare import by_files, compare, join
 from likewise.score.intervals import paired_interval
 

@@ -13,7 +13,7 @@ import likewise
 from likewise.cli import main as cli
 from likewise.data import load
 from likewise.learn.training.fit import train
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 
 
 def save(file, items, rows, y=None, **columns):

@@ -146,7 +146,7 @@ def test_means_and_intervals_are_over_the_queries_that_a_metric_is_defined_for()
     items = random_items()
     names = ("R@1", "severity", "R@1:level3")
     scores, _ = scored(items, names)
-    found = summary(scores, embedded(items), "cosine", names, CPU)
+    found = summary(scores, embedded(items), Scoring(items, UnseenClasses(), names))
     wrong = scores.each["R@1"] == 0
     assert found["metrics"]["severity"] == pytest.approx(scores.each["severity"][wrong].mean(), rel=1e-12)
     assert found["scored"] == {"severity": wrong.sum(), "R@1:level3": (~np.isnan(scores.each["R@1:level3"])).sum()}

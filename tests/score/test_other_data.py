@@ -9,7 +9,7 @@ from likewise.types import Items, LikewiseError
 
 from likewise.data import load
 from likewise.runs.open import OpenRun
-from likewise.runs.trained import TRAINED_FILE
+from likewise.runs.training_files import TRAINED_FILE
 from likewise.score.evaluate import (
     chosen_rows,
     describe_left_out,

@@ -10,7 +10,7 @@ from likewise.config import Compare, Evaluate, Train
 from likewise.types import LikewiseError
 
 from likewise.learn.training.fit import train
-from likewise.runs.per_query import PerQuery, read_per_query
+from likewise.runs.scores import PerQuery, read_per_query
 from likewise.score.compare import compare
 from likewise.score.evaluate import evaluate
 from likewise.score.score_table import show_scores

@@ -5,8 +5,7 @@ from likewise.config import Evaluate
 
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import PER_QUERY, read_per_query
-from likewise.runs.scores import read_scores, write_scores
+from likewise.runs.scores import PER_QUERY, read_per_query, read_scores, write_scores
 from likewise.score.evaluate import evaluate_run
 
 

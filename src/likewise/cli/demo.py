@@ -5,19 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from likewise.core.errors import LikewiseError, print_text
-from likewise.core.files import make_folder
+from likewise.core.files import atomic_write, make_folder
 from likewise.core.notebook import table, view
+from likewise.core.render.gallery import Tile, draw_gallery
+from likewise.core.retrieval.ranking import nearest
 from likewise.core.settings import Demo, Evaluate, Train, check
 from likewise.core.types import Items
 from likewise.data.dataset import load_items
+from likewise.data.features import read_embeddings
+from likewise.data.images import image_of
 from likewise.data.protocols import UnseenClasses
 from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
-from likewise.report.random_gallery import draw_random_gallery
-from likewise.report.sections.noise import describe_detection
+from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
+from likewise.runs.training_files import read_sample_weights
 from likewise.score.evaluate import evaluate_run
 from likewise.score.metrics import as_text
 from likewise.score.score_table import show_scores
@@ -86,6 +91,56 @@ def settings_of(config: Demo, items: Items) -> dict[str, Train]:
         way: apply(recipe, config.data, out=config.out and str(Path(config.out) / way), **how)
         for way, recipe in DEMO_RECIPES.items()
     }
+
+
+def describe_detection(run: Run, items: Items) -> list[str]:
+    """Return sentences on how many flagged labels are really wrong, according to the true labels in `items`.
+
+    A label is flagged if its sample was dropped or relabelled at the end of training.
+    """
+    final = read_sample_weights(run.path, "report")
+    if final is None:
+        return []
+    given, label, relabelled = final.given, final.label, final.relabelled
+    true = np.asarray(items.class_name)[items.y[final.row]]
+    wrong, flagged = given != true, relabelled | final.dropped
+    found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (relabelled & (label == true)).sum()
+    return [
+        f"robust flagged {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
+        f"it relabelled {relabelled.sum()} samples, {right} of them with the true class, and dropped {final.dropped.sum()}",
+    ]
+
+
+def draw_random_gallery(
+    embeddings: Path, file: Path, title: str, *, seed: int = 0, queries: int = 8, k: int = 5
+) -> None:
+    """Write a figure of random queries with their `k` nearest neighbours.
+
+    Args:
+        embeddings: embedding file with the paths of the images, such as embeddings.npz of a run.
+        file: the figure to write (.png).
+    """
+    items = read_embeddings(str(embeddings))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(items))[:queries])
+    z = torch.as_tensor(items.x)
+    row, sim = nearest(z[chosen], z, k, own=torch.as_tensor(chosen))
+    page = []
+    for query, neighbours, sims in zip(chosen.tolist(), row.tolist(), sim.tolist(), strict=True):
+        tiles = [
+            Tile(image_of(items, a), items.class_name[items.y[a]], f"{s:.3f}", is_right(items, query, a))
+            for a, s in zip(neighbours, sims, strict=True)
+        ]
+        page.append((Tile(image_of(items, query), items.class_name[items.y[query]], "query"), tiles))
+    meaning = "same class, red: another class" if items.label_sets is None else "a label in common, red: none"
+    note = f"{queries} random queries and their {k} nearest neighbours; green: {meaning}"
+    with atomic_write(file) as aside:
+        draw_gallery(page, title, note).save(aside, format="PNG")
+
+
+def is_right(items: Items, query: int, row: int) -> bool:
+    """Return whether a row has the class of the query, or one of its labels if samples have several."""
+    a, b = int(items.y[query]), int(items.y[row])
+    return a == b if items.label_sets is None else not set(items.label_sets[a]).isdisjoint(items.label_sets[b])
 
 
 def show_demo(result: DemoResult, config: Demo) -> None:

@@ -224,7 +224,22 @@ def run_app(
         app.state.stop = partial(setattr, server, "should_exit", True)
         if open_page is not None:
             open_page(address)
-        server.run(sockets=[listener])
+        run_server(server, listener)
+
+
+def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Run a server until it ends; in a thread of its own where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return server.run(sockets=[listener])
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        thread.join()
+    except KeyboardInterrupt:  # the cell was interrupted: the page ends, as by Ctrl-C in a terminal
+        server.should_exit = True
+        thread.join()
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:

@@ -40,7 +40,7 @@ from likewise.models.pretrained.weights import brief
 from likewise.runs.calibration import Calibration, read_calibration, write_calibration
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.sample_weights import read_sample_weights
+from likewise.runs.training_files import read_sample_weights
 from likewise.runs.usage import cost
 
 EXPORT_FILES = {

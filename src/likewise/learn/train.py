@@ -39,7 +39,7 @@ def train(config: Train, say=print) -> Run:
 
 def sentences(run: Run) -> list[str]:
     """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
-    from likewise.runs.sample_weights import describe_flagged
+    from likewise.runs.training_files import describe_flagged
     from likewise.score.baseline import worse_than_baseline
 
     if run.scores is None:

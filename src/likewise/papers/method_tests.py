@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score.compare import join, same_relevance
 from likewise.score.significance import MethodComparison, PairTest, compare_pairs, holm
 

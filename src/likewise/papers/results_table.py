@@ -24,7 +24,7 @@ from likewise.papers.grid import SEED_AXIS, Cell, Grid, Place, cell_name, place_
 from likewise.papers.grid_plan import GridPlan, PlannedRun, data_of, names, notes_on_differences
 from likewise.papers.published import Number, numbers
 from likewise.papers.slurm import words_of
-from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
+from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.score.metrics import is_set_metric
 from likewise.score.significance import MethodComparison

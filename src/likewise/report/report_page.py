@@ -22,17 +22,20 @@ MAX_PAGE_CHARACTERS = 14_500_000
 SHARED_SCRIPTS = ("dom.js", "blocks.js", "tiles.js", "charts.js", "colours.js", "runs.js", "answers.js", "report.js")
 """Scripts that all sections use, in the order of the page; the scripts of the sections follow."""
 
+MAX_CAPTION_LETTERS = 2_000_000
+"""Largest total length of the captions of a pool; above it, only samples with an image keep their caption."""
+
 
 def write_page(facts: Facts, file: Path, quiet: bool = False) -> Path:
     """Write the page to `file` atomically and return the path."""
     with bar("page", 4, quiet=quiet) as progress:
-        first, large = list(first_blocks(facts)), list(large_blocks(facts))
+        blocks, images = pack_page(facts)
         progress.advance()
-        context = page_context(facts) | {"first": first, "large": large}
+        context = page_context(facts) | {"blocks": blocks}
         template = html.environment().get_template("report.html")
         empty = template.render(context, sheets=Sheets(1, 1, 1, [], []), block=json_block)
         progress.advance()
-        sheets = make_sheets(page_images(facts), MAX_PAGE_CHARACTERS - len(empty.encode("utf-8", "backslashreplace")))
+        sheets = make_sheets(images, MAX_PAGE_CHARACTERS - len(empty.encode("utf-8", "backslashreplace")))
         progress.advance()
         text = template.render(context, sheets=sheets, block=json_block)
         write_text(file, text)
@@ -88,24 +91,12 @@ def headline_scores(run: RunView) -> list[tuple[str, str]]:
     return [(name, run.scores[name].text.split(" (")[0]) for name in order[:3]]
 
 
-MAX_CAPTION_LETTERS = 2_000_000
-"""Largest total length of the captions of a pool; above it, only samples with an image keep their caption."""
+def pack_page(facts: Facts) -> tuple[list[Block], list[Image.Image]]:
+    """Return the blocks of a page, and all images of the page, to which the blocks refer by their index.
 
-
-def page_images(facts: Facts) -> list[Image.Image]:
-    """Return all images of a page, those of sections before those of pools. Blocks refer to them by their index."""
-    own = [image for run in facts.runs for section in load_sections() for image in section_images(section, run)]
-    return own + [image for pool in facts.pools for image in pool.images.values()]
-
-
-def section_images(section: Section, run: RunView) -> list[Image.Image]:
-    """Return the images that a section adds for a run."""
-    return section.images(run.found[section.name]) if section.images and section.name in run.found else []
-
-
-def first_blocks(facts: Facts) -> Iterator[Block]:
-    """Yield the block `facts`, which the page reads at once, and the block `more` with the data of the other sections."""
-    first, more, number = [], [], 0
+    The page reads the block `facts` at once; the block `more` has the data of the other sections; large arrays follow.
+    """
+    first, more, images = [], [], []
     for run in facts.runs:
         about = {"name": run.name, "pool": run.pool, "main_metric": run.main_metric, "similarity": run.similarity}
         about |= {"suspects": run.suspects} if run.suspects else {}
@@ -113,20 +104,22 @@ def first_blocks(facts: Facts) -> Iterator[Block]:
         more.append({})
         for section in load_sections():
             if section.name in run.found:
-                packed = pack(section, run.found[section.name], Packing(facts, run, number))
+                packed = pack(section, run.found[section.name], Packing(facts, run, images))
                 (first if section.is_first else more)[-1][section.name] = packed
-            number += len(section_images(section, run))
-    yield json_block("facts", {"runs": first, "pools": [pool_names(pool) for pool in facts.pools]})
     slots = []
     for pool in facts.pools:
-        slots.append({place: number + i for i, place in enumerate(pool.images)})
-        number += len(pool.images)
+        slots.append({place: len(images) + i for i, place in enumerate(pool.images)})
+        images += pool.images.values()
     whole = {
         section.name: pack(section, facts.found[section.name], Packing(facts))
         for section in load_sections()
         if section.name in facts.found
     }
-    yield json_block("more", {"slots": slots, "runs": more, **whole})
+    small = (
+        json_block("facts", {"runs": first, "pools": [pool_names(pool) for pool in facts.pools]}),
+        json_block("more", {"slots": slots, "runs": more, **whole}),
+    )
+    return [*small, *large_blocks(facts)], images
 
 
 def pack(section: Section, value: object, packing: Packing) -> object:

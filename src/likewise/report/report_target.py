@@ -25,7 +25,7 @@ from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origi
 from likewise.runs.folder import Run, find_target
 from likewise.runs.network import make_relevance
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import PER_QUERY, PerQuery, read_per_query
+from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
 from likewise.score.metrics import reach
 from likewise.score.retrieve import Scoring, count_relevant_rows, max_results
 

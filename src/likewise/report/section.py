@@ -19,7 +19,7 @@ from likewise.core.types import Items
 from likewise.report import sections
 from likewise.report.blocks import Block
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 
 PairRelevance = Callable[[int, Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]
 """A class and the classes of some results -> the relevance of each result, 0 to 1; NaN: not known."""
@@ -181,19 +181,21 @@ class Studies:
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """The page that a value is packed for, and the run if it is a value of one run.
-
-    `first_image` is the index of the first image that the section adds for this run.
-    """
+    """The page that a value is packed for, the run if it is a value of one run, and the images of the page so far."""
 
     facts: Facts
     run: RunView | None = None
-    first_image: int = 0
+    images: list[Image.Image] = field(default_factory=list)
 
     @property
     def pool(self) -> Pool | None:
         """The pool of the run; None for a value of the whole page or a run that was not scored."""
         return self.facts.pools[self.run.pool] if self.run is not None and self.run.pool >= 0 else None
+
+    def add_image(self, image: Image.Image) -> int:
+        """Add an image that is in no pool to the page, and return its index."""
+        self.images.append(image)
+        return len(self.images) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +211,6 @@ class Section:
         of_page: computes the data of all runs together. An empty value is not shown.
         pack: converts the value for JSON; None: unchanged. Dataclasses, arrays and tuples are converted later.
         is_first: whether the data is in the block `facts`, which the page reads at once, instead of the block `more`.
-        images: returns the images of a value that are in no pool.
         blocks: yields large arrays, one block for each.
         shown_if: returns whether the page has the section; None: if `of_run` or `of_page` returned a value.
         template: HTML below the heading. The default holds `intro` and the element that a script fills.
@@ -227,7 +228,6 @@ class Section:
     of_page: Callable[[Studies], Any] | None = None
     pack: Callable[[Any, Packing], Any] | None = None
     is_first: bool = False
-    images: Callable[[Any], list[Image.Image]] | None = None
     blocks: Callable[[Facts], Iterator[Block]] | None = None
     shown_if: Callable[[Facts], bool] | None = None
     template: str = "section.html"

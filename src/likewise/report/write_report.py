@@ -38,7 +38,7 @@ from likewise.report.section import (
 )
 from likewise.report.sections.map import choose_slow_map, draw_slow_map
 from likewise.report.thumbnails import read_thumbnails
-from likewise.runs.hierarchy import read_hierarchy
+from likewise.runs.scores import read_hierarchy
 
 MOVED_DATA_HINT = "if the data has moved, give its new place with --data or --root"
 """Advice at the end of a note on images that cannot be read."""

@@ -1,18 +1,19 @@
-"""The environment of a run: versions, hardware, and the commit of the code."""
+"""environment.json of a run: versions, hardware, and the commit of the code."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from likewise.core.distributed.collectives import cores
-from likewise.runs.power import driver_version, open_nvml
 
 
 def environment(device: torch.device) -> dict:
@@ -31,6 +32,21 @@ def environment(device: torch.device) -> dict:
         "hardware": hardware(device),
         "commit": commit(),
     }
+
+
+def open_nvml() -> Any:
+    """Return the module pynvml, initialised; None without the extra `gpu`, or without an NVIDIA driver."""
+    with suppress(Exception):  # ImportError, or an error of NVML
+        import pynvml
+
+        pynvml.nvmlInit()
+        return pynvml
+
+
+def driver_version(nvml: Any) -> str | None:
+    """Return the version of the NVIDIA driver; None if it cannot be read."""
+    with suppress(Exception):
+        return nvml.nvmlSystemGetDriverVersion()
 
 
 def device_name(device: torch.device) -> str:

@@ -182,7 +182,7 @@ class OpenRun:
             how: further arguments of `engine.embed.embed_rows`.
         """
         from likewise.data.placement import once
-        from likewise.runs.engine.embed import embed_rows
+        from likewise.runs.embed import embed_rows
 
         options = {
             "held": once(pixels, rows, self.device),

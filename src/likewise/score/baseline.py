@@ -6,8 +6,7 @@ from likewise.core.settings import Train
 from likewise.core.types import LikewiseError
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import PER_QUERY, read_per_query
-from likewise.runs.scores import write_scores
+from likewise.runs.scores import PER_QUERY, read_per_query, write_scores
 from likewise.score.checks import rows_of
 from likewise.score.compare import ends
 from likewise.score.intervals import MIN_INTERVAL_UNITS, paired_interval

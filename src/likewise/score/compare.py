@@ -27,7 +27,7 @@ from likewise.core.types import LikewiseError
 from likewise.data.dataset import load_items, protocol_for
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import PER_QUERY, PerQuery, as_per_query, read_per_query
+from likewise.runs.scores import PER_QUERY, PerQuery, as_per_query, read_per_query
 from likewise.score.checks import check_input, rows_of
 from likewise.score.evaluate import OtherData, describe_classes, open_scoring, without_trained
 from likewise.score.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval

@@ -17,8 +17,8 @@ from likewise.data.dataset import load_items
 from likewise.models.backbones import check_size, is_hub_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.models.pretrained.weights import DownloadFailed
+from likewise.runs.embed import embed_rows
 from likewise.runs.embeddings import save_embeddings
-from likewise.runs.engine.embed import embed_rows
 from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun

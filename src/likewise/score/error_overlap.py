@@ -30,7 +30,7 @@ from likewise.core.settings.audit import Audit
 from likewise.core.settings.spec import brief
 from likewise.data.label_sets import split_labels
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PER_QUERY, read_per_query
+from likewise.runs.scores import PER_QUERY, read_per_query
 
 
 def most_wrong(

@@ -20,11 +20,10 @@ from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.dataset import protocol_for
 from likewise.data.decoded_cache import Pixels
 from likewise.data.protocols.splits import in_splits
-from likewise.runs import log
-from likewise.runs.folder import Run, find_target
+from likewise.runs.folder import Run, best_test_epoch, find_target
 from likewise.runs.open import OpenRun, has_fingerprint
-from likewise.runs.per_query import write_per_query
-from likewise.runs.trained import Trained, find_trained, read_trained
+from likewise.runs.scores import write_per_query
+from likewise.runs.training_files import Trained, find_trained, read_trained
 from likewise.score.checks import check_input, find_leaks, per_query_file, rows_of
 from likewise.score.metrics import import_metrics
 from likewise.score.relevance import changed_files, relevance_of_run
@@ -100,7 +99,7 @@ def evaluate_run(opened: OpenRun, config: Evaluate, pixels: Pixels | None = None
     result, scores, found = score_all(e, scoring)
     result |= wrong_labels(e, items, split) | {"checkpoint": opened.checkpoint, "split": split}
     if split == "test":
-        best = log.best_test_epoch(run.read_log()) if opened.checkpoint == "best" else None
+        best = best_test_epoch(run.read_log()) if opened.checkpoint == "best" else None
         result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
     if per_query is not None and found is not None and world()[0] == 0:
         write_per_query(per_query, scores, found, e, items)

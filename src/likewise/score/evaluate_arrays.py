@@ -23,7 +23,7 @@ from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
 from likewise.data.relevance import GivenValues
 from likewise.data.schema import in_order, text
 from likewise.runs.embeddings import origin
-from likewise.runs.per_query import write_per_query
+from likewise.runs.scores import write_per_query
 from likewise.score.checks import check_length, find_leaks, per_query_file, rows_of
 from likewise.score.metrics import import_metrics, is_set_metric
 from likewise.score.relevance import RelevanceOfRows, relevance_of, with_facts

@@ -42,8 +42,8 @@ from likewise.core.types import Items, LikewiseError
 from likewise.data.images import image_of
 from likewise.data.taxonomies import ancestors
 from likewise.runs.folder import Run
-from likewise.runs.hierarchy import write_hierarchy
 from likewise.runs.open import OpenRun
+from likewise.runs.scores import write_hierarchy
 from likewise.score.checks import rows_of
 from likewise.score.metrics.clustering import ami
 

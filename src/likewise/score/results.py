@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 from likewise.runs.embeddings import EMBEDDINGS_FILE, save_embeddings
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PER_QUERY, read_per_query, write_per_query
-from likewise.runs.scores import write_scores
+from likewise.runs.scores import PER_QUERY, read_per_query, write_per_query, write_scores
 from likewise.score.metrics import is_set_metric, is_tree_metric, level_of
 
 

@@ -1,13 +1,13 @@
-"""Influence through the head: shares and repairs against autograd, blocks against loops, signs by a planted wrong label."""
+"""Influence through the head: gradients, Hessians and moved heads against autograd and by hand; a planted wrong label."""
 
 import pytest
 import torch
+from likewise.contracts import Loss
 from likewise.types import Embedded, LikewiseError
 from torch.nn import functional as F
 
 from likewise import losses
 from likewise.core.settings.spec import build
-from likewise.curate.audit import hessian as curvature
 from likewise.curate.audit import influence as inf
 
 DIM, FEATURES, CLASSES = 5, 7, 4
@@ -95,33 +95,25 @@ def test_shares_of_every_loss_add_up_to_the_gradient_of_the_batch(name):
 def test_repairs_are_the_gradient_of_pairs_and_groups(space):
     test, head = made(9, seed=4)
     for group, members in ((None, [[0], [1], [2], [3]]), (torch.tensor([1, 0, 1, 1]), [[1], [0, 2, 3]])):
-        aim = inf.repairs(test, PAIR, SIGN, group, space)
-        assert aim.errors == len(members)
-        for q, some in enumerate(members):
-            mine = aim.error == q
-            want = repair_gradient(test, head, some, space)
-            torch.testing.assert_close(aim.a[mine].T @ aim.f[mine], want, rtol=0, atol=1e-10)
-            torch.testing.assert_close(inf.lengths(aim)[q], want.norm(), rtol=1e-12, atol=0)
+        found = inf.repairs(test, PAIR, SIGN, group, space)
+        assert len(found) == len(members)
+        for one, some in zip(found, members):
+            torch.testing.assert_close(one, repair_gradient(test, head, some, space), rtol=0, atol=1e-10)
 
 
 def test_a_pair_at_distance_zero_moves_nothing():
     test, _ = made(3)
     twin = Embedded(*(t[[0, 0]] for t in (test.z, test.y, test.row, test.e, test.f)))
-    aim = inf.repairs(twin, torch.tensor([[0, 1]]), SIGN[:1])
-    assert torch.equal(aim.a, torch.zeros(2, DIM, dtype=torch.float64))
+    pair = torch.tensor([[0, 1]])
+    assert not inf.repairs(twin, pair, SIGN[:1]).any()
+    (score,) = inf.empirical(softmax(), made()[0], twin, pair, SIGN[:1], heads=3)
+    assert torch.equal(score, torch.zeros(24, dtype=torch.float64))
 
 
-def test_influence_is_the_product_of_gradients_one_by_one():
-    (train, head), (test, _) = made(), made(9, seed=4)
-    test = embedded(head, test.f, test.y)
-    loss = softmax()
-    g = inf.embedding_gradients(loss, train)
-    of_sample = ways(loss, train, head, list)
-    found = inf.influence(inf.repairs(test, PAIR, SIGN, torch.tensor([1, 0, 1, 1])), g, train.f)
-    for q, members in enumerate([[1], [0, 2, 3]]):
-        of_error = repair_gradient(test, head, members)
-        for n in range(24):
-            assert abs(float(found[q, n] - (of_error * of_sample[n]).sum())) < 1e-10
+def first_order(loss, train, test, pair, sign, group=None, batches=None):
+    """Products of the gradients of errors and samples: the influence with the identity in place of the Hessian."""
+    g = inf.embedding_gradients(loss, train, batches)
+    return inf.along(inf.repairs(test, pair, sign, group, loss.input), g, train.f)
 
 
 def test_more_weight_on_a_harmful_sample_makes_the_error_worse():
@@ -129,7 +121,7 @@ def test_more_weight_on_a_harmful_sample_makes_the_error_worse():
     (train, head), (test, _) = made(), made(9, seed=4)
     test = embedded(head, test.f, test.y)
     loss, small = softmax(), 1e-6
-    found = inf.influence(inf.repairs(test, PAIR, SIGN), inf.embedding_gradients(loss, train), train.f)
+    found = first_order(loss, train, test, PAIR, SIGN)
 
     def worth(weight, p):
         z = F.normalize(test.f @ weight.T + head.bias.detach(), dim=1)
@@ -162,50 +154,22 @@ def planted():
 
 def test_a_wrong_label_is_the_most_harmful_for_the_error_it_causes():
     loss, train, test = planted()
-    g, pair = inf.embedding_gradients(loss, train), torch.tensor([[0, 1]])
-    confused = inf.causes(inf.repairs(test, pair, SIGN[:1]), g, train.f, k=3)
-    assert confused.harmful_row[0, 0] == 0 and confused.harmful[0, 0] > 5 * confused.harmful[0, 1]
-    wanted = inf.causes(
-        inf.repairs(test, pair, -SIGN[:1]), g, train.f, k=3
-    )  # were the two one class, it would help most
-    assert wanted.helpful_row[0, 0] == 0 and wanted.helpful[0, 0] == -confused.harmful[0, 0]
-
-
-def test_so_it_is_with_a_hessian_and_by_a_real_step():
-    loss, train, test = planted()
     g, pair, sign = inf.embedding_gradients(loss, train), torch.tensor([[0, 1]]), SIGN[:1]
-    aim = inf.repairs(test, pair, sign)
-    v = curvature.gradients(aim)
-    factors = curvature.softmax_factor(train.e, loss.proxies, 18.0), curvature.fisher_factor(g)
-    found = [inf.influence(curvature.kronecker(aim, train.f, s), g, train.f)[0] for s in factors]
-    for solve in (curvature.lissa, curvature.damped_solution):
-        found.append(curvature.along(solve(loss, train, v), g, train.f)[0])
-    found += [next(curvature.empirical(loss, train, test, pair, sign, heads=n, step=0.01)) for n in (1, 2, 4)]
-    assert [int(score.argmax()) for score in found] == [0] * 7
+    found = [inf.along(inf.lissa(loss, train, inf.repairs(test, pair, sign)), g, train.f)[0]]
+    found += [next(inf.empirical(loss, train, test, pair, sign, heads=n, step=0.01)) for n in (1, 2, 4)]
+    assert [int(score.argmax()) for score in found] == [0] * 4
+    strong = inf.strongest(first_order(loss, train, test, pair, sign), 3)
+    assert strong.harmful_row[0, 0] == 0 and strong.harmful[0, 0] > 5 * strong.harmful[0, 1]
+    wanted = inf.strongest(first_order(loss, train, test, pair, -sign), 3)  # were the two one class, it would help most
+    assert wanted.helpful_row[0, 0] == 0 and wanted.helpful[0, 0] == -strong.harmful[0, 0]
 
 
-@pytest.mark.parametrize("budget", [1, 300, 2000, 2**26])
-def test_the_strongest_are_those_of_the_full_sort_for_every_budget(budget):
-    (train, head), (test, _) = made(31), made(9, seed=4)
-    g = inf.embedding_gradients(softmax(), train)
-    aim = inf.repairs(embedded(head, test.f, test.y), PAIR, SIGN, torch.tensor([2, 0, 1, 1]))
-    full = inf.influence(aim, g, train.f)
-    torch.testing.assert_close(inf.influence(aim, g, train.f, budget), full, rtol=1e-12, atol=1e-13)
-    found = inf.causes(aim, g, train.f, k=6, budget=budget)
-    value, row = full.sort(1)
+def test_the_strongest_are_those_of_the_full_sort():
+    full = torch.randn(4, 31, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found, (value, row) = inf.strongest(full, 6), full.sort(1)
     assert torch.equal(found.harmful_row, row.flip(1)[:, :6]) and torch.equal(found.helpful_row, row[:, :6])
-    torch.testing.assert_close(found.harmful, value.flip(1)[:, :6], rtol=1e-12, atol=1e-13)
+    assert torch.equal(found.harmful, value.flip(1)[:, :6]) and torch.equal(found.helpful, value[:, :6])
     torch.testing.assert_close(found.spread, full.square().mean(1).sqrt(), rtol=1e-12, atol=0)
-    again = inf.strongest(full, 6)
-    assert torch.equal(again.harmful_row, found.harmful_row) and torch.equal(again.helpful_row, found.helpful_row)
-
-
-def test_twins_among_the_training_samples_count_alike():
-    (train, _), (test, _) = made(), made(9, seed=4)
-    twice = [*range(24), 3]
-    train = Embedded(*(t[twice] for t in (train.z, train.y, train.row, train.e, train.f)))
-    found = inf.influence(inf.repairs(test, PAIR, SIGN), inf.embedding_gradients(softmax(), train), train.f)
-    torch.testing.assert_close(found[:, 3], found[:, 24], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("sizes", [[5, 9, 2, 1, 30], [3] * 40, [1, 1], [200, 2]])
@@ -239,10 +203,190 @@ def test_bad_input():
         inf.repairs(train, PAIR, SIGN / 2)
     with pytest.raises(LikewiseError, match=r"without a gap, got \[0, 2\]"):
         inf.repairs(train, PAIR, SIGN, torch.tensor([0, 2, 2, 0]))
-    aim = inf.repairs(train, PAIR, SIGN)
-    with pytest.raises(LikewiseError, match=r"\(5 and 7\), got shapes \(24, 7\) and \(24, 7\)"):
-        inf.influence(aim, train.f, train.f)
-    with pytest.raises(LikewiseError, match=r"k must be 1 to .*\(24\), got 25"):
-        inf.causes(aim, train.e, train.f, k=25)
     with pytest.raises(LikewiseError, match="2 or more, got 1 and 4"):
         inf.balanced_batches(train.y, batch=1)
+
+
+N = 15
+WHOLE = [torch.arange(N)]
+
+
+@pytest.fixture(scope="module")
+def case():
+    """A head, a loss, training and test samples."""
+    draw = torch.Generator().manual_seed(0)
+    weight, bias, proxies, f, other = (
+        torch.randn(*shape, generator=draw, dtype=torch.float64)
+        for shape in ((DIM, FEATURES), (DIM,), (CLASSES, DIM), (N, FEATURES), (7, FEATURES))
+    )
+    loss = losses.NormSoftmax(CLASSES, DIM, temperature=0.2).double()
+    loss.proxies.data = proxies
+    each = [through(weight, bias, x) for x in (f, other)]
+    return weight, bias, loss, *each
+
+
+def through(weight, bias, f):
+    e = f @ weight.T + bias
+    return Embedded(F.normalize(e, dim=1), torch.arange(len(f)) % CLASSES, torch.arange(len(f)), e, f)
+
+
+def mean_loss(loss, train, bias):
+    return lambda weight: loss(F.normalize(train.f @ weight.T + bias, dim=1), train.y).mean()
+
+
+def true_hessian(loss, train, weight, bias):
+    return torch.autograd.functional.hessian(mean_loss(loss, train, bias), weight).reshape(DIM * FEATURES, -1)
+
+
+def test_lissa_is_one_pass_with_the_hessian_of_one_sample_after_another(case, monkeypatch):
+    weight, bias, loss, train, test = case
+    v = inf.repairs(test, PAIR, SIGN)
+    h = v.clone()
+    for n in range(N):
+        one = Embedded(*(t[n : n + 1] for t in (train.z, train.y, train.row, train.e, train.f)))
+        h = v + 0.9 * h - (h.flatten(1) @ true_hessian(loss, one, weight, bias)).view_as(h) / 50
+    monkeypatch.setattr(inf, "LISSA_BLOCK_SIZE", 4)  # blocks of 4, 4, 4 and 3 samples
+    for batches in (None, torch.arange(N).split(1)):
+        found = inf.lissa(loss, train, v, damping=0.1, scale=50, batches=batches)
+        torch.testing.assert_close(found, h / 50, rtol=0, atol=1e-12)
+
+
+def test_lissa_over_batches_uses_the_hessian_of_a_batch(case):
+    """For a loss that compares samples, and for one step over the whole set."""
+    weight, bias, proxies, train, test = case
+    v = inf.repairs(test, PAIR, SIGN)
+    for loss in (proxies, losses.MultiSimilarity(miner=None)):
+        product = (v.flatten(1) @ true_hessian(loss, train, weight, bias)).view_as(v)
+        found = inf.lissa(loss, train, v, damping=0.1, scale=50, batches=WHOLE)
+        torch.testing.assert_close(found, (1.9 * v - product / 50) / 50, rtol=0, atol=1e-12)
+
+
+def test_a_short_pass_of_lissa_is_noted():
+    """0.99^229 = 0.1001 and 0.99^230 = 0.0991."""
+    (note,) = inf.lissa_note(31)
+    assert "one pass of 31 steps" in note and "about 73% of the way" in note
+    assert len(inf.lissa_note(229)) == 1 and inf.lissa_note(230) == []
+
+
+def test_lissa_one_by_one_is_the_same_for_a_loss_whose_batches_matter(case):
+    """ProxyAnchor sums over the samples of a batch; one sample per step is a batch of one, as in the authors' code."""
+    _, _, _, train, test = case
+    torch.manual_seed(0)
+    loss, v = losses.ProxyAnchor(CLASSES, DIM).double(), inf.repairs(test, PAIR, SIGN)
+    one_by_one = inf.lissa(loss, train, v, batches=torch.arange(N).split(1))
+    torch.testing.assert_close(inf.lissa(loss, train, v), one_by_one, rtol=0, atol=1e-12)
+    assert not torch.allclose(inf.lissa(loss, train, v, batches=torch.arange(N).split(5)), one_by_one, rtol=1e-3)
+
+
+def test_losses_with_proxies_are_told_from_losses_that_compare_samples(case):
+    train, alone = case[3], set()
+    tree = {f"c{i}": (f"kind {i % 2}",) for i in range(CLASSES)}
+    facts = {"classes": CLASSES, "dim": DIM, "per_pass": 2, "class_names": tuple(tree), "taxonomy": tree, "samples": N}
+    for name in {*losses.__all__, "Hierarchical(loss=ProxyNCA(), coarse=2)"} - {"Hierarchical"}:
+        loss = build(name, Loss, **facts).double()
+        alone |= set() if inf.compares_samples(loss, train) else {name.split("(")[0]}
+    assert alone >= {"ArcFace", "CosFace", "NormSoftmax", "ProxyAnchor", "ProxyNCA", "SoftTriple", "Hierarchical"}
+    assert not alone & {"AdaptiveHierarchical", "Contrastive", "CrossBatchMemory", "Margin", "MultiSimilarity", "NPair"}
+    assert not alone & {"Angular", "FastAP", "Histogram", "LiftedStructure", "SmoothAP", "SNR", "SupCon", "Triplet"}
+
+
+def test_what_lissa_leaves_shrinks_with_every_batch(case):
+    """Without curvature (a weightless loss) the recursion is a geometric sum."""
+    _, _, _, train, test = case
+    v = inf.repairs(test, PAIR, SIGN)
+    h = inf.lissa(Flat(), train, v, damping=0.2, scale=10)
+    torch.testing.assert_close(h, (1 - 0.8 ** (N + 1)) * v / (0.2 * 10), rtol=1e-10, atol=0)
+
+
+class Flat(Loss):
+    """A loss that is linear in the raw embeddings."""
+
+    input = "raw"
+
+    def forward(self, z, y, ref=None):
+        return z.sum(1)
+
+
+def moved_by_hand(loss, train, test, weight, bias, members, sign, steps, limit):
+    """The head itself moved by gradient steps through autograd: EIF from W' as the paper writes it."""
+
+    def worth(w):
+        z = F.normalize(test.f @ w.T + bias, dim=1)
+        return sum(SIGN[p] * (z[PAIR[p, 0]] - z[PAIR[p, 1]]).square().sum() for p in members) / len(members)
+
+    w = weight.clone()
+    for _ in range(steps):
+        w.requires_grad_()
+        now = worth(w)
+        (slope,) = torch.autograd.grad(now, w)
+        if abs(float((now - worth(weight)).detach())) >= limit:
+            break
+        w = (w + sign * 0.05 * slope).detach()
+    each = [loss(F.normalize(train.f @ x.detach().T + bias, dim=1), train.y) for x in (w, weight)]
+    return ((worth(w) - worth(weight)) * (each[0] - each[1]) / (w - weight).norm()).detach()
+
+
+@pytest.mark.parametrize("limit", [1.0, 0.05])
+def test_the_empirical_influence_moves_the_head_as_written(case, limit):
+    weight, bias, loss, train, test = case
+    setting = {"step": 0.05, "steps": 6, "limit": limit}
+    for group, errors in ((None, [[0], [1], [2], [3]]), (torch.tensor([1, 0, 1, 1]), [[1], [0, 2, 3]])):
+        for heads, signs in ((1, [1]), (2, [1, -1])):
+            found = inf.empirical(loss, train, test, PAIR, SIGN, group, heads=heads, **setting)
+            for members, score in zip(errors, found, strict=True):
+                each = [moved_by_hand(loss, train, test, weight, bias, members, s, 6, limit) for s in signs]
+                torch.testing.assert_close(score, sum(each) / len(each), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", [None, losses.NPair(), losses.SNR(), losses.MultiSimilarity(miner=None)])
+def test_one_small_step_is_the_first_order(case, loss):
+    """Sample by sample; in the sum over samples for a loss that compares them."""
+    _, _, proxies, train, test = case
+    compares, loss, step = loss is not None, loss or proxies, 1e-6
+    length = inf.repairs(test, PAIR, SIGN, space=loss.input).flatten(1).norm(dim=1)
+    first = first_order(loss, train, test, PAIR, SIGN, batches=WHOLE) * length[:, None]
+    found = torch.stack(list(inf.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1, batches=WHOLE))) / step
+    if compares:
+        first, found = first.sum(1), found.sum(1)
+    torch.testing.assert_close(found, first, rtol=1e-3, atol=1e-4 * float(first.abs().max()))
+
+
+def test_more_thetas_are_at_right_angles_and_as_far(case):
+    _, _, _, _, test = case
+    draw = torch.Generator().manual_seed(1)
+    side, b = test.f[:2], torch.randn(2, DIM, generator=draw, dtype=torch.float64)
+    moves = [(b, side), (-b + 0.01, side)]
+    moves += inf._random_orthogonal_moves(moves, 3, seed=0)
+    written = torch.stack([(b.T @ q).flatten() for b, q in moves])
+    products = written @ written.T
+    torch.testing.assert_close(products.diagonal()[2:], products[0, 0].expand(3), rtol=1e-12, atol=0)
+    assert float((products - products.diagonal().diag())[2:].abs().max()) < 1e-12 * float(products[0, 0])
+
+
+def test_five_thetas_average_what_each_of_them_says(case):
+    weight, bias, loss, train, test = case
+    setting = {"step": 0.05, "steps": 6}
+    (two,) = inf.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=2, **setting)
+    (five,) = inf.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=5, seed=3, **setting)
+    at, side = test.e[PAIR[0]], test.f[PAIR[0]]
+    ends = [inf._ascend(at, side, SIGN[:1], "unit", step, 6, 1.0) for step in (0.05, -0.05)]
+    total = 2 * two
+    for b, q in inf._random_orthogonal_moves([(b, side) for b in ends], 3, seed=3):
+        w = weight + b.T @ q
+        pair_distances = [F.normalize(side @ x.T + bias, dim=1).diff(dim=0).square().sum() for x in (w, weight)]
+        each = [loss(F.normalize(train.f @ x.T + bias, dim=1), train.y).detach() for x in (w, weight)]
+        total = total + (pair_distances[0] - pair_distances[1]) * (each[0] - each[1]) / (w - weight).norm()
+    torch.testing.assert_close(five, total / 5, rtol=0, atol=1e-10)
+
+
+def test_bad_settings(case):
+    _, _, loss, train, test = case
+    v = inf.repairs(test, PAIR, SIGN)
+    with pytest.raises(LikewiseError, match="damping must be between 0 and 1 .* got 1.5"):
+        inf.lissa(loss, train, v, damping=1.5)
+    with pytest.raises(LikewiseError, match="diverged with scale=1e-30"):
+        inf.lissa(loss, train, v, scale=1e-30)
+    with pytest.raises(LikewiseError, match="got heads=0, steps=50"):
+        next(inf.empirical(loss, train, test, PAIR, SIGN, heads=0))
+    with pytest.raises(LikewiseError, match="empirical: .*got none for f"):
+        next(inf.empirical(loss, train, Embedded(test.z, test.y, test.row, test.e), PAIR, SIGN))

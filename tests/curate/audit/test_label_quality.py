@@ -8,7 +8,7 @@ import torch
 from likewise.config import Audit
 
 from likewise.curate.audit import label_quality
-from likewise.curate.audit.attribution import explain
+from likewise.curate.audit.error_causes import explain
 from likewise.curate.audit.label_probability import UNINFORMATIVE_REASON
 from likewise.curate.audit.label_quality import find_classes, measure, score_splits, unscored
 from likewise.curate.audit.label_scores import STORED_NEIGHBOURS, neighbours

@@ -15,7 +15,7 @@ from likewise.data.dataset import inject_noise, make_protocol
 from likewise.learn.training.fit import train
 from likewise.runs.folder import Run
 from likewise.runs.open import read_config
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 
 AUDIT = Audit(device="cpu", workers=0, quiet=True)
 

@@ -1,5 +1,6 @@
 """What a review leaves: the store, the corrected table, and how many decisions of how many people there are."""
 
+import asyncio
 import csv
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from threading import Timer
 
 import pytest
 
@@ -17,9 +19,11 @@ pytest.importorskip("httpx", reason="the server is asked by httpx")
 
 import httpx
 from audit_folder import write_audit
+from fastapi import FastAPI
 from likewise.config import Review
 from likewise.errors import LikewiseError
 
+from likewise.core.http import run_app
 from likewise.curate.review import serve as module
 from likewise.curate.review.serve import Reviewed, serve_review, write_corrected_table
 from likewise.curate.review.store import Store
@@ -184,3 +188,17 @@ def test_every_acknowledged_decision_survives_a_kill_of_the_server(tmp_path, mon
         stored = set(base.execute("SELECT id, reviewer, item, choice FROM decision"))
         sizes = base.execute("SELECT count(*) FROM decision GROUP BY bulk").fetchall()
     assert len(acknowledged) >= 3 * 6 * 3 and acknowledged <= stored and {*sizes} == {(3,)}  # each request whole
+
+
+def test_the_page_is_served_where_an_event_loop_runs_already():
+    """As in a notebook, whose cells run in the thread of an event loop."""
+    app, lines = FastAPI(), []
+
+    async def cell():
+        def stop(address):
+            Timer(0.3, lambda: app.state.stop()).start()
+
+        run_app(app, "review", "127.0.0.1", 0, "token", lines.append, stop)
+
+    asyncio.run(cell())
+    assert lines[0].startswith("review: http://127.0.0.1:")

@@ -11,7 +11,7 @@ from likewise.types import LikewiseError
 from torch.nn import functional as F
 
 from likewise.core.settings.spec import build, canonical, spec
-from likewise.learn.training.optim import reset_state
+from likewise.learn.training.schedule import reset_state
 
 CLASSES, DIM = 12, 6
 TREE = {f"c{n}": (f"family {n // 6}", f"genus {n // 3}") for n in range(CLASSES)}

@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from learn.training.small_training import GLYPHS, SMALL, assert_same_network, pictures, told
+from learn.training.small_training import GLYPHS, SMALL, assert_same_network, built, pictures, told
 from likewise.config import Train
 from likewise.types import LikewiseError
 
@@ -19,7 +20,7 @@ from likewise.data import load
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
 from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, describe_time, with_estimate
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run, prepare_folder
 
@@ -249,3 +250,65 @@ def test_weights_that_are_not_finite_are_never_saved(settings, tmp_path):
         train(Train(**settings | {"checkpoint_every": "1", "steps": 9, "out": str(where)}), hooks=hooks)
     tensors = Run(where).load_state()["tensors"]
     assert Run(where).load_state()["step"] == 3 and all(t.isfinite().all() for t in tensors.values())
+
+
+@pytest.fixture
+def state(pictures, small):
+    return built(Train(data=str(pictures), **small | {"steps": 63, "quiet": False}), load(str(pictures)))
+
+
+def walk(state, seconds, hooks=None):
+    """Return what is printed in ten steps that take this long each; the first takes an hour."""
+    lines, now = [], [0.0]
+    hooks = with_estimate(hooks or Hooks(), state, lines.append, lambda: now[0])
+    for number in range(1, 11):
+        state.step = number
+        now[0] += seconds if number > 1 else 3600
+        hooks.after_step(state)
+    return lines
+
+
+def test_a_long_training_is_announced_once_after_the_measured_steps(state):
+    (line,) = walk(state, 20)  # step 3 of 63: 60 steps of 20 seconds are left
+    assert line.startswith("about 20 minutes on this CPU; faster: ") and "likewise train features.npz" in line
+    assert walk(state, 9.9) == []
+
+
+def test_the_hooks_of_the_caller_are_still_called(state):
+    called = []
+    walk(state, 20, Hooks(after_step=lambda state: called.append(state.step)))
+    assert called == list(range(1, 11))
+
+
+def test_a_quiet_training_and_a_gpu_have_no_estimate(state):
+    hooks, config = Hooks(), state.config
+    state.config = replace(config, quiet=True)
+    assert with_estimate(hooks, state, print) is hooks
+    state.config, state.device = config, torch.device("meta")
+    assert with_estimate(hooks, state, print) is hooks
+
+
+def test_what_is_suggested():
+    config = Train("photos", backbone="resnet18")
+    embed = "likewise embed resnet18 photos --layer feature --out features.npz; likewise train features.npz"
+    assert describe_time(config, 599, 224) == ""
+    assert describe_time(config, 1380, 224) == (
+        f"about 23 minutes on this CPU; faster: --size 128 (about 8 minutes), or train a head on features: {embed}"
+    )
+    assert describe_time(config, 1380, 96) == f"about 23 minutes on this CPU; faster: train a head on features: {embed}"
+    named = Train("cub200", root="/data/CUB", backbone="resnet18")
+    assert "likewise embed resnet18 cub200 --root /data/CUB --layer" in describe_time(named, 1380, 224)
+    assert describe_time(config, 10 * 3600, 256).startswith(
+        "about 10 hours on this CPU; faster: --size 128 (about 2 hours)"
+    )
+    assert describe_time(config, 1380, None) == "about 23 minutes on this CPU; faster: fewer --epochs"
+
+
+def test_the_estimate_changes_no_training(settings, tmp_path):
+    """The progress bar is shown in one of two trainings, so the estimate is made in that one only."""
+    one, two = (
+        train(Train(**settings | {"out": str(tmp_path / str(quiet)), "quiet": quiet}), say=lambda line: None)
+        for quiet in (True, False)
+    )
+    a, b = one.load_tensors("model.safetensors"), two.load_tensors("model.safetensors")
+    assert all((a[name] == b[name]).all() for name in a) and one.about["identity"] == two.about["identity"]

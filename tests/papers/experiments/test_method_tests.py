@@ -9,7 +9,7 @@ import pytest
 from likewise.types import LikewiseError
 
 from likewise.papers.method_tests import conclusion, contest
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score.significance import compare_pairs
 
 LABEL = np.repeat(np.arange(12) + 5, [3, 4, 5, 2, 6, 4, 4, 4, 4, 4, 4, 4])

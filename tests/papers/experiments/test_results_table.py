@@ -16,7 +16,7 @@ from likewise.papers.grid_plan import Difference
 from likewise.papers.published import numbers
 from likewise.papers.results_table import missing, provenance, tabulate
 from likewise.runs.folder import Run
-from likewise.runs.per_query import PerQuery
+from likewise.runs.scores import PerQuery
 from likewise.score import folds
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from likewise.report.run_analysis import analyse_run
 from likewise.report.sections.compared import compare_runs, most_changed, with_names
 from likewise.report.sections.overlap import find_overlap
 from likewise.report.write_report import make_pool
-from likewise.runs.per_query import read_per_query
+from likewise.runs.scores import read_per_query
 from likewise.score.compare import compare
 
 

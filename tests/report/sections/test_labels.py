@@ -8,7 +8,7 @@ from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, label_facts, made_facts, small_pool
 
-from likewise.report.report_page import first_blocks, write_page
+from likewise.report.report_page import pack_page, write_page
 from likewise.report.sections.labels import count_labels, label_matrix, recall_of
 
 
@@ -28,7 +28,7 @@ def test_scores_by_label_are_read_in_any_form():
 
 def test_the_payload_has_labels_and_relevance():
     facts = label_facts()
-    first, more = (json.loads(block.text) for block in first_blocks(facts))
+    first, more = (json.loads(block.text) for block in pack_page(facts)[0][:2])
     assert first["pools"][0]["labels"]["sets"][0] == [1, 3]
     told = more["runs"][0]
     assert all(len(near) == 4 and 0 <= near[3] <= 1 for query in told["galleries"]["worst"] for near in query[2])
@@ -37,7 +37,7 @@ def test_the_payload_has_labels_and_relevance():
 
 def test_the_payload_of_single_labels_has_nothing_new():
     facts = made_facts(100, 8, 10)
-    first, more = (json.loads(block.text) for block in first_blocks(facts))
+    first, more = (json.loads(block.text) for block in pack_page(facts)[0][:2])
     assert list(first["pools"][0]) == ["name", "split", "n", "classes", "groupings"]
     assert all(list(run["confusion"]) == ["pairs", "classes", "matrix"] and "labels" not in run for run in more["runs"])
     assert all(len(near) == 3 for run in more["runs"] for query in run["galleries"]["worst"] for near in query[2])

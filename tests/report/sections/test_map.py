@@ -10,7 +10,7 @@ from likewise.config import Report
 from report.made_facts import made_facts
 
 from likewise.report import projection
-from likewise.report.report_page import first_blocks, large_blocks
+from likewise.report.report_page import large_blocks, pack_page
 from likewise.report.sections import map as section
 from likewise.report.sections.map import choose_slow_map, draw_slow_map, quantise, shown_neighbours
 
@@ -63,7 +63,7 @@ def test_neighbours_and_labels_come_back():
     assert (read(found["label-0"], "<u2") == pool.label).all() and (read(found["row-0"], "<i4") == pool.row).all()
     assert json.loads(found["caption-0"].text) == list(pool.caption)
     assert (read(found["near-1"], "<u2").reshape(300, -1) == run.near).all()
-    told = json.loads(next(first_blocks(facts)).text)["runs"][1]["map"]["near"]
+    told = json.loads(pack_page(facts)[0][0].text)["runs"][1]["map"]["near"]
     sim = told["low"] + read(found["similarity-1"], "u1") / 255 * (told["high"] - told["low"])
     assert np.abs(sim.reshape(300, -1) - run.near_sim).max() < 0.002
     assert set(found) >= {f"map-{i}-{name}" for i in (0, 1) for name in ("PCA", "t-SNE")}

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 from likewise.config import Report, Train
-from likewise.types import Items
 from PIL import Image
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -19,7 +18,6 @@ from likewise.report.sections import noise
 from likewise.report.sections.noise import (
     FlaggedLabel,
     LabelNoise,
-    describe_detection,
     noise_of,
     suspicion_histograms,
     transition,
@@ -120,27 +118,6 @@ def test_an_audit_stands_beside_what_training_found(judged, tmp_path):
     assert (doubt.row, doubt.given, doubt.suggested) == (3, "0", "5") and np.isclose(doubt.suspicion, 0.8)
 
 
-def test_what_is_said_of_doubted_labels_is_counted_by_the_truth(tmp_path):
-    true = ["a", "a", "b", "b", "c", "c"]
-    given = ["a", "b", "b", "a", "c", "a"]  # three are wrong
-    label = ["a", "a", "c", "a", "c", "b"]  # the second is repaired, the third and the last changed for worse
-    weight = np.array([1.0, 1, 1, 0, 0, 1])  # the fourth, wrong, and the fifth, right, are left out
-    suspicion = np.full(6, np.nan)
-    np.savez(
-        tmp_path / "sample_weights.npz",
-        row=np.arange(2, 8),
-        given=given,
-        label=label,
-        weight=weight,
-        suspicion=suspicion,
-    )
-    items = Items("x", np.array([0, 0, *("abc".index(c) for c in true)]), ("a", "b", "c"))
-    assert describe_detection(Run(tmp_path), items) == [
-        "robust flagged 5 of 6 labels: 3 of the 3 wrong ones, and 2 right ones",
-        "it relabelled 3 samples, 1 of them with the true class, and dropped 2",
-    ]
-
-
 def study(pictures, items=None):
     return Study(ReportTarget("me", run=pictures, data=items), Report(quiet=True), [], "", [])
 
@@ -149,15 +126,15 @@ def test_doubted_labels_get_their_pictures(finished_pictures, pictures, monkeypa
     flagged = tuple(FlaggedLabel(row, "a", "", 0.5, 1.0, None, "") for row in (3, 7))
     monkeypatch.setattr(noise, "noise_of", lambda one, log, top: LabelNoise("", "", None, flagged=flagged))
     found = noise.of_run(study(finished_pictures, load(str(pictures))))
-    assert all(isinstance(doubt.image, Image.Image) for doubt in found.flagged) and len(noise.images(found)) == 2
-    assert noise.images(noise.of_run(study(finished_pictures))) == [] and noise.of_run(study(None)) is None
+    assert all(isinstance(doubt.image, Image.Image) for doubt in found.flagged) and len(found.flagged) == 2
+    assert noise.of_run(study(finished_pictures)).flagged[0].image is None and noise.of_run(study(None)) is None
 
 
 def test_a_doubt_is_packed_with_the_number_of_its_picture():
     image = Image.new("RGB", (2, 2))
     flagged = tuple(FlaggedLabel(row, "a", "b", 0.5, 1.0, None, "", image if row else None) for row in range(3))
     found = LabelNoise("", "", None, flagged=flagged, classes=("a",), transition=np.eye(1))
-    packed = noise.pack(found, Packing(Facts("x", (), ()), first_image=7))
+    packed = noise.pack(found, Packing(Facts("x", (), ()), images=[Image.new("L", (1, 1))] * 7))
     assert [doubt["slot"] for doubt in packed["flagged"]] == [None, 7, 8] and packed["classes"] == ("a",)
     assert "picture" not in packed["flagged"][1]
 

@@ -1,5 +1,8 @@
 """MapWidget: points, colours, images, selection, bad input, and its view in a browser."""
 
+import io
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ pytest.importorskip("anywidget", reason="needs likewise[notebook]")
 from likewise.errors import LikewiseError
 from widget_page import View
 
+import likewise
 from likewise import MapWidget
 from likewise.report.projection import pca
 
@@ -68,11 +72,38 @@ def test_images_are_sent_by_index(tmp_path):
     widget = MapWidget(Z, Y, paths)
     assert widget.pictures and widget.load_image(4).size == (300, 200)
     assert str(tmp_path) not in str({k: v for k, v in widget.get_state().items() if k not in ("_esm", "_css")})
-    for row, words in ((5, r"5\.png"), (30, "point 30 has no image"), (-1, "point -1 has no image")):
-        with pytest.raises(LikewiseError, match=words):
-            widget.load_image(row)
-    widget._handle_custom_msg({"do": "delete"}, [])
-    assert "an action must be image, got 'delete'" in widget.message
+    sent = []
+    widget.send = lambda content, buffers=None: sent.append((content, buffers))
+    for row, words in ((5, "5.png"), (30, "point 30 has no image"), (-1, "point -1 has no image")):
+        widget._handle_custom_msg({"row": row}, [])
+        content, buffers = sent.pop()
+        assert content["image"] == row and words in content["error"] and buffers is None
+    widget._handle_custom_msg({"row": 4}, [])
+    (content, (body,)) = sent.pop()
+    assert content == {"image": 4, "error": ""}
+    with Image.open(io.BytesIO(body)) as image:
+        assert image.format == "JPEG" and image.size == (128, 85)
+
+
+@pytest.mark.parametrize("content", [None, [], "image", {}, {"row": "../../etc/passwd"}, {"row": True}, {"row": 1.0}])
+def test_other_messages_are_ignored(content):
+    widget = MapWidget(Z, Y, [f"{n}.png" for n in range(30)])
+    widget.send = pytest.fail
+    widget._handle_custom_msg(content, [])
+
+
+def test_without_anywidget_the_error_names_the_extra(monkeypatch):
+    for module in [one for one in sys.modules if one.startswith(("likewise.report.widgets", "anywidget"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(LikewiseError, match=r"anywidget must be installed .*pip install 'likewise\[notebook\]'"):
+        likewise.MapWidget  # noqa: B018
+
+
+def test_an_import_of_everything_needs_no_widget():
+    assert "MapWidget" not in likewise.__all__
+    with pytest.raises(AttributeError, match="its names are: .*MapWidget"):
+        likewise.ReviewWidget  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -151,7 +182,7 @@ def test_the_pointer_shows_label_and_image(view):
     box = page.locator("canvas").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + 240)
     page.wait_for_function("() => model.sent.length")
-    assert view.answer() == [{"do": "image", "row": 4, "large": False}]
+    assert view.answer() == [{"row": 4}]
     page.wait_for_selector(".lw-tip img[src^='data:image/jpeg']")
     assert page.inner_text(".lw-tip").split("\n")[:1] == ["tit (suspect)"] and "index 4" in page.inner_text(".lw-tip")
     page.mouse.move(box["x"] + box["width"] / 2 + 100, box["y"] + 240)

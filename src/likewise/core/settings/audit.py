@@ -30,9 +30,9 @@ class Audit(Checkpoint):
     embeddings), worker and label. By default the column `votes` of the data, if it has one."""
     strict: bool = False
     """For data: stop at the first broken image. By default broken images are skipped and listed."""
-    influence: Literal["finite", "first", "kronecker", "lissa", "deep"] = "finite"
-    """How the influence of training samples on errors is computed: by a finite step of the head, to first order, with an inverse
-    Hessian (kronecker, lissa), or through all layers (deep)."""
+    influence: Literal["finite", "lissa"] = "finite"
+    """How the influence of training samples on errors is computed: by a finite step of the head, or with an inverse Hessian
+    (lissa)."""
     heads: int = 1
     """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head
     with the error made worse, further heads are random."""

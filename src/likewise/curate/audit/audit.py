@@ -12,8 +12,8 @@ import numpy as np
 from likewise.core.files import write_csv, write_json
 from likewise.core.notebook import view
 from likewise.core.settings import Audit, check
-from likewise.curate.audit.attribution import INFLUENCE_METHODS, explain
 from likewise.curate.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
+from likewise.curate.audit.error_causes import INFLUENCE_METHODS, explain
 from likewise.curate.audit.find_copies import Copies, find_copies, load_image
 from likewise.curate.audit.forecast import check_order, forecast_audit, remove_forecast
 from likewise.curate.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes

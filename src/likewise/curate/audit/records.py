@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from likewise.core.contracts import Loss
 from likewise.core.settings import Train
@@ -47,8 +46,6 @@ class Subject:
     device: torch.device
     run: Run | None = None
     settings: Train | None = None
-    embedder: nn.Module | None = None
-    plain: Callable | None = None  # transform of images without augmentation
     loss: Loss | None = None
     linear: bool = False
     history: Float[Tensor, "T N"] | None = None

@@ -17,7 +17,7 @@ from likewise.curate.audit.corrected import check_training_classes, split_column
 from likewise.data.dataset import make_protocol
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
-from likewise.runs.per_query import write_per_query
+from likewise.runs.scores import write_per_query
 from likewise.score.checks import rows_of
 from likewise.score.compare import compare
 from likewise.score.metrics import import_metrics, is_set_metric

@@ -216,17 +216,17 @@ def subject_of_run(config: Audit, say: Callable[[str], None]) -> Subject:
         loss, note = open_loss(run, settings, items, rows["train"], embedder, config.checkpoint, device), ""
         if loss.relevance is not None and loss.relevance.by == "sample":
             loss, note = None, NO_CAUSES_NOTE.format(brief(str(settings.relevance)))
-        elif not linear and config.influence != "deep":
-            note = f"causes of errors need a linear head, and this one is {settings.head}; use --influence deep for all layers"
+        elif not linear:
+            note = (
+                f"causes of errors are not computed, because they need a linear head, and this one is {settings.head}"
+            )
     notes += [note] if note else []
     recorded = run.losses()
     history = None if recorded is None else torch.as_tensor(recorded.loss)
     test = renumber_labels(select_rows(e, rows["test"]), items)
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
     before = start_features(config, opened, items, every)
-    return Subject(
-        title, items, splits, test, notes, device, run, settings, embedder, opened.transform, loss, linear, history, before
-    )  # fmt: skip
+    return Subject(title, items, splits, test, notes, device, run, settings, loss, linear, history, before)
 
 
 def check_finite(e: Embedded, run: Run) -> None:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
 
 from likewise.core.devices import choose_device
-from likewise.core.distributed.process_group import joined, wait_for_all, world
+from likewise.core.distributed.process_group import first_process_first, joined, wait_for_all, world
 from likewise.core.errors import LikewiseError, memory_errors
 from likewise.core.settings import Evaluate, Train
+from likewise.core.types import Items
 from likewise.data.dataset import is_strict, make_protocol, training_items
+from likewise.data.decoded_cache import Pixels
+from likewise.learn.training.build import build_state, make_samples
 from likewise.learn.training.defaults import check_settings, claim_run, describe_folds, find_backbone, resolve_with
-from likewise.learn.training.execute import execute
+from likewise.learn.training.inputs import (
+    fit_heads,
+    open_inputs,
+    prepare_terms,
+    relabel,
+    score_test,
+    start_sampler,
+    training_batches,
+    validate,
+)  # fmt: skip
 from likewise.learn.training.launch import is_started, launch
-from likewise.learn.training.logger_dispatch import LoggerDispatch, make_loggers
-from likewise.learn.training.loop import Hooks
-from likewise.learn.training.run_log import RunLog
+from likewise.learn.training.loop import Hooks, PeriodicWork, loop, with_estimate
+from likewise.learn.training.run_log import LoggerDispatch, RunLog, make_loggers
+from likewise.learn.training.step import NetworkRunner
 from likewise.runs.folder import Run
+from likewise.runs.identity import Claim, cleared_after_failure, prepare_folder
 from likewise.runs.open import OpenRun
+from likewise.runs.training_files import write_trained
 from likewise.runs.usage import Session
+from likewise.score.checks import check_plan
 from likewise.score.evaluate import evaluate_run
 
 LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk-size"
@@ -77,3 +95,49 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
                 )
             wait_for_all()  # then every process can read the scores that the first process wrote
     return run
+
+
+def execute(
+    claim: Claim,
+    config: Train,
+    items: Items,
+    device: torch.device,
+    log: RunLog,
+    hooks: Hooks,
+    say: Callable[[str], None],
+    default_sampler: bool = False,
+) -> Pixels | None:
+    """Train to the end, from the last checkpoint if there is one. Returns the decoded images, for evaluation to reuse.
+
+    Args:
+        default_sampler: the sampler is the default one, so report the classes that it skips.
+    """
+    run, first = claim.run, log.writes
+    samples = make_samples(config, items, device)
+    check_plan(config, items, samples.protocol)
+    state = build_state(config, samples, device, *world())  # before the folder: bad settings must not leave one behind
+    hooks.built(state)
+    skips_single = default_sampler and (config.sampler or "").startswith("SamplesPerClass(")
+    if skips_single and (sentence := samples.describe_single_classes()):
+        say(sentence)
+    if (relevance := state.components.loss.relevance) is not None and relevance.note:
+        say(relevance.note)
+    with cleared_after_failure(run, first, lambda: state.step > 0), run.owned() if first else nullcontext():
+        wait_for_all()  # no process reads the folder while the first one fills it
+        if first:
+            prepare_folder(claim, config, device)
+            write_trained(run.path, items, np.union1d(samples.rows, samples.val_rows))
+        wait_for_all()
+        inputs = open_inputs(state, say)
+        fit_heads(state, inputs)
+        first_process_first(lambda: prepare_terms(state, inputs, run))
+        log.restore(state)
+        hooks.restored(state)
+        runner, hooks = NetworkRunner(state), with_estimate(hooks, state, say)
+        start_sampler(state, inputs)
+        periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
+        loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))
+        if first:
+            run.finish()
+        wait_for_all()
+    return inputs.held and inputs.held.pixels

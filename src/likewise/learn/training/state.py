@@ -19,13 +19,12 @@ from likewise.core.settings import Train
 from likewise.core.types import Output, Relabelling
 from likewise.learn.training.noise_monitor import LossHistory, NoiseMonitor
 from likewise.learn.training.objective import Objective
-from likewise.learn.training.plan import Plan
 from likewise.learn.training.samples import Samples
-from likewise.learn.training.schedule import Schedule
+from likewise.learn.training.schedule import Plan, Schedule
+from likewise.models.cuda_graphs import Mode
 from likewise.models.embedder import Embedder
+from likewise.models.grad_cache import generators
 from likewise.models.teacher import Teacher
-from likewise.runs.engine.cuda_graphs import Mode
-from likewise.runs.engine.grad_cache import generators
 from likewise.runs.network import load_into
 
 

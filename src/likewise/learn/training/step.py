@@ -16,11 +16,11 @@ from likewise.core.contracts import BatchSampler
 from likewise.core.distributed.collectives import gathered, share_of
 from likewise.core.distributed.sharded_proxies import shares
 from likewise.core.types import Batch, LikewiseError, Output, SampleWeights
-from likewise.learn.training.optim import clip, reset_state
+from likewise.learn.training.schedule import clip, reset_state
 from likewise.learn.training.state import TrainState
+from likewise.models.cuda_graphs import Mode, ModeTuner
+from likewise.models.grad_cache import Chunked
 from likewise.models.synced_norm import sync_norms
-from likewise.runs.engine.cuda_graphs import Mode, ModeTuner
-from likewise.runs.engine.grad_cache import Chunked
 
 
 class StepResult(NamedTuple):

@@ -35,7 +35,7 @@ DETECTION_FILE = "detected.json"
 """File of the run folder: how well each order of inspection detects the injected noise."""
 
 INFLUENCE_NAMES = {"EIF": "finite", "IF": "lissa"}
-"""Order of inspection by influence -> method of `audit.attribution.influences`, both as in the study's code."""
+"""Order of inspection by influence -> method of `audit.error_causes.influences`, both as in the study's code."""
 
 SIGNED_SUFFIX = " signed"
 """Suffix of an order by the signed influence, the most harmful sample first."""
@@ -159,8 +159,8 @@ def detected(run: Path, config: Bench) -> dict[str, dict]:
 
 def detect(run: Path, config: Bench) -> dict[str, dict]:
     """Return score -> detection metrics, of all label scores and of both influences; {} without wrong labels."""
-    from likewise.curate.audit.attribution import explain, influences
-    from likewise.curate.audit.hessian import LissaDiverged
+    from likewise.curate.audit.error_causes import find_errors, influences
+    from likewise.curate.audit.influence import LissaDiverged
     from likewise.curate.audit.label_quality import measure, score_splits
     from likewise.curate.audit.source import open_subject
 
@@ -168,9 +168,9 @@ def detect(run: Path, config: Bench) -> dict[str, dict]:
     subject = open_subject(audit, say=lambda line: None)
     if subject.items.y_clean is None:
         return {}
-    explained = explain(subject, dataclasses.replace(audit, influence="first"))
+    explained = find_errors(subject, audit)
     effects: dict[str, Tensor] = {}
-    if explained.g is not None and subject.linear and explained.errors.name:
+    if explained.g is not None and explained.errors.name:
         for name, method in INFLUENCE_NAMES.items():
             with suppress(LissaDiverged):  # IF is then left out of the figure, and a note names it
                 blocks = influences(subject, explained.errors, method, explained.g, audit)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from likewise.report.section import Packing, Section, Study
-from likewise.runs.log import TEST_PREFIX
+from likewise.runs.folder import TEST_PREFIX
 
 MAX_CURVE_POINTS = 600
 """Largest number of points of a curve; a longer curve shows means over equal pieces."""

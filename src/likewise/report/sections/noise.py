@@ -24,8 +24,11 @@ from likewise.report.section import (
 )
 from likewise.report.thumbnails import read_thumbnails
 from likewise.runs.folder import Run
-from likewise.runs.sample_weights import FinalWeights, read_sample_weights
+from likewise.runs.training_files import FinalWeights, read_sample_weights
 from likewise.score.metrics.detection import detection
+
+MAX_TRANSITION_CLASSES = 30
+"""Largest number of classes in a transition matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,28 +100,6 @@ def suspicion_histograms(lines: Iterable[Mapping]) -> tuple[SuspicionHistogram, 
         title = f"{heads.get(place, 'half-way')}, step {step}"
         found.append(SuspicionHistogram(title, edge, right, wrong, tuple(one["weight"]), one["threshold"]))
     return tuple(found)
-
-
-MAX_TRANSITION_CLASSES = 30
-"""Largest number of classes in a transition matrix."""
-
-
-def describe_detection(run: Run, items: Items) -> list[str]:
-    """Return sentences on how many flagged labels are really wrong, according to the true labels in `items`.
-
-    A label is flagged if its sample was dropped or relabelled at the end of training.
-    """
-    final = read_sample_weights(run.path, "report")
-    if final is None:
-        return []
-    given, label, relabelled = final.given, final.label, final.relabelled
-    true = np.asarray(items.class_name)[items.y[final.row]]
-    wrong, flagged = given != true, relabelled | final.dropped
-    found, false, right = (flagged & wrong).sum(), (flagged & ~wrong).sum(), (relabelled & (label == true)).sum()
-    return [
-        f"robust flagged {flagged.sum()} of {len(given)} labels: {found} of the {wrong.sum()} wrong ones, and {false} right ones",
-        f"it relabelled {relabelled.sum()} samples, {right} of them with the true class, and dropped {final.dropped.sum()}",
-    ]
 
 
 def noise_of(one: ReportTarget, lines: Sequence[dict], top: int) -> LabelNoise | None:
@@ -268,19 +249,13 @@ def of_run(study: Study) -> LabelNoise | None:
     return dataclasses.replace(found, flagged=flagged)
 
 
-def images(found: LabelNoise) -> list[Image.Image]:
-    """Return the images of the flagged labels."""
-    return [label.image for label in found.flagged if label.image is not None]
-
-
 def pack(found: LabelNoise, packing: Packing) -> dict:
     """Return the fields of the record, with the index of an image (`slot`) in place of the image."""
-    flagged, slot = [], packing.first_image
+    flagged = []
     for one in found.flagged:
         fields = {name: value for name, value in vars(one).items() if name != "image"}
-        flagged.append(fields | {"slot": None if one.image is None else slot})
-        slot += one.image is not None
+        flagged.append(fields | {"slot": None if one.image is None else packing.add_image(one.image)})
     return vars(found) | {"flagged": flagged}
 
 
-SECTION = Section("noise", "Label noise", "Label noise", of_run=of_run, pack=pack, images=images)
+SECTION = Section("noise", "Label noise", "Label noise", of_run=of_run, pack=pack)

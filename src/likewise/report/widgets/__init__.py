@@ -1,1 +1,1 @@
-"""Widgets for notebooks (Jupyter, VS Code): the review of an audit, and a map of embeddings. They need the extra `notebook`."""
+"""A widget for notebooks (Jupyter, VS Code): a map of embeddings. It needs the extra `notebook`."""

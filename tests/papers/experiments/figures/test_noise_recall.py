@@ -10,7 +10,7 @@ from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.figures.noise_recall import draw, moving_average, recall_of
 from likewise.papers.grid import Cell, Grid
 from likewise.papers.grid_plan import Job, PlannedRun
-from likewise.runs.log import append_log
+from likewise.runs.folder import Run
 
 
 def test_the_moving_average_by_hand():
@@ -47,7 +47,7 @@ def test_only_lines_with_a_recall_are_read():
 def planned(method, lines, folder):
     run = folder / method
     run.mkdir()
-    append_log(run, lines)
+    Run(run).log(lines)
     return PlannedRun(1, Cell({"method": method, "noise": "n"}, {}), None, Job(Train("x", out=str(run)), "id"))
 
 

@@ -132,7 +132,7 @@ function render({ model, el }) {
     tip.style.top = `${Math.min(atY(row) + 12, HEIGHT - 60)}px`;
     if (!model.get("pictures")) return;
     if (images.has(row)) return showImage(row);
-    setTimeout(() => { if (shownRow === row && !disposed && !images.has(row)) model.send({ do: "image", row, large: false }); }, 60);
+    setTimeout(() => { if (shownRow === row && !disposed && !images.has(row)) model.send({ row }); }, 60);
   }
 
   function showImage(row) {

@@ -11,8 +11,8 @@ from likewise.core.progress import bar
 from likewise.core.types import Embedded, Items
 from likewise.data.augment import Plain
 from likewise.data.loader import ImageStore, batches, choose_workers, in_order
+from likewise.models.cuda_graphs import GraphedInference
 from likewise.models.embedder import Embedder
-from likewise.runs.engine.cuda_graphs import GraphedInference
 
 MIN_CAPTURE_BATCHES = 8
 """Number of batches above which capturing the network as a CUDA graph saves time."""

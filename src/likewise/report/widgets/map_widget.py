@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,22 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
 from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.image_files import as_jpeg
 from likewise.data.features import as_array, from_arrays
 from likewise.data.images import read_image
 from likewise.report import projection
-from likewise.report.widgets.widget import STATIC_FOLDER, Widget, traitlets
 
+try:
+    import anywidget
+    import traitlets
+except ImportError as error:
+    raise LikewiseError(
+        f"widgets: the package anywidget must be installed ({error}); run pip install 'likewise[notebook]'"
+    ) from None
+
+STATIC_FOLDER = Path(__file__).parent / "static"
+IMAGE_SIDE = 128
+"""Longest side of an image under the pointer, in pixels."""
 MAX_POINTS = 60_000
 """Largest number of points: the browser draws them all at each change."""
 MAP_METHODS = {"pca": projection.pca, "tsne": projection.tsne, "umap": projection.umap}
@@ -25,7 +37,7 @@ SUSPECT_SCORE_THRESHOLD = 0.5
 """A label with a lower score is suspect: more likely wrong than right."""
 
 
-class MapWidget(Widget):
+class MapWidget(anywidget.AnyWidget):
     """A map of embeddings: colour by class or by suspect label, image and label under the pointer, selection by lasso or box.
 
         widget = likewise.MapWidget(z, y, paths)  # the last expression of a cell shows it
@@ -42,7 +54,7 @@ class MapWidget(Widget):
     """
 
     _esm = STATIC_FOLDER / "map.js"
-    _css = STATIC_FOLDER / "widgets.css"
+    _css = STATIC_FOLDER / "map.css"
     points = traitlets.Bytes().tag(sync=True)
     """Coordinates as float32, x and y of every point in turn, from -1 to 1."""
     labels = traitlets.Bytes().tag(sync=True)
@@ -91,6 +103,7 @@ class MapWidget(Widget):
             colour="class" if states is None else "suspect", pictures=paths is not None,
             selected=np.zeros(0, np.int64),
         )  # fmt: skip
+        self.on_msg(self.answer)
 
     @traitlets.validate("selected")
     def _check_selected(self, proposal: Any) -> Int[np.ndarray, "M"]:
@@ -113,9 +126,18 @@ class MapWidget(Widget):
             raise LikewiseError(f"MapWidget: point {row} has no image; pass paths, one file per point")
         return read_image(self._paths[row])
 
-    def perform(self, action: str, content: dict) -> str:
-        """Raise: images are all that the view requests; its selection is a trait."""
-        raise LikewiseError(f"MapWidget: an action must be image, got {action!r}; show the widget again")
+    def answer(self, widget: Any, content: Any, buffers: Any) -> None:
+        """Send the image that the view requests by the index of its point, or the reason why there is none.
+
+        So no path comes from the browser, and no image is stored in the notebook's file. Other messages are ignored.
+        """
+        row = content.get("row") if isinstance(content, dict) else None
+        if not isinstance(row, int) or isinstance(row, bool):
+            return
+        try:
+            self.send({"image": row, "error": ""}, [as_jpeg(self.load_image(row), IMAGE_SIDE)])
+        except LikewiseError as error:
+            self.send({"image": row, "error": str(error)})
 
 
 def check_paths(paths: Sequence[str | os.PathLike], count: int) -> list[str]:

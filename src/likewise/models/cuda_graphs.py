@@ -15,9 +15,15 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from likewise.core.types import Output
-from likewise.runs.engine.compiled_kernels import compile_kept, expected_seconds, mark_compiled
-from likewise.runs.engine.grad_cache import generators, preserved_state
-from likewise.runs.engine.mode_times import MODE_NAMES, Mode, read_times, write_times
+from likewise.models.grad_cache import generators, preserved_state
+
+Mode = Literal["eager", "graph", "compile"]
+
+MODE_NAMES: tuple[Mode, ...] = ("eager", "graph", "compile")
+"""Execution modes in the order in which they are tried."""
+
+MAX_COMPILE_SECONDS = 60.0
+"""Assumed duration of compiling a network."""
 
 MAX_COMPILE_GAIN = 0.3
 """Share of a step that compiling may save. Higher than usual, so that long trainings do try it."""
@@ -53,10 +59,8 @@ class Captured(nn.Module):
             with torch.no_grad():
                 out = embedder(x[:2])
             self.fields = work.fields = tuple(name for name in Output._fields if getattr(out, name) is not None)
-            work = compile_kept(work) if compiled else work
+            work = torch.compile(work, dynamic=False) if compiled else work
             self.outs, self.slopes, self.grads = self._capture(work)
-        if compiled:
-            mark_compiled(embedder, x, bf16)
 
     def _capture(self, work: Callable[..., Any]) -> tuple[tuple[Tensor, ...], list[Tensor], tuple[Tensor | None, ...]]:
         """Capture both passes. Return the tensors of the outputs, of the gradients by outputs, and of those by parameters."""
@@ -188,7 +192,7 @@ def warm_up(work: Callable[[], object]) -> None:
 
 @dataclass
 class ModeTuner:
-    """Chooses the execution mode of the network of a training by measuring, or by times that an earlier process measured.
+    """Chooses the execution mode of the network of a training by measuring.
 
     Call `renew` when other parameters become trainable.
 
@@ -232,31 +236,13 @@ class ModeTuner:
                     raise
                 self.known = "eager"  # the mode worked on another machine but fails on this one
                 return self.embedder
-        return self._recall(x, bf16) or self._measure(x, bf16)
-
-    def _recall(self, x: Tensor, bf16: bool) -> nn.Module | None:
-        """Return the network in the fastest mode by the times that this machine kept; None if it must be measured."""
-        times = read_times(self.embedder, x, bf16)
-        if not {"eager", "graph"} <= times.keys():
-            return None
-        may_compile = self._may_compile(min(times["eager"], times["graph"]), x, bf16)
-        if may_compile and "compile" not in times:
-            return None
-        if not may_compile:
-            times.pop("compile", None)
-        best = min(times, key=times.__getitem__)
-        try:
-            made = self._make(best, x, bf16)
-        except RuntimeError:  # it worked before, but the memory may be full now
-            return None
-        self.known, self.tried = best, times
-        return made
+        return self._measure(x, bf16)
 
     def _measure(self, x: Tensor, bf16: bool) -> nn.Module:
-        """Measure the modes that are worth trying, keep the times for later processes, and return the fastest network."""
+        """Measure the modes that are worth trying, and return the fastest network."""
         networks = {}
         for mode in MODE_NAMES:
-            if mode == "compile" and not self._may_compile(min(self.tried.values()), x, bf16):
+            if mode == "compile" and not self._may_compile(min(self.tried.values())):
                 break
             try:
                 networks[mode] = self._make(mode, x, bf16)
@@ -265,13 +251,12 @@ class ModeTuner:
                 if mode == "eager":
                     raise
                 self.tried[mode] = math.inf
-        write_times(self.embedder, x, bf16, self.tried)
         self.known = min(self.tried, key=self.tried.__getitem__)
         return networks[self.known]
 
-    def _may_compile(self, ms: float, x: Tensor, bf16: bool) -> bool:
+    def _may_compile(self, ms: float) -> bool:
         """Return whether compiling can save more time than it takes, in a training with this many milliseconds per step."""
-        return ms / 1000 * self.steps * MAX_COMPILE_GAIN >= expected_seconds(self.embedder, x, bf16)
+        return ms / 1000 * self.steps * MAX_COMPILE_GAIN >= MAX_COMPILE_SECONDS
 
     def _make(self, mode: Mode, x: Tensor, bf16: bool) -> nn.Module:
         return self.embedder if mode == "eager" else Captured(self.embedder, x, bf16, compiled=mode == "compile")

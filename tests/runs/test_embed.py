@@ -9,7 +9,7 @@ from PIL import Image
 from likewise.data.augment import Plain
 from likewise.data.folder import read_folder
 from likewise.models.embedder import Embedder
-from likewise.runs.engine.embed import embed_rows
+from likewise.runs.embed import embed_rows
 
 CPU = torch.device("cpu")
 

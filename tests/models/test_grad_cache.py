@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from likewise.models import Embedder
-from likewise.runs.engine.grad_cache import Chunked
+from likewise.models.grad_cache import Chunked
 
 SAMPLES, CLASSES = 11, 4
 

@@ -1,1 +1,0 @@
-"""Running the network: embedding rows, CUDA graphs, GradCache."""
