@@ -28,9 +28,8 @@ import torch
 from likewise.types import Votes
 from measure import parse_with_quick
 
-from likewise.labels.annotators import Ballots, ballots_of, decide
+from likewise.labels.annotators import Ballots, ballots_of, decide, worker_quality
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
-from likewise.labels.worker_quality import worker_quality
 
 RESAMPLES = 2000
 COMPONENTS = 256

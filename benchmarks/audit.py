@@ -25,7 +25,7 @@ from rivals import cleanlab_scores, selfclean_score
 
 from likewise.curate.audit.error_causes import explain
 from likewise.curate.audit.label_quality import score_splits
-from likewise.curate.audit.relabel import suggest
+from likewise.curate.audit.single_scores import suggest
 from likewise.curate.audit.source import open_subject
 from likewise.score.metrics.detection import detection, paired_jackknife, relabel_accuracy
 

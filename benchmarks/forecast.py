@@ -24,7 +24,7 @@ from forecast_order import PLANS, measure_orders
 from forecast_plots import draw_forecasts, draw_orders
 
 from likewise.core.render.figures import save_figure
-from likewise.labels.label_draws import Candidates
+from likewise.labels.candidates import Candidates
 from likewise.labels.many_heads import HeadSettings
 from likewise.labels.review_forecast import METRICS, forecast_review
 

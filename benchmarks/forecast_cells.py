@@ -14,8 +14,8 @@ from likewise.samplers import SamplesPerClass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.curate.audit.label_probability import score_labels
-from likewise.labels.label_draws import Candidates
+from likewise.curate.audit.label_probability import class_label_quality
+from likewise.labels.candidates import Candidates
 from likewise.labels.many_heads import HeadSettings, score_heads
 
 CLASSES, PER_CLASS, DIMS = 80, 20, 64
@@ -109,7 +109,7 @@ def prepare(cell: Cell, folder: Path, human: str = "") -> Planted:
         given = swap_similar(x[train].numpy(), true, cell.share, noise)
     shuffled = torch.as_tensor(np.random.default_rng(cell.seed).permutation(len(true)))
     xt, given, true = x[train][shuffled], torch.as_tensor(given)[shuffled], torch.as_tensor(true)[shuffled]
-    found = score_labels(xt, given, cell.seed)
+    found = class_label_quality(xt, given, cell.seed)
     assert found.candidates is not None
     return Planted(xt, given, true, x[~train], torch.as_tensor(y[~train]), found.candidates)
 

@@ -24,7 +24,8 @@ from measure import parse_with_quick
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from likewise.curate.audit.relabel import class_findings, suggest
+from likewise.curate.audit.label_quality import class_findings
+from likewise.curate.audit.single_scores import suggest
 from likewise.labels.class_overlap import class_overlap
 
 MIN_FOUND_SHARE = 0.9

@@ -18,7 +18,7 @@ import numpy as np
 from measure import parse_with_quick
 
 import likewise
-from likewise.curate.audit.label_set_audit import multi_hot
+from likewise.curate.audit.label_audit import multi_hot
 from likewise.data.glyphs import glyphs
 from likewise.data.images import image_of
 

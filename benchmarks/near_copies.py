@@ -24,7 +24,7 @@ from measure import parse_with_quick
 from PIL import Image, ImageEnhance, ImageOps
 
 from likewise.curate.audit import near_duplicates as near
-from likewise.curate.audit.copy_probability import MIN_DETAIL_DIFFERENCE, copy_log_odds, copy_probabilities
+from likewise.curate.audit.near_duplicates import MIN_DETAIL_DIFFERENCE, copy_log_odds, copy_probabilities
 from likewise.data.images import read_image
 
 MIN_DIFFERENT_PAIRS = 20

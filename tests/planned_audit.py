@@ -8,7 +8,7 @@ import torch
 
 from likewise.curate.audit.review_queue import ReviewQueue
 from likewise.curate.audit.write import FIXED_COLUMNS
-from likewise.labels.label_draws import Candidates
+from likewise.labels.candidates import Candidates
 
 NAMES = ("finch", "gull", "robin", "tit", "wren")
 HEAD = [*FIXED_COLUMNS, "off_topic"]

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from likewise.core.types import Embedded
     from likewise.curate.audit.apply import Applied
     from likewise.curate.audit.audit import Audited
-    from likewise.curate.audit.label_audit import LabelAudit
-    from likewise.curate.audit.label_set_audit import LabelSetAudit
+    from likewise.curate.audit.label_audit import LabelAudit, LabelSetAudit
     from likewise.curate.clean import Cleaned
     from likewise.curate.exchange.transfer import Received, Sent
     from likewise.curate.review.prove import Proved
@@ -270,11 +269,11 @@ def audit_labels(z: Any, y: Any = None, features: Any = None, **more) -> LabelAu
     Args:
         z, y: embeddings (N, D) of numpy or torch, and N labels, integers or strings.
         features: features (N, F) of the backbone, if available; they are less fitted to the wrong labels than embeddings.
-        more: `seed`, `device`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
+        more: `seed`, `device`, `group`; or, in place of y, `label_sets`: ["dress|red", "shirt|blue|striped", ...].
     """
-    from likewise.curate.audit.label_set_audit import audit_any
+    from likewise.curate.audit.label_audit import audit_labels as audit
 
-    return audit_any(z, y, features, **more)
+    return audit(z, y, features, **more)
 
 
 def review(audit: Place, **settings) -> Reviewed | Proved:

@@ -18,6 +18,7 @@ from likewise.config import Export, Train
 from likewise.types import LikewiseError
 from PIL import Image
 from safetensors.numpy import load_file
+from small_runs import draw
 
 from likewise.cli.commands import run as run_command
 from likewise.data.augment import Plain
@@ -27,12 +28,6 @@ from likewise.learn.training.fit import train
 from likewise.models.embedder import Embedder
 from likewise.models.heads import Relational
 from likewise.runs.folder import Run
-
-
-def draw(colour, seed, size=(24, 20)):
-    """A noisy picture of one colour."""
-    noise = np.random.default_rng(seed).integers(-40, 40, (size[1], size[0], 3))
-    return Image.fromarray((np.asarray(colour) + noise).clip(0, 255).astype(np.uint8))
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +137,7 @@ def test_what_differs_leaves_nothing_and_spares_what_was_there(run, monkeypatch)
     out = run.path / "export-safetensors"
     monkeypatch.setattr("likewise.deploy.export.PARITY_TOLERANCE", -1.0)
     config = Export(run=str(run.path), to="safetensors", quiet=True)
-    with pytest.raises(
-        LikewiseError, match="must equal those of the run up to -1, got a difference of 0 .*nothing was written"
-    ):
+    with pytest.raises(LikewiseError, match="difference of 0 .*nothing was written"):
         export(config)
     assert not [name for name in names(run.path) if "export" in name]
     monkeypatch.undo()
@@ -160,7 +153,7 @@ def test_a_second_export_takes_the_place_of_the_first_and_of_nothing_else(run, t
     config = Export(run=str(run.path), to="safetensors", out=str(tmp_path / "a" / "b"), quiet=True)
     assert names(export(config).folder) == names(export(config).folder)
     (tmp_path / "a" / "b" / "thesis.tex").touch()
-    with pytest.raises(LikewiseError, match="new folder or an earlier export, got .*thesis.tex"):
+    with pytest.raises(LikewiseError, match="an earlier export, got .*thesis.tex"):
         export(config)
     for name in ("README.md", "config.json", "example.py", "model.onnx", "model.safetensors"):  # somebody else's
         (tmp_path / "mine").mkdir(exist_ok=True)
@@ -194,7 +187,7 @@ def test_data_that_is_gone(photographs, odd, tmp_path):
     (other / "y").mkdir(parents=True)
     for name in ("x/1.png", "x/2.png", "y/1.png", "y/2.png"):
         draw((1, 2, 3), 0).save(other / name)
-    with pytest.raises(LikewiseError, match="must be the data that .* was trained with.*--parity-samples 0"):
+    with pytest.raises(LikewiseError, match="was trained with.*--parity-samples 0"):
         export(dataclasses.replace(config, data=str(other)))
     made = export(dataclasses.replace(config, data=None, parity_samples=0))
     assert made.parity.samples == 16 and "synthetic images (no data)" in str(made.parity)
@@ -300,7 +293,7 @@ def test_what_the_exporter_cannot_do_is_one_sentence(bare_run, tmp_path):
             return f[:, :8] * float(f.sum().item() > 0)
 
     model = Model(Embedder("features", 8, Odd, features=16), None, "cosine", CPU)
-    with pytest.raises(LikewiseError, match="cannot be written as ONNX .*--to safetensors"):
+    with pytest.raises(LikewiseError, match="as ONNX .*--to safetensors"):
         write_onnx(tmp_path, model, bare_run, CONFIG)
 
 

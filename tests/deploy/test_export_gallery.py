@@ -121,12 +121,12 @@ def test_distances_in_the_example_of_raw_embeddings():
 def test_a_refused_threshold_and_a_run_without_a_calibration(open_run):
     made = export_of(open_run, to="safetensors")
     assert not {*DECISION_FILES} & {*made.files}
-    with pytest.raises(LikewiseError, match="export: --gallery needs a calibrated run; .*likewise calibrate"):
+    with pytest.raises(LikewiseError, match="--gallery needs a calibrated run"):
         export_of(open_run, to="safetensors", gallery=str(open_run.path))
     write_calibration(open_run.path, make_calibration(unknown=threshold(None)))
     card = (export_of(open_run, to="safetensors").folder / "README.md").read_text("utf-8")
     assert "- Known class: No threshold: 30 classes promise 0.2 at best." in card
-    with pytest.raises(LikewiseError, match="must be embedded by the checkpoint untrained of the run, got best"):
+    with pytest.raises(LikewiseError, match="checkpoint untrained of the run, got best"):
         export_of(open_run, to="safetensors", checkpoint="untrained", gallery=str(open_run.path))
 
 
@@ -144,5 +144,5 @@ def test_a_refused_threshold_and_a_run_without_a_calibration(open_run):
 def test_a_damaged_gallery(tmp_path, spoil):
     write_calibration(tmp_path, make_calibration())
     spoil(tmp_path / GALLERY_FILE)
-    with pytest.raises(LikewiseError, match=r"gallery.npz is damaged .*export the run again"):
+    with pytest.raises(LikewiseError, match=r"gallery.npz is damaged"):
         open_gallery(tmp_path, None)

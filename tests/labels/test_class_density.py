@@ -1,14 +1,26 @@
 """Class densities: by hand, against SciPy's multivariate normal, and against linear discriminants for many samples."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+from made_label_sets import features_of, label_matrix, noisy_matrix
 from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from torch.nn import functional as F
 
 from likewise.labels import class_density
-from likewise.labels.class_density import MIN_BETWEEN_VARIANCE, ClassDensity, eigenvectors, fit_class_density
+from likewise.labels.class_density import (
+    MIN_BETWEEN_VARIANCE,
+    RELATED_SHRINK_SHARE,
+    ClassDensity,
+    density_odds,
+    eigenvectors,
+    fit_class_density,
+    related_odds,
+    sums_of,
+)
 
 CLASSES, DIM = 7, 4
 
@@ -173,3 +185,42 @@ def test_no_samples_at_all_give_no_directions_and_no_scores():
     found = fit_class_density(torch.zeros(3), torch.zeros(3, 4), torch.zeros(4, 4), 0.1)
     x = torch.randn(5, 4)
     assert found.scores(x).tolist() == [[0.0] * 3] * 5 and found.unseen_scores(x).tolist() == [0.0] * 5
+
+
+def label_sets(count=120):
+    """Features, and noisy label sets."""
+    has = noisy_matrix(label_matrix(count))
+    return torch.tensor(features_of(label_matrix(count))).double(), torch.tensor(has).double()
+
+
+@pytest.mark.parity
+def test_odds_of_labels_are_those_of_discriminant_analysis():
+    """Without shrinkage, the log odds of all labels are those of one analysis per label, up to its prior."""
+    x, has = label_sets()
+    found = density_odds(sums_of(x, has), 0.0).scores(x)
+    for label in range(has.shape[1]):
+        given = has[:, label].numpy() > 0
+        theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(x.numpy(), given)
+        odds = theirs.decision_function(x.numpy()) - math.log(given.mean() / (1 - given.mean()))
+        # scikit-learn divides by n as we do; both invert a 16 x 16 matrix in float64
+        np.testing.assert_allclose(found[:, label], odds, rtol=1e-6, atol=1e-6)
+
+
+def test_a_label_of_all_or_no_samples_has_no_odds():
+    x, has = label_sets()
+    has[:, 0], has[:, 1] = 0, 1
+    found = density_odds(sums_of(x, has), 0.5).scores(x)
+    assert bool((found[:, :2] == 0).all()) and bool(found.isfinite().all())
+
+
+def test_relation_of_two_labels_by_hand():
+    """With two labels, the odds of one are its covariance with the other over the determinant, times the other's deviation."""
+    n, count, both = 10, torch.tensor([4.0, 5.0]).double(), torch.tensor([[4.0, 3.0], [3.0, 5.0]]).double()
+    a, b = 0.4, 0.5
+    cov = (1 - RELATED_SHRINK_SHARE) * (0.3 - a * b)
+    det = (a * (1 - a)) * (b * (1 - b)) - cov**2
+    odds = related_odds(n, count, both)
+    found = odds.scores(torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double())
+    assert found[0, 0].item() == pytest.approx(cov / det * (1 - b))
+    assert found[1, 1].item() == pytest.approx(cov / det * (1 - a))
+    assert found[1, 0].item() == pytest.approx(cov / det * (0 - b))

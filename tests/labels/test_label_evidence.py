@@ -5,23 +5,25 @@ import math
 import numpy as np
 import pytest
 import torch
+from made_label_sets import features_of, label_matrix, noisy_matrix
 from torch.nn import functional as F
 
 from likewise.labels import label_evidence, label_noise
 from likewise.labels.class_density import fit_class_density
 from likewise.labels.label_evidence import (
-    ADDED_VOTES_SHARE,
     SHRINK_GRID,
-    VOTE_TEMPERATURE,
-    Votes,
-    _Trial,
+    LabelEvidence,
+    Trial,
     discriminate,
     draw_folds,
-    neighbour_votes,
+    fold_sums,
     principal_components,
     refit,
+    set_evidence,
+    with_related,
 )
 from likewise.labels.label_noise import Evidence, Noise, fit_noise, true_frequencies
+from likewise.labels.neighbour_votes import ClassVotes, vote_distances
 
 SETTING = (True, 0.5)
 
@@ -54,9 +56,10 @@ def trial(x, y, classes, folds=4, setting=SETTING, seed=0, cluster=None):
     unit = F.normalize(x, dim=1)
     near, distance = label_evidence.nearest_neighbours(unit, 60)
     cluster = torch.arange(len(y)) if cluster is None else cluster
-    votes = neighbour_votes(near, distance, y, cluster, classes)
+    votes = ClassVotes(near, vote_distances(near, distance, cluster), y, classes)
     x = unit * x.shape[1] ** 0.5 if setting[0] else x
-    return _Trial(x, setting, y, draw_folds(cluster, folds, seed), folds, votes, cluster, seed)
+    sums = fold_sums(x, draw_folds(cluster, folds, seed), folds, y, classes, setting[1])
+    return Trial(sums, votes, LabelEvidence(sums.fitted(), votes, cluster, setting), seed)
 
 
 def believed(classes, uniform=0.2):
@@ -66,32 +69,6 @@ def believed(classes, uniform=0.2):
 
 def total(noise):
     return noise.any + noise.similar
-
-
-def test_votes_by_hand():
-    near, y = torch.tensor([[1, 2, 3], [0, 2, 3], [0, 1, 3], [2, 1, 0]]), torch.tensor([2, 0, 0, 1])
-    distance = torch.tensor([[1.0, 2.0, 2.5], [1.0, 1.5, math.inf], [math.inf] * 3, [0.5, 1.0, 2.0]])
-    votes = Votes(near, distance, y, 3)
-    found = votes.scores(torch.arange(4))
-    assert found.shape == (1, 4, 3)
-    for i in range(4):
-        power = [math.exp(-d) for d in distance[i].tolist()]
-        share = [ADDED_VOTES_SHARE / 3] * 3
-        for j, v in zip(near[i].tolist(), power):
-            share[y[j]] += v / sum(power) if sum(power) else 0
-        assert found[0, i].tolist() == pytest.approx([math.log(v) for v in share], rel=1e-5)
-    assert torch.equal(votes.scores(torch.tensor([3, 0]))[0], found[0, [3, 0]])
-    left = votes.without(torch.tensor([False, False, True, False]))
-    expected = distance.masked_fill(near == 2, math.inf)
-    assert torch.equal(left.distance, expected) and torch.equal(votes.distance, distance)
-
-
-def test_neighbours_of_the_own_cluster_have_no_vote():
-    near, distance = torch.tensor([[1, 2], [0, 2], [1, 0]]), torch.tensor([[0.2, 0.8], [0.2, 1.0], [0.9, 1.2]])
-    votes = neighbour_votes(near, distance, torch.tensor([0, 1, 1]), torch.tensor([5, 5, 0]), 2)
-    unit = VOTE_TEMPERATURE * 1.0  # the median of the distances to the last neighbour
-    expected = [[math.inf, 0.8 / unit], [math.inf, 1.0 / unit], [0.9 / unit, 1.2 / unit]]
-    assert votes.distance.tolist() == [pytest.approx(row) for row in expected]
 
 
 def test_no_sample_votes_for_itself():
@@ -144,12 +121,12 @@ def test_every_fold_is_scored_by_the_other_folds():
     rows, found = torch.arange(200), each.scores(torch.arange(200))
     assert isinstance(each, Evidence) and found.shape == (2, 200, 10) and each.classes == 10
     for k in range(3):
-        out, mine = one.fold != k, one.fold == k
-        z = one.x[out]
+        out, mine = one.sums.fold != k, one.sums.fold == k
+        z = one.sums.x[out]
         model = fit_class_density(q[out].sum(0), q[out].T @ z, z.T @ z, 0.5)
-        torch.testing.assert_close(found[0, mine], model.scores(one.x[mine]), rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(found[0, mine], model.scores(one.sums.x[mine]), rtol=1e-7, atol=1e-7)
         torch.testing.assert_close(
-            each.density.unseen_scores(rows[mine]), model.unseen_scores(one.x[mine]), rtol=1e-7, atol=1e-7
+            each.density.unseen_scores(rows[mine]), model.unseen_scores(one.sums.x[mine]), rtol=1e-7, atol=1e-7
         )
     torch.testing.assert_close(found[1], each.votes.scores(rows)[0])
     some = torch.tensor([150, 3, 77])
@@ -160,21 +137,21 @@ def test_soft_labels_by_hand():
     """The posterior of a sample in fold j that serves fold k: models without j and k, votes and class prior without k."""
     x, y = gaussians(classes=4, each=12, apart=3.0)
     one, noise, hard = trial(x.double(), y, 4, folds=3), believed(4), F.one_hot(y, 4).double()
-    models = refit(one, noise, y).models
+    models = refit(one, noise).models
     for k in range(3):
         q = torch.zeros(48, 4).double()
-        prior = true_frequencies(hard[one.fold != k].sum(0), 0.2).log()
-        votes = one.votes.without(one.fold == k)
+        prior = true_frequencies(hard[one.sums.fold != k].sum(0), 0.2).log()
+        votes = one.votes.without(one.sums.fold == k)
         for j in {0, 1, 2} - {k}:
-            out, mine = (one.fold != j) & (one.fold != k), (one.fold == j).nonzero()[:, 0]
-            z = one.x[out]
+            out, mine = (one.sums.fold != j) & (one.sums.fold != k), (one.sums.fold == j).nonzero()[:, 0]
+            z = one.sums.x[out]
             model = fit_class_density(hard[out].sum(0), hard[out].T @ z, z.T @ z, 0.5)
-            p = torch.softmax(model.scores(one.x[mine]) + 0.5 * votes.scores(mine)[0] + prior, 1)
+            p = torch.softmax(model.scores(one.sums.x[mine]) + 0.5 * votes.scores(mine)[0] + prior, 1)
             q[mine] = p * (0.8 * hard[mine] + 0.2 / 3 * (1 - hard[mine]))
         q = q / q.sum(1, keepdim=True).clamp_min(1e-30)
-        z = one.x[one.fold != k]
-        wanted = fit_class_density(q.sum(0), q.T @ one.x, z.T @ z, 0.5)
-        torch.testing.assert_close(models[k].scores(one.x), wanted.scores(one.x), rtol=1e-7, atol=1e-7)
+        z = one.sums.x[one.sums.fold != k]
+        wanted = fit_class_density(q.sum(0), q.T @ one.sums.x, z.T @ z, 0.5)
+        torch.testing.assert_close(models[k].scores(one.sums.x), wanted.scores(one.sums.x), rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("k", [0, 2])
@@ -183,16 +160,16 @@ def test_no_label_of_a_fold_affects_the_scores_of_the_fold_in_any_round(k):
     x, y = gaussians(each=20, apart=3.0)
     y = spoil(y, 0.2)
     one, noise = trial(x, y, 10), fit_noise(trial(x, y, 10).evidence, y)
-    mine = (one.fold == k).nonzero()[:, 0]
+    mine = (one.sums.fold == k).nonzero()[:, 0]
     other = y.clone()
     other[mine] = (y[mine] + 1 + torch.arange(len(mine)) % 9) % 10
     changed = trial(x, other, 10)
     first, after = (a.evidence.density.scores(mine) for a in (one, changed))
     torch.testing.assert_close(first, after, rtol=0, atol=1e-4)
-    first, after = refit(one, noise, y).scores(mine), refit(changed, noise, other).scores(mine)
+    first, after = refit(one, noise).scores(mine), refit(changed, noise).scores(mine)
     torch.testing.assert_close(first, after, rtol=0, atol=1e-4)
-    rest = (one.fold != k).nonzero()[:, 0]  # other folds do learn from them
-    assert (refit(one, noise, y).scores(rest) - refit(changed, noise, other).scores(rest)).abs().max() > 0.1
+    rest = (one.sums.fold != k).nonzero()[:, 0]  # other folds do learn from them
+    assert (refit(one, noise).scores(rest) - refit(changed, noise).scores(rest)).abs().max() > 0.1
 
 
 def test_the_second_round_of_discriminate_is_that_of_refit():
@@ -202,7 +179,7 @@ def test_the_second_round_of_discriminate_is_that_of_refit():
     twice, noise = discriminate(x, y, 10, rounds=2, folds=4, setting=SETTING)
     rows, one = torch.arange(400), trial(x, y, 10, cluster=once.cluster)
     assert torch.equal(once.scores(rows), one.evidence.scores(rows))
-    again = refit(one, first, y).scores(rows)
+    again = refit(one, first).scores(rows)
     torch.testing.assert_close(twice.density.scores(rows), again, rtol=0, atol=1e-4)
     torch.testing.assert_close(twice.votes.scores(rows), once.votes.scores(rows))
     assert noise.gain > first.gain
@@ -223,7 +200,7 @@ def test_features_of_pure_noise_say_nothing_about_the_own_label():
         x, y = torch.randn(500, 24, generator=g), torch.randint(10, (500,), generator=g)
         one = trial(x, y, 10, folds=10, seed=seed)
         rows = torch.arange(500)
-        tables = (*one.evidence.scores(rows), refit(one, believed(10), y).scores(rows)[0])
+        tables = (*one.evidence.scores(rows), refit(one, believed(10)).scores(rows)[0])
         found.append([percentile(table, y) for table in tables])
     assert np.mean(found, 0).tolist() == pytest.approx([0.5] * 3, abs=0.03)
 
@@ -298,3 +275,36 @@ def test_the_block_size_changes_nothing(monkeypatch):
     together = torch.cat([parts.scores(rows) for rows in parts.blocks()], 1)
     torch.testing.assert_close(together, whole.scores(torch.arange(300)), rtol=0, atol=1e-3)
     assert again.any == pytest.approx(noise.any, abs=1e-4)
+
+
+def sets(count=120):
+    """Features, and noisy label sets."""
+    has = noisy_matrix(label_matrix(count))
+    return torch.tensor(features_of(label_matrix(count))).double(), torch.tensor(has).double()
+
+
+def test_no_score_uses_the_own_state():
+    """A changed state of one sample changes no score of that label of that sample, but scores of others."""
+    x, has = (t.float() for t in sets())
+    rows, other = torch.arange(len(x)), has.clone()
+    other[7, 1] = 1 - other[7, 1]
+    cleaned, cleaned_other = has * 0.9, other * 0.9
+    first, second = (
+        with_related(set_evidence(x, one, setting=(True, 0.5)), soft).scores(rows)
+        for one, soft in ((has, cleaned), (other, cleaned_other))
+    )
+    assert torch.equal(first[:, 7, 1], second[:, 7, 1])
+    assert not torch.equal(first[:, :, 1], second[:, :, 1])
+
+
+def test_the_setting_of_label_sets_with_the_highest_gain_is_used(monkeypatch):
+    x, has = (t.float() for t in sets(60))
+    seen = []
+
+    def gain(each, has, seed):
+        seen.append(each.setting)
+        return float(each.setting == (True, 0.8))
+
+    monkeypatch.setattr(label_evidence, "set_selection_gain", gain)
+    assert set_evidence(x, has).setting == (False, 0.5) and len(seen) == 5  # a tie of the scalings: the first
+    assert seen[:2] == [(False, 0.5), (True, 0.5)] and {shrink for _, shrink in seen} == set(SHRINK_GRID)

@@ -125,6 +125,11 @@ def run_of(name: str, pool: f.Pool, seed: int, shift: int, mean: float) -> f.Run
         k: f.Score(v, v - 0.02, v + 0.02, f"{v:.1%} ({v - 0.02:.1%} to {v + 0.02:.1%})".replace("%", " %"))
         for k, v in names.items()
     }
+    if seed == 2:  # a long reason beside the scale of the other run
+        reason = (
+            "the hits are those of less than one of 50 classes, so that another of them could change the mean a lot"
+        )
+        scores["R@2"] = f.Score(mean + 0.1, None, None, f"{100 * mean + 10:.1f} %", reason)
     value = np.exp(-np.arange(64) / (10 + 10 * seed))
     found = {
         "curves": curves, "map": {"PCA": clusters(pool, 10), "t-SNE": clusters(pool, 20 + seed)},

@@ -99,7 +99,7 @@ def test_umap_keeps_clusters_together():
 
 def test_a_missing_library_is_named_with_what_brings_it(monkeypatch):
     monkeypatch.setattr(projection, "find_spec", lambda name: None)
-    with pytest.raises(LikewiseError, match=r"--map tsne needs openTSNE.*pip install 'likewise\[map\]'"):
+    with pytest.raises(LikewiseError, match=r"tsne needs openTSNE.*'likewise\[map\]'"):
         require_library("tsne")
     with pytest.raises(LikewiseError, match="--map umap needs umap"):
         umap(torch.zeros(9, 2))

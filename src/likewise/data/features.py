@@ -13,7 +13,7 @@ import numpy as np
 
 from likewise.core.files import first_line
 from likewise.core.types import Items, LikewiseError
-from likewise.data.label_column import label_fields
+from likewise.data.label_sets import label_fields
 from likewise.data.schema import (
     KNOWN_COLUMNS,
     check_names,

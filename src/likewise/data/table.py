@@ -13,8 +13,7 @@ from likewise.core.errors import nearest_name
 from likewise.core.files import atomic_write, text_column, write_csv
 from likewise.core.types import Items, LikewiseError
 from likewise.data.images import drop, file_of
-from likewise.data.label_column import label_fields
-from likewise.data.label_sets import LABEL_SEPARATOR, set_names
+from likewise.data.label_sets import LABEL_SEPARATOR, label_fields, set_names
 from likewise.data.schema import (
     KNOWN_COLUMNS,
     OTHER_FORM,
@@ -47,7 +46,7 @@ def read_table(file: str, root: str | None = None, columns: dict[str, str] | Non
     "anna:cat|ben:dog" (see `data.votes`). Other columns are ignored. An optional column that is empty in all rows counts as
     missing.
     If samples have several labels, `labels` and `labels_clean` take the places of `label` and `label_clean`: cells such as
-    "dress|red", or lists in Parquet. See `label_column`.
+    "dress|red", or lists in Parquet. See `label_sets`.
 
     Args:
         file: .csv (UTF-8, commas) or .parquet.

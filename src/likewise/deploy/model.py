@@ -181,9 +181,8 @@ def model_of(opened: OpenRun) -> Model:
 
 def settings_to_rebuild(config: Train, model: Model) -> dict:
     """Return the entries of an export's config.json that `open_export` reads."""
-    size = (
-        model.transform.size if model.transform else None
-    )  # stored, because the default of the backbone may change with the version of timm
+    # the size is stored, because the default of the backbone may change with the version of timm
+    size = model.transform.size if model.transform else None
     kept = {name: getattr(config, name) for name in NETWORK_SETTINGS}
     width = model.embedder.feature_dim if model.transform is None else None
     return {"export": FORMAT, "similarity": model.similarity, "features": width, "settings": kept | {"size": size}}

@@ -13,6 +13,7 @@ from torch import Tensor
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
+from likewise.labels.label_noise import SCORE_BLOCK_SIZE
 
 OverlapState = Literal["merge", "distinct", "unknown"]
 
@@ -63,9 +64,6 @@ GRID_POINT_COUNT, MAX_FIT_STEPS = 120, 200
 
 MIN_MERGE_PROBABILITY, MIN_DISTINCT_ODDS = 0.5, 10.0
 """Smallest probability of a merge, and smallest ratio of likelihoods of two classes and of one for "distinct"."""
-
-SCORE_BLOCK_SIZE = 2**23
-"""Maximum number of scores that are computed at a time."""
 
 
 class ClassOverlap(NamedTuple):
@@ -276,9 +274,8 @@ def estimate(
         size: number of samples of each name; a pair is NaN if too few of them are in `held`.
     """
     count, total, square = held
-    scale = (
-        len(count) / (len(count) - 1) * (1 / size).sum(0)
-    )  # variance of the difference of the centres outside a fold
+    # variance of the difference of the centres outside a fold
+    scale = len(count) / (len(count) - 1) * (1 / size).sum(0)
     mean, freedom = total / count.clamp_min(1), (count - 1).clamp_min(0).sum((0, 1))
     both, harmonic = (count > 0).all(1), (1 / count.clamp_min(1)).sum(1)
     weight = both / harmonic
@@ -345,9 +342,8 @@ def compare_hypotheses(
         posterior = share * one / (share * one + (1 - share) * likelihood)
         weight = (((1 - posterior) / likelihood)[:, None] * two * density).sum(0)
         whole = weight.sum().clamp_min(1e-12)
-        near = (
-            weight * (TAIL_FREEDOM_COUNT + 1) / TAIL_FREEDOM_COUNT / heavy
-        )  # far points weigh less, as for Student's t
+        # far points weigh less, as for Student's t
+        near = weight * (TAIL_FREEDOM_COUNT + 1) / TAIL_FREEDOM_COUNT / heavy
         centre = (near * grid.log()).sum() / near.sum().clamp_min(1e-12)
         square = (near * (grid.log() - centre) ** 2).sum() + PRIOR_SPREAD_COUNT * PRIOR_LOG_SPREAD**2
         spread = max(PRIOR_LOG_SPREAD, math.sqrt(square / (whole + PRIOR_SPREAD_COUNT)))

@@ -1,19 +1,20 @@
-"""Model of label noise: given labels are right, exchanged with any other class, or exchanged with a similar class.
+"""Models of label noise, for labels that exclude each other and for independent labels.
 
-The evidence about classes is one or more tables of scores, each computed without the label of the sample. The weights of the
-tables and the shares of the three kinds of labels are fitted by the likelihood of the given labels.
+`Noise`: a sample has one class; its given label is right, exchanged with any other class, or exchanged with a similar class.
+`LabelSetNoise`: every label is missing in some samples that have it, and superfluous in some that do not.
+The evidence is one or more tables of scores of every class or label, each computed without the given label itself. The weights
+of the tables and the shares of noise are fitted by the likelihood of the given labels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -68,9 +69,29 @@ PARAMETER_BOUNDS = ((-9.0, 5.0), (-9.0, 9.0))
 """Range of the logarithm of a weight, and of the log odds of a share."""
 
 
+MAX_NOISE_SHARE = 0.5
+"""Upper bound of the share of missing labels among those that are true, and of superfluous ones among those that are not."""
+
+START_LABEL_SHARES = (0.05, 0.005)
+"""Missing and superfluous share that the fit starts from, and the centres of their priors: people rather forget a label."""
+
+PRIOR_WIDTHS = {"scale": 0.25, "bias": 3.0, "missing": 0.25, "superfluous": 0.25, "shares": 0.5}
+"""Standard deviation of a label's values around those of all labels, in logarithms and log odds; of few samples, a label has
+nearly the values of all labels."""
+
+PARAMETER_LIMIT = 12.0
+"""Largest absolute value of a parameter."""
+
+LABEL_TOLERANCE, SELECTION_TOLERANCE = 1e-6, 1e-4
+"""Relative change of the log likelihood below which the fit of independent labels stops, and where only settings are compared."""
+
+MAX_STEPS = 200
+"""Maximum number of steps of the fit."""
+
+
 @runtime_checkable
 class Evidence(Protocol):
-    """M tables of scores of every class for any of N samples, computed without the labels of the samples."""
+    """M tables of scores of every class (or independent label) for any of N samples, computed without the given labels."""
 
     @property
     def classes(self) -> int: ...
@@ -80,26 +101,16 @@ class Evidence(Protocol):
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]: ...
 
 
-@dataclass(frozen=True, eq=False)
-class StoredScores:
-    """Scores that are computed already, such as log probabilities."""
-
-    table: Float[Tensor, "M N C"]
-
-    @property
-    def classes(self) -> int:
-        return self.table.shape[2]
-
-    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        return row_blocks(self.table.shape[1], self.classes, self.table.device)
-
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]:
-        return self.table[:, rows]
-
-
 def row_blocks(count: int, classes: int, device: torch.device) -> Iterator[Int[Tensor, "b"]]:
     """Yield all rows in blocks whose scores fit in memory."""
     yield from torch.arange(count, device=device).split(max(1, SCORE_BLOCK_SIZE // classes))
+
+
+def fitted_rows(count: int, limit: int, seed: int, device: torch.device) -> Int[Tensor, "n"]:
+    """Return the rows to fit on: all, or `limit` drawn rows in ascending order."""
+    if count <= limit:
+        return torch.arange(count, device=device)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:limit].sort().values.to(device)
 
 
 class Noise(NamedTuple):
@@ -182,10 +193,8 @@ def fit_noise(
         most: maximum number of scores to fit on.
         seed: of the rows that are drawn if there are more.
     """
-    classes, rows = each.classes, torch.arange(len(y), device=y.device)
-    limit = max(2 * classes, most // classes)
-    if len(y) > limit:
-        rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:limit].sort().values.to(y.device)
+    classes = each.classes
+    rows = fitted_rows(len(y), max(2 * classes, most // classes), seed, y.device)
     blocks = [each.scores(some) for some in rows.split(max(1, SCORE_BLOCK_SIZE // classes))]
     count = torch.bincount(y, minlength=classes)
     fit = _Likelihood(torch.cat(blocks, 1), y[rows], count)
@@ -251,9 +260,8 @@ class _Likelihood:
             )  # fmt: skip
             values = found.x
             tried.append(self._noise(values, similar, near, table))
-        return max(
-            tried, key=lambda noise: noise.gain
-        )  # the table of very sharp scores may be worse than the one before
+        # the table of very sharp scores may be worse than the one before
+        return max(tried, key=lambda noise: noise.gain)
 
     def _noise(self, values: np.ndarray, similar: float | None, near: Tensor | None, table: Tensor | None) -> Noise:
         p, any_share, similar_share, prior = self._parts(values, similar)
@@ -317,3 +325,139 @@ def similar_classes(p: Float[Tensor, "n C"]) -> Float[Tensor, "C C"]:
     near = both.topk(min(SIMILAR_CLASSES_COUNT, len(both) - 1), 1)
     table = torch.zeros_like(both).scatter_(1, near.indices, near.values)
     return table / table.sum(1, keepdim=True).clamp_min(1e-30)
+
+
+class LabelSetNoise(NamedTuple):
+    """Fitted weights of the evidence, and the shares of missing and superfluous labels, for every label."""
+
+    weight: Float[Tensor, "M L"]  # of every table of scores
+    bias: Float[Tensor, "L"]
+    missing: Float[Tensor, "L"]  # P(not given | the sample has the label)
+    superfluous: Float[Tensor, "L"]  # P(given | the sample has it not)
+    gain: Float[Tensor, "L"]  # log likelihood minus that by the frequency of the label, sum over samples
+    fitted: int  # number of samples that it was fitted on
+
+    @property
+    def informative(self) -> Bool[Tensor, "L"]:
+        """Whether the scores explain a label better than its frequency does, beyond the gain of fitting."""
+        return self.gain > 4 * math.log(self.fitted)
+
+    def probabilities(self, scores: Float[Tensor, "M b L"]) -> Float[Tensor, "b L"]:
+        """Return P(the sample has the label | evidence)."""
+        return torch.sigmoid(torch.einsum("ml,mbl->bl", self.weight.to(scores), scores) + self.bias.to(scores))
+
+    def wrong(self, scores: Float[Tensor, "M b L"], has: Float[Tensor, "b L"]) -> Float[Tensor, "b L"]:
+        """Return P(the given state is wrong | evidence, given state): a given label is superfluous, an absent one missing.
+
+        Formula: p = P(has the label | evidence), m, s the shares of missing and superfluous labels;
+            given: (1 - p) s / ((1 - p) s + p (1 - m)), not given: p m / (p m + (1 - p) (1 - s))
+        """
+        p, m, s = self.probabilities(scores), self.missing.to(scores), self.superfluous.to(scores)
+        given, absent = has > 0.5, 1 - p
+        error = torch.where(given, absent * s, p * m)
+        right = torch.where(given, p * (1 - m), absent * (1 - s))
+        return error / (error + right).clamp_min(1e-30)
+
+
+def fit_label_noise(
+    each: Evidence, has: Float[Tensor, "N L"], most: int = MAX_FITTED_SCORES, seed: int = 0,
+    tolerance: float = LABEL_TOLERANCE,
+) -> LabelSetNoise:  # fmt: skip
+    """Return the weights and the noise shares under which the given labels are most likely.
+
+    Formula: P(given) = p (1 - m_l) + (1 - p) s_l, p = sigmoid(e^(c_l) sum_k a_k score_k + b_l); a, b, c, m and s maximise the
+        likelihood times normal priors of a label's values around those of all labels (`PRIOR_WIDTHS`).
+
+    Args:
+        has: 1 where a sample was given a label, otherwise 0.
+        most: maximum number of entries (rows x labels) to fit on.
+        seed: of the rows that are drawn if there are more.
+        tolerance: relative change of the log likelihood below which the fit stops.
+    """
+    rows = fitted_rows(len(has), max(200, most // each.classes), seed, has.device)
+    return _LabelLikelihood(each.scores(rows), has[rows], has.mean(0)).maximum(tolerance)
+
+
+class _LabelLikelihood:
+    """Log posterior of the parameters of `LabelSetNoise`, in float64, with its gradient by hand: autograd takes longer."""
+
+    def __init__(self, scores: Float[Tensor, "M n L"], has: Float[Tensor, "n L"], share: Float[Tensor, "L"]):
+        device = "cpu" if scores.device.type == "mps" else scores.device  # MPS has no float64
+        scores, share = (t.to(device, torch.float64) for t in (scores, share))
+        self.given = has.to(device) > 0.5
+        least = 0.5 / len(has)
+        self.centre = torch.logit(share, eps=least)
+        self.middle = scores.mean(1)
+        self.scale = (scores - self.middle[:, None]).square().mean((1, 2)).sqrt().clamp_min(1e-12)
+        self.scores = (scores - self.middle[:, None]) / self.scale[:, None, None]
+        own = share.clamp(least, 1 - least)
+        self.chance = torch.where(self.given, own.log(), (1 - own).log()).sum(0)
+        self.tables, self.labels = len(scores), has.shape[1]
+        label = torch.full((self.labels,), 1.0, dtype=torch.float64)
+        width = PRIOR_WIDTHS
+        self.width = torch.cat(
+            [torch.full((self.tables,), math.inf, dtype=torch.float64), torch.full((2,), width["shares"]).double(),
+             width["scale"] * label, width["bias"] * label, width["missing"] * label, width["superfluous"] * label]
+        ).to(device)  # fmt: skip
+        zero = torch.zeros_like(self.centre)
+        self.start = torch.cat(
+            [
+                zero.new_full((self.tables,), math.log(1.5 / self.tables)),
+                zero.new_zeros(2),
+                zero,
+                self.centre,
+                zero,
+                zero,
+            ]
+        )
+
+    def maximum(self, tolerance: float) -> LabelSetNoise:
+        """Return the most likely values; the fit stops where the log likelihood changes by less than this share."""
+        from scipy.optimize import minimize  # slow to import
+
+        limit = (-PARAMETER_LIMIT, PARAMETER_LIMIT)
+        with threadpool_limits(1, "blas"):  # threads only wait for each other on vectors of some hundred numbers
+            found = minimize(
+                self.objective, self.start.cpu().numpy(), method="L-BFGS-B", jac=True, bounds=[limit] * len(self.start),
+                options={"ftol": tolerance, "maxiter": MAX_STEPS},
+            )  # fmt: skip
+        values = torch.as_tensor(found.x).to(self.start)
+        weight, bias, missing, superfluous = self.parts(values)
+        p = torch.sigmoid(torch.einsum("ml,mbl->bl", weight, self.scores) + bias)
+        gain = self.likelihood(p, missing, superfluous).log().sum(0) - self.chance
+        weight = weight / self.scale[:, None]
+        bias = bias - (weight * self.middle).sum(0)
+        return LabelSetNoise(weight, bias, missing, superfluous, gain, len(self.given))
+
+    def parts(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the weights of the standardised scores, the bias, and the two noise shares, for some parameter values."""
+        a, shares, scale, bias, missing, superfluous = values.split([self.tables, 2, *[self.labels] * 4])
+        start = torch.logit(values.new_tensor(START_LABEL_SHARES) / MAX_NOISE_SHARE)
+        m, s = (
+            MAX_NOISE_SHARE * torch.sigmoid(c + d) for c, d in zip(start + shares, (missing, superfluous), strict=True)
+        )
+        return a.exp()[:, None] * scale.exp(), bias, m, s
+
+    def likelihood(self, p: Float[Tensor, "n L"], m: Float[Tensor, "L"], s: Float[Tensor, "L"]) -> Float[Tensor, "n L"]:
+        """Return the probability of every given state."""
+        given = s + p * (1 - m - s)
+        return torch.where(self.given, given, 1 - given).clamp_min(1e-30)
+
+    def objective(self, values: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return minus the log posterior per sample, and its gradient."""
+        point = torch.as_tensor(values).to(self.start)
+        weight, bias, m, s = self.parts(point)
+        p = torch.sigmoid(torch.einsum("ml,mbl->bl", weight, self.scores) + bias)
+        likely = self.likelihood(p, m, s)
+        by_given = torch.where(self.given, 1 / likely, -1 / likely)  # d log likelihood / d P(given)
+        by_odds = by_given * (1 - m - s) * p * (1 - p)
+        by_weight = weight * torch.einsum("bl,mbl->ml", by_odds, self.scores)  # by the logarithm of each weight
+        by_m = -(by_given * p).sum(0) * m * (1 - m / MAX_NOISE_SHARE)  # by the log odds of each share
+        by_s = (by_given * (1 - p)).sum(0) * s * (1 - s / MAX_NOISE_SHARE)
+        gradient = torch.cat(
+            [by_weight.sum(1), torch.stack([by_m.sum(), by_s.sum()]), by_weight.sum(0), by_odds.sum(0), by_m, by_s]
+        )
+        away = (point - self.start.where(self.width.isfinite(), point)) / self.width
+        loss = 0.5 * away.square().sum() - likely.log().sum()
+        n = len(self.given)
+        return float(loss) / n, ((away / self.width - gradient) / n).cpu().numpy()

@@ -6,7 +6,6 @@ A wrong label alone does not make a sample off-topic: the sample is compared wit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
 from likewise.labels.class_density import eigenvectors
 from likewise.labels.label_evidence import principal_components
+from likewise.labels.label_noise import row_blocks
 
 MAX_COMPONENTS = 256
 """Maximum number of principal components in which densities are fitted."""
@@ -30,8 +30,6 @@ FOLD_COUNT, ROUND_COUNT = 4, 3
 """Folds of the cross-fitting; and fits, each on the samples that the fit before it found typical of their label."""
 TRIMMED_SHARE = 0.1
 """Share of the samples with the highest distances that the next fit leaves out."""
-BLOCK_SIZE = 2**23
-"""Maximum number of distances that are computed at a time."""
 FIRST_OFF_TOPIC_SHARES = (0.002, 0.01, 0.03, 0.08, 0.2)
 """Shares of the samples, those with the highest scores, with which EM starts."""
 MIXTURE_STEPS = 30
@@ -135,7 +133,7 @@ def density_distances(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], classes: int
             outside = torch.ones_like(typical)
             outside[fold] = False
             known = fit_predictive(p, y, _restored(y, typical & outside, outside, classes), classes)
-            for rows in _blocks(fold, classes):
+            for rows in row_blocks(len(fold), classes, fold.device):
                 best[fold[rows]], top[fold[rows]] = known.distances(p[fold[rows]], y[fold[rows]])
         typical = (top == y) & (best <= _quantile(best, 1 - TRIMMED_SHARE))
     return best
@@ -249,7 +247,3 @@ def _restored(
 ) -> Bool[Tensor, "N"]:
     """Return the used samples, and all allowed samples of classes without a used one."""
     return used | (allowed & (torch.bincount(y[used], minlength=classes)[y] == 0))
-
-
-def _blocks(rows: Tensor, classes: int) -> Iterator[Int[Tensor, "b"]]:
-    yield from torch.arange(len(rows), device=rows.device).split(max(1, BLOCK_SIZE // classes))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,18 +14,15 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from likewise.labels.annotators import Ballots, WorkerModel, fit_workers, log_votes
-from likewise.labels.class_density import ClassDensity, fit_class_density
-from likewise.labels.label_evidence import ADDED_VOTES_SHARE, CrossFitted, LabelEvidence, discriminate
+from likewise.labels.class_density import ClassDensity
+from likewise.labels.label_evidence import CrossFitted, FoldSums, discriminate, fold_sums
 from likewise.labels.label_noise import (
     LIKELIHOOD_TOLERANCE,
     MAX_FITTED_SCORES,
     PARAMETER_BOUNDS,
     class_probabilities,
-    row_blocks,
 )
-
-NEIGHBOUR_BLOCK_SIZE = 2**25
-"""Maximum number of soft labels of neighbours that are gathered at a time."""
+from likewise.labels.neighbour_votes import SoftVotes
 
 START_WEIGHTS = (0.3, 3.0)
 """Weights of the standardised scores with which the fit of the weights starts."""
@@ -46,40 +42,11 @@ class VoteConsensus(NamedTuple):
 
     q: Float[Tensor, "N C"]
     model: WorkerModel
-    features: (
-        Float[Tensor, "N C"] | None
-    )  # P(class | features), fitted without the sample's fold; None: not informative
+    # P(class | features), fitted without the sample's fold; None: not informative
+    features: Float[Tensor, "N C"] | None
     gain: float  # log likelihood of the votes with features minus that without, per sample
     cluster: Int[Tensor, "N"] | None  # number of the cluster of near copies
     temperature: float = 1.0  # above 1: the model was too certain, by votes that were held out
-
-
-@dataclass(frozen=True, eq=False)
-class SoftEvidence:
-    """Two tables of scores: class densities of the other folds, and soft labels of neighbours."""
-
-    density: CrossFitted
-    near: Int[Tensor, "N k"]
-    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
-    soft: Float[Tensor, "N C"]
-
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "2 b C"]:
-        near = torch.cat([self._neighbours(some) for some in rows.split(self._block)])
-        return torch.cat([self.density.scores(rows), near[None]])
-
-    def table(self) -> Float[Tensor, "2 N C"]:
-        """Return the scores of all samples."""
-        blocks = row_blocks(len(self.soft), self.soft.shape[1], self.soft.device)
-        return torch.cat([self.scores(rows) for rows in blocks], 1)
-
-    @property
-    def _block(self) -> int:
-        return max(1, NEIGHBOUR_BLOCK_SIZE // (self.near.shape[1] * self.soft.shape[1]))
-
-    def _neighbours(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        votes = torch.bmm(weight[:, None], self.soft[self.near[rows]])[:, 0]
-        return (votes + ADDED_VOTES_SHARE / self.soft.shape[1]).log()
 
 
 def find_consensus(
@@ -109,15 +76,15 @@ def find_consensus(
     each, noise = discriminate(x, label, votes.classes, rounds=1, folds=folds, seed=seed, group=group)
     if not noise.informative:
         return calibrated(alone, votes, frequency)
-    base = _Folds(each, folds)
     plain = mean_log_likelihood(frequency.expand_as(q), model.like)
     soft, best, best_prior, weight = q, alone, frequency, None
     for _ in range(rounds):
-        if weight is None:
-            evidence = base.fit(soft)
-        else:
-            evidence = base.refit(soft, weight, frequency, model.like)
-        scores = evidence.table().double()
+        labels, density = soft.to(each.density.x), each.density
+        sums = fold_sums(density.x, density.fold, folds, labels, votes.classes, each.setting[1])
+        near = SoftVotes(each.votes.near, each.votes.distance, labels)
+        fitted = sums.fitted() if weight is None else refit_with_votes(sums, near, weight, frequency, model.like)
+        evidence = replace(each, density=fitted, votes=near)
+        scores = torch.cat([evidence.scores(rows) for rows in evidence.blocks()], 1).double()
         for _ in range(WEIGHT_UPDATES):
             weight = fit_weights(scores, model.like, frequency, seed)
             p = class_probabilities(scores, weight, frequency)
@@ -208,63 +175,22 @@ def fit_weights(
     return torch.as_tensor(best.x).exp().to(scores) / scale
 
 
-class _Folds:
-    """Features in folds, and class densities that are fitted with soft labels of other folds."""
+def refit_with_votes(
+    sums: FoldSums, votes: SoftVotes, weight: Float[Tensor, "2"], frequency: Float[Tensor, "C"],
+    like: Float[Tensor, "N C"],
+) -> CrossFitted:  # fmt: skip
+    """Return densities that are fitted with posteriors by votes and features; no posterior saw the fold that it serves.
 
-    def __init__(self, each: LabelEvidence, folds: int):
-        self.x, self.fold, self.folds, self.shrink = each.density.x, each.density.fold, folds, each.setting[1]
-        self.near, self.distance = each.votes.near, each.votes.distance
-        self.rows = [(self.fold == k).nonzero()[:, 0] for k in range(folds)]
-        self.square = torch.stack([self.x[rows].T @ self.x[rows] for rows in self.rows])
+    Args:
+        weight: of the scores by densities and by neighbours.
+        frequency: log frequency of the classes.
+        like: log P(votes | true class).
+    """
+    voters = [votes.without(sums.fold == k) for k in range(len(sums.rows))]
 
-    def fit(self, soft: Float[Tensor, "N C"]) -> SoftEvidence:
-        """Return the evidence that is fitted with the soft labels."""
-        soft = soft.to(self.x)
-        count, total = self._sums(soft)
-        models = [self._without(count, total, k) for k in range(self.folds)]
-        return SoftEvidence(CrossFitted(self.x, self.fold, models), self.near, self.distance, soft)
+    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> Float[Tensor, "n C"]:
+        scores = torch.cat([model.scores(sums.x[rows])[None], voters[k].scores(rows)]).double()
+        log_p = class_probabilities(scores, weight, frequency).clamp_min(1e-12).log()
+        return torch.softmax(log_p + like[rows], 1).to(sums.x)
 
-    def refit(
-        self,
-        soft: Float[Tensor, "N C"],
-        weight: Float[Tensor, "2"],
-        frequency: Float[Tensor, "C"],
-        like: Float[Tensor, "N C"],
-    ) -> SoftEvidence:
-        """Return the evidence whose densities are fitted with posteriors by votes and features.
-
-        The posterior of a sample in fold j, for the model of fold k, comes from a model of all folds but j and k.
-        """
-        soft = soft.to(self.x)
-        count, total = self._sums(soft)
-        new_count, new_total = torch.zeros_like(count), torch.zeros_like(total)
-        first = SoftEvidence(CrossFitted(self.x, self.fold, []), self.near, self.distance, soft)
-        voters = [
-            replace(first, distance=self.distance.masked_fill((self.fold == k)[self.near], torch.inf))
-            for k in range(self.folds)
-        ]
-        for pair in combinations(range(self.folds), 2):
-            model = self._without(count, total, *pair)
-            for k, own in (pair, pair[::-1]):
-                each = replace(voters[k], density=CrossFitted(self.x, torch.zeros_like(self.fold), [model]))
-                scores = each.scores(self.rows[own]).double()
-                log_p = class_probabilities(scores, weight, frequency).clamp_min(1e-12).log()
-                q = torch.softmax(log_p + like[self.rows[own]], 1).to(self.x)
-                new_count[k] += q.sum(0)
-                new_total[k] += q.T @ self.x[self.rows[own]]
-        square = self.square.sum(0)
-        models = [
-            fit_class_density(new_count[k], new_total[k], square - self.square[k], self.shrink)
-            for k in range(self.folds)
-        ]
-        return SoftEvidence(CrossFitted(self.x, self.fold, models), self.near, self.distance, soft)
-
-    def _sums(self, soft: Float[Tensor, "N C"]) -> tuple[Float[Tensor, "K C"], Float[Tensor, "K C F"]]:
-        """Return the number and the sum of the samples of every class in every fold."""
-        count = torch.stack([soft[rows].sum(0) for rows in self.rows])
-        return count, torch.stack([soft[rows].T @ self.x[rows] for rows in self.rows])
-
-    def _without(self, count: Tensor, total: Tensor, *left_out: int) -> ClassDensity:
-        """Return the model of all folds but some."""
-        kept = [k for k in range(self.folds) if k not in left_out]
-        return fit_class_density(count[kept].sum(0), total[kept].sum(0), self.square[kept].sum(0), self.shrink)
+    return sums.refitted(posterior)

@@ -18,13 +18,13 @@ from likewise.curate.audit.conflicts import (
     exact_evidence,
     in_conflict,
     near_evidence,
-    note_set_conflicts,
+    note_conflicts,
 )
 from likewise.curate.audit.find_copies import Copies
+from likewise.curate.audit.label_quality import class_findings
 from likewise.curate.audit.near_duplicates import Duplicates, NearCopies
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.records import AuditSplit, LabelQuality, SplitQuality, Subject
-from likewise.curate.audit.relabel import class_findings
 from likewise.curate.audit.retrain_labels import suggested_labels
 from likewise.curate.review.consensus import changes, corrected
 from likewise.curate.review.store import Store
@@ -299,5 +299,5 @@ def test_exact_copies_with_other_label_sets_are_noted():
     e = Embedded(torch.eye(4), torch.as_tensor(items.y), torch.arange(4))
     split = AuditSplit(e, items.class_name)
     subject = Subject("t", items, {"": split}, split, [], torch.device("cpu"))
-    assert note_set_conflicts(subject, copies) == {"rows": 4, "counted": False}
+    assert note_conflicts(subject, copies) == {"rows": 4, "counted": False}
     assert subject.notes[0].startswith("4 of 4 rows are exact copies of a row with other labels")

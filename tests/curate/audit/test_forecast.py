@@ -25,7 +25,7 @@ from likewise.curate.audit.forecast import (
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.review_queue import read_queue
 from likewise.curate.audit.summary import show_findings
-from likewise.labels.label_draws import Candidates
+from likewise.labels.candidates import Candidates
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ import torch
 from IPython.core.formatters import DisplayFormatter
 from likewise.config import Audit
 from likewise.errors import LikewiseError
+from made_label_sets import NAMES, features_of, label_matrix, noisy_matrix
 
 import likewise
 from likewise.curate.audit.audit import audit
-from likewise.curate.audit.label_audit import audit_labels
+from likewise.curate.audit.label_audit import audit_labels, multi_hot
 from likewise.curate.audit.label_probability import ALONE_REASON, UNINFORMATIVE_REASON
 
 WORDS = np.array(["wren", "robin", "finch", "tit"])
@@ -130,3 +131,45 @@ def test_a_sample_of_no_class_is_told():
     z[:4] = 12 * rng.normal(size=24) + 0.1 * rng.normal(size=(4, 24))
     found = audit_labels(z, y, z, device="cpu")
     assert (found.off_topic[:4] >= 0.5).all() and (found.off_topic[4:] < 0.5).all() and found.is_flagged[:4].all()
+
+
+def test_missing_and_superfluous_labels_of_embeddings():
+    true = label_matrix(300)
+    noisy, z = noisy_matrix(true), features_of(true)
+    texts = ["|".join(NAMES[n] for n in np.flatnonzero(row)) for row in noisy]
+    found = likewise.audit_labels(z, label_sets=texts, device="cpu")
+    assert found.label == NAMES and len(found) == 300 and (found.has == noisy).all()
+    row, label = found.issues[0]
+    assert found.wrong[row, label] == np.nanmax(found.wrong) and noisy[row, label] != true[row, label]
+    assert (found.missing[noisy] == 0).all() and (found.superfluous[~noisy] == 0).all()
+    changed = set(texts[row].split("|")) ^ set(found.suggested[row])
+    assert NAMES[label] in changed
+    assert "300 samples" in found.summary() and found.summary() in repr(found) and "missing" in found._repr_html_()
+    lists = [row.split("|") for row in texts]
+    again = likewise.audit_labels(z, label_sets=lists, device="cpu")
+    np.testing.assert_array_equal(found.wrong, again.wrong)
+
+
+def test_label_sets_by_hand():
+    names, has = multi_hot(["b|a", ["c"], [1, "a"]])
+    assert names == ("1", "a", "b", "c")
+    assert has.tolist() == [[False, True, True, False], [False, False, False, True], [True, True, False, False]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "labels must be given as y or as label_sets, got neither"),
+        ({"y": [0, 1], "label_sets": ["a", "b"]}, "got both"),
+        ({"label_sets": ["a", "b", "c"]}, "one entry per embedding, got 3 for 2"),
+        ({"label_sets": ["a", ""]}, "every sample must have a label or more, but row 1 has none"),
+    ],
+)
+def test_bad_label_sets_are_named(given, message):
+    with pytest.raises(LikewiseError, match=message):
+        likewise.audit_labels(np.ones((2, 3), np.float32), **given)
+
+
+def test_spaces_and_empty_parts_of_a_text_are_no_labels():
+    names, has = multi_hot(["red | dress", "red|", " dress"])
+    assert names == ("dress", "red") and has.tolist() == [[True, True], [False, True], [True, False]]

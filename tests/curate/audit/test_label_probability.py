@@ -6,18 +6,25 @@ import numpy as np
 import pytest
 import torch
 from likewise.errors import LikewiseError
+from made_label_sets import features_of, label_matrix, noisy_matrix
 from torch.nn import functional as F
 
 from likewise.curate.audit import label_probability
 from likewise.curate.audit.label_probability import (
     ALONE_REASON,
+    FEW_REASON,
+    MIN_LABEL_SAMPLES,
+    UNEXPLAINED_REASON,
     UNINFORMATIVE_REASON,
     alone_in_class,
     among_candidates,
-    score_labels,
+    class_label_quality,
+    cluster_counts,
+    label_set_quality,
+    score_states,
 )
 from likewise.curate.audit.states import suggested_decision
-from likewise.labels.label_evidence import LabelEvidence
+from likewise.labels.label_evidence import LabelEvidence, set_evidence
 from likewise.labels.label_noise import Noise, row_blocks
 from likewise.labels.off_topic import OffTopic
 
@@ -85,7 +92,7 @@ def test_score_suggestion_confidence_and_margin_by_hand(stub):
     table = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y, noise = torch.arange(9) % 4, some_noise(4)
     stub(table, noise)
-    found = score_labels(torch.zeros(9, 2), 10 * y)
+    found = class_label_quality(torch.zeros(9, 2), 10 * y)
     for i, own in enumerate(y.tolist()):
         q = posterior_by_hand(table[:, i], own, noise)
         best, second = sorted((p, c) for c, p in enumerate(q) if c != own)[:-3:-1]
@@ -100,7 +107,7 @@ def test_score_suggestion_confidence_and_margin_by_hand(stub):
 def test_of_two_classes_the_other_one_is_suggested_for_certain(stub):
     y = torch.arange(8) % 2
     stub(torch.randn(2, 8, 2, generator=torch.Generator().manual_seed(0)).double(), some_noise(2))
-    found = score_labels(torch.zeros(8, 2), y)
+    found = class_label_quality(torch.zeros(8, 2), y)
     assert torch.equal(found.suggested, 1 - y)
     assert found.confidence.tolist() == pytest.approx([1] * 8) and found.margin.tolist() == pytest.approx([1] * 8)
 
@@ -110,14 +117,14 @@ def test_a_sample_of_no_class_cannot_have_a_right_label(stub):
     table[:, torch.arange(6), torch.arange(6) % 3] = 9
     outside = torch.tensor([0.9, 0.4, 0.0, 0.0, 0.0, 0.0])
     stub(table, some_noise(3), outside)
-    found = score_labels(torch.zeros(6, 2), torch.arange(6) % 3)
+    found = class_label_quality(torch.zeros(6, 2), torch.arange(6) % 3)
     assert float(found.score[0]) == pytest.approx(0.1) and (found.score[1:] > 0.9).all()
     assert found.is_off_topic.tolist() == [True] + [False] * 5
 
 
 def test_evidence_that_says_nothing_gives_no_score(stub):
     stub(torch.zeros(2, 6, 3).double(), some_noise(3, gain=0.01))
-    found = score_labels(torch.zeros(6, 2), torch.arange(6) % 3)
+    found = class_label_quality(torch.zeros(6, 2), torch.arange(6) % 3)
     assert found.score.isnan().all() and found.unknown.all() and found.unknown_reason == UNINFORMATIVE_REASON
     assert math.isnan(found.any) and math.isnan(found.similar) and found.single["density"].isnan().all()
 
@@ -127,7 +134,7 @@ def test_samples_without_another_of_their_class_have_no_score(stub):
     each = Stored(torch.zeros(2, 6, 3).double(), cluster)
     assert alone_in_class(each, y).tolist() == [False] * 3 + [True] * 3
     stub(each.table, some_noise(3), cluster=cluster)
-    found = score_labels(torch.zeros(6, 2), y)
+    found = class_label_quality(torch.zeros(6, 2), y)
     assert found.score.isnan().tolist() == found.unknown.tolist() == [False] * 3 + [True] * 3
     assert found.unknown_reason == ALONE_REASON and found.single["density"].isnan().tolist() == found.unknown.tolist()
 
@@ -135,7 +142,7 @@ def test_samples_without_another_of_their_class_have_no_score(stub):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_planted_wrong_labels_are_found_counted_and_named(seed):
     x, y, true = world([25] * 12, apart=1.3, seed=seed)
-    bad, found = y != true, score_labels(x, y, seed)
+    bad, found = y != true, class_label_quality(x, y, seed)
     assert (found.score < 0.5)[bad].double().mean() > 0.9 and (found.score < 0.5)[~bad].double().mean() < 0.01
     assert float((1 - found.score).sum()) == pytest.approx(int(bad.sum()), rel=0.3)
     assert (found.suggested == true)[bad].double().mean() > 0.95 and (found.suggested != y).all()
@@ -144,14 +151,14 @@ def test_planted_wrong_labels_are_found_counted_and_named(seed):
 @pytest.mark.parametrize(("classes", "each"), [(12, 25), (60, 5), (2, 40)])
 def test_clean_labels_are_not_flagged(classes, each):
     x, y, _ = world([each] * classes, 32, wrong=0, apart=1.2)
-    assert (score_labels(x, y).score < 0.5).double().mean() < 0.01
+    assert (class_label_quality(x, y).score < 0.5).double().mean() < 0.01
 
 
 @pytest.mark.parametrize("sizes", [[20] * 20, [5] * 60, [2] * 100, [20] * 3, LONG_TAIL_SIZES])
 def test_pure_noise_is_unknown(sizes):
     """Repro of F8: features without information gave every label the probability 1."""
     x, y, _ = world(sizes, 16, apart=0.0)
-    found = score_labels(x, y)
+    found = class_label_quality(x, y)
     assert found.score.isnan().all() and found.unknown_reason == UNINFORMATIVE_REASON
 
 
@@ -159,7 +166,7 @@ def test_mostly_wrong_labels_are_never_certain():
     """Repro of F8: with 90 % wrong labels, and with 45 % of two classes, no label may be called right for certain."""
     for sizes, apart, wrong in (([30] * 20, 1.0, 0.9), ([100] * 2, 3.0, 0.45)):
         x, y, true = world(sizes, 32, wrong, apart)
-        found = score_labels(x, y)
+        found = class_label_quality(x, y)
         known = ~found.score.isnan()
         if known.any():
             estimated = float((1 - found.score[known]).mean())
@@ -171,7 +178,7 @@ def test_a_long_tail_is_calibrated():
     score, right = [], []
     for seed in range(2):
         x, y, true = world(LONG_TAIL_SIZES, 32, apart=0.5, seed=seed)
-        found = score_labels(x, y)
+        found = class_label_quality(x, y)
         known = ~found.score.isnan()
         score.append(found.score[known])
         right.append((y == true)[known])
@@ -188,7 +195,7 @@ def test_copies_do_not_confirm_a_wrong_label(times):
     row = torch.arange(len(y)).repeat_interleave(times)
     copies = x[row] + 0.1 * torch.randn(len(row), 256, generator=g)
     bad = (y != true)[row]
-    once, several = score_labels(x, y), score_labels(copies, y[row])
+    once, several = class_label_quality(x, y), class_label_quality(copies, y[row])
     assert float((1 - several.score).mean()) == pytest.approx(0.2, abs=0.06)
     assert float(several.score[bad].mean()) == pytest.approx(float(once.score[y != true].mean()), abs=0.15)
 
@@ -196,7 +203,7 @@ def test_copies_do_not_confirm_a_wrong_label(times):
 def test_relabelled_samples_have_a_suggestion_that_is_likelier_than_not():
     """Repro of F5: the confidence, which assumes that the label is wrong, decided alone."""
     x, y, true = world([40] * 20, 32, 0.2, 0.4)
-    found = score_labels(x, y)
+    found = class_label_quality(x, y)
     chance = (1 - found.score) * found.confidence
     relabelled = torch.tensor(
         [
@@ -215,17 +222,17 @@ def test_samples_of_one_group_do_not_confirm_each_other():
     group = torch.arange(len(y)).repeat_interleave(5)
     burst = x[group] + 0.5 * torch.randn(len(group), 24, generator=g)
     bad = (y != true)[group]
-    alone, grouped = (score_labels(burst, y[group], group=one).score for one in (None, group))
+    alone, grouped = (class_label_quality(burst, y[group], group=one).score for one in (None, group))
     assert grouped[bad].mean() < alone[bad].mean() - 0.1 and grouped[~bad].mean() > 0.8
     none = torch.full_like(group, -1)
-    assert torch.equal(score_labels(burst, y[group], group=none).score, alone)
+    assert torch.equal(class_label_quality(burst, y[group], group=none).score, alone)
 
 
 def test_a_class_of_one_group_is_unknown():
     x, y, _ = world([20] * 6, wrong=0, apart=1.5)
     group = torch.full_like(y, -1)
     group[y == 2] = 7
-    found = score_labels(x, y, group=group)
+    found = class_label_quality(x, y, group=group)
     assert found.score.isnan().tolist() == (y == 2).tolist() and found.unknown_reason == ALONE_REASON
 
 
@@ -235,7 +242,7 @@ def test_errors_that_all_go_to_the_next_class_are_found():
     true = torch.arange(12).repeat_interleave(40)
     x = 2 * torch.randn(12, 16, generator=g)[true] + torch.randn(480, 16, generator=g)
     wrong = torch.arange(480) % 5 == 0
-    found = score_labels(x, torch.where(wrong, (true + 1) % 12, true))
+    found = class_label_quality(x, torch.where(wrong, (true + 1) % 12, true))
     assert ((found.score < 0.5) == wrong).double().mean() > 0.95
     assert abs(float((1 - found.score).mean()) - 0.2) < 0.03
 
@@ -243,7 +250,7 @@ def test_errors_that_all_go_to_the_next_class_are_found():
 def test_single_samples_are_unknown_and_change_no_other_score_much():
     x, y, true = world([20] * 10, apart=1.3)
     alone = 1.4 * torch.randn(5, 24, generator=torch.Generator().manual_seed(5))
-    found = score_labels(torch.cat([x, alone]), torch.cat([y, 10 + torch.arange(5)]))
+    found = class_label_quality(torch.cat([x, alone]), torch.cat([y, 10 + torch.arange(5)]))
     assert found.score.isnan().tolist() == [False] * 200 + [True] * 5 and found.unknown_reason == ALONE_REASON
     assert (found.score[:200] < 0.5)[y != true].double().mean() > 0.8
 
@@ -269,7 +276,7 @@ def cases():
 @pytest.mark.parametrize("name", list(cases()))
 def test_scores_are_probabilities_or_unknown(name):
     x, y = cases()[name]
-    found = score_labels(x, y)
+    found = class_label_quality(x, y)
     assert torch.equal(found.score.isnan(), found.unknown) and bool(found.unknown_reason) == bool(found.unknown.any())
     for value in (found.score[~found.unknown], found.confidence, found.margin):
         assert ((value >= 0) & (value <= 1)).all()
@@ -279,7 +286,7 @@ def test_scores_are_probabilities_or_unknown(name):
 def test_labels_may_be_any_integers_and_the_seed_decides():
     x, y, _ = world([16] * 5, 8, apart=0.8)
     before = torch.get_rng_state()
-    plain, gaps, again, other = (score_labels(x, *one) for one in ((y,), ((7 * y - 3).int(),), (y, 0), (y, 1)))
+    plain, gaps, again, other = (class_label_quality(x, *one) for one in ((y,), ((7 * y - 3).int(),), (y, 0), (y, 1)))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(plain.score, gaps.score) and torch.equal(7 * plain.suggested - 3, gaps.suggested.long())
     assert torch.equal(plain.score, again.score) and not torch.equal(plain.score, other.score)
@@ -288,17 +295,17 @@ def test_labels_may_be_any_integers_and_the_seed_decides():
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (torch.randn(4, 2), torch.full((4,), 8), "score_labels: labels must have two .*got only class 8"),
-        (torch.randn(4, 2), torch.zeros(4), "score_labels: .*one integer per row"),
-        (torch.randn(4, 2), torch.arange(3), "score_labels: .*one integer per row"),
-        (torch.randn(1, 2), torch.arange(1), "score_labels: z must be a table of two rows or more"),
-        (torch.tensor([[1.0], [torch.nan]]), torch.arange(2), "score_labels: .*first: row 1"),
+        (torch.randn(4, 2), torch.full((4,), 8), "class_label_quality: labels must have two .*got only class 8"),
+        (torch.randn(4, 2), torch.zeros(4), "class_label_quality: .*one integer per row"),
+        (torch.randn(4, 2), torch.arange(3), "class_label_quality: .*one integer per row"),
+        (torch.randn(1, 2), torch.arange(1), "class_label_quality: z must be a table of two rows or more"),
+        (torch.tensor([[1.0], [torch.nan]]), torch.arange(2), "class_label_quality: .*first: row 1"),
         (torch.tensor([[1.0], [1e20]]), torch.arange(2), r"below 1e\+15.*first: row 1"),
     ],
 )
 def test_bad_input_is_named(x, y, message, unchecked):
     with pytest.raises(LikewiseError, match=message):
-        score_labels(x, y)
+        class_label_quality(x, y)
 
 
 def test_a_class_of_one_sample_is_no_candidate_for_others():
@@ -307,7 +314,7 @@ def test_a_class_of_one_sample_is_no_candidate_for_others():
     mean, y = rng.normal(size=(6, 8)), np.repeat(np.arange(6), 12)
     x = np.vstack([mean[y] + 0.7 * rng.normal(size=(72, 8)), mean[:1] + 0.1 * rng.normal(size=(1, 8))])
     y = np.append(y, 6)
-    found = score_labels(torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y))
+    found = class_label_quality(torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y))
     assert not bool((found.suggested[:-1] == 6).any())
     assert found.unknown.nonzero()[:, 0].tolist() == [72]
 
@@ -316,3 +323,74 @@ def test_candidates_by_hand():
     q = torch.tensor([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]])
     kept = among_candidates(q, torch.tensor([[0], [1]]), torch.tensor([False, True, False]))
     torch.testing.assert_close(kept, torch.tensor([[0.4, 0.0, 0.6], [0.2, 0.5, 0.3]]))
+
+
+def scored(has, x):
+    return score_states(torch.tensor(x), torch.tensor(has), 0, None)
+
+
+def test_planted_errors_are_flagged_and_the_sets_are_repaired():
+    true = label_matrix(400)
+    noisy = noisy_matrix(true)
+    found = scored(noisy, features_of(true))
+    wrong, flagged = torch.tensor(noisy != true), found.flagged
+    assert (flagged & wrong).sum() > 0.85 * flagged.sum() and (flagged & wrong).sum() > 0.85 * wrong.sum()
+    assert (found.suggested != torch.tensor(true)).sum() < 0.3 * wrong.sum()
+    worst = found.wrong.max(1).values
+    torch.testing.assert_close(found.score, 1 - worst)
+
+
+def test_no_probability_is_surer_than_the_samples_of_the_label_allow():
+    true = label_matrix(300)
+    found = scored(noisy_matrix(true), features_of(true, noise=0.05))
+    least = np.minimum(true.sum(0), (~true).sum(0)).min()
+    assert found.wrong.max() < 1 and found.wrong.max() <= 1 - 1 / (2 * least)
+
+
+def test_a_label_of_few_samples_is_unknown():
+    true = label_matrix(200)
+    has = np.concatenate([true, np.arange(200)[:, None] < MIN_LABEL_SAMPLES - 1], 1)
+    found = scored(has, features_of(true))
+    assert found.reason[6] == FEW_REASON and bool(found.wrong[:, 6].isnan().all()) and not found.flagged[:, 6].any()
+    assert bool(found.missing[6].isnan()) and not any(found.reason[:6])
+
+
+def test_labels_that_nothing_explains_are_unknown():
+    rng = np.random.default_rng(0)
+    found = scored(rng.random((200, 2)) < 0.4, rng.normal(size=(200, 8)).astype(np.float32))
+    assert found.reason == (UNEXPLAINED_REASON,) * 2 and bool(found.score.isnan().all())
+
+
+def test_copies_count_once_for_a_label():
+    true = label_matrix(200)
+    x = np.concatenate([features_of(true), features_of(true)[:1].repeat(5, 0)])
+    has = np.concatenate([true, true[:1].repeat(5, 0)])
+    given = torch.tensor(has).float()
+    with_it, without = cluster_counts(set_evidence(torch.tensor(x), given, setting=(True, 0.5)), given)
+    most = torch.tensor(true).sum(0), torch.tensor(~true).sum(0)  # other samples may be near copies by chance
+    assert bool((with_it <= most[0]).all()) and bool((without <= most[1]).all())
+
+
+def test_bad_label_sets_are_named():
+    x = np.zeros((4, 2), np.float32)
+    with pytest.raises(
+        LikewiseError, match="three samples or more .* needed, got 2 feature vectors and labels of shape"
+    ):
+        scored(np.ones((2, 2), bool), x[:2])
+    x[0, 0] = np.nan
+    with pytest.raises(LikewiseError, match="features must be finite"):
+        scored(np.ones((4, 2), bool), x)
+
+
+def test_the_quality_of_a_sample_is_that_of_its_most_suspect_label():
+    """The confidence in a suggested set is the product over its changes, divided by P(wrong) of the most suspect one."""
+    true = label_matrix(200)
+    noisy = torch.tensor(noisy_matrix(true))
+    found = label_set_quality(torch.tensor(features_of(true)), torch.arange(200), noisy)
+    assert found.states is not None and torch.equal(found.score, found.states.score.double())
+    for row in range(200):
+        changes = found.states.wrong[row][found.states.flagged[row]].double().tolist()
+        sure = math.prod(changes) / max(changes) if changes else 0.0
+        assert float(found.confidence[row]) == pytest.approx(sure, rel=1e-6)
+    some = found.of(torch.tensor([7, 3]))
+    assert some.states is not None and torch.equal(some.states.wrong, found.states.wrong[[7, 3]])

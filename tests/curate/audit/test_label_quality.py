@@ -1,18 +1,41 @@
 """Labels of all splits, scored: scores, neighbours, what is counted as wrong, and how well it works where that is known."""
 
+import csv
+import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from likewise.config import Audit
+from likewise.errors import LikewiseError
+from likewise.types import Embedded
+from made_label_sets import clothes, label_matrix, noisy_matrix
 
 from likewise.curate.audit import label_quality
+from likewise.curate.audit.audit import audit, check_label_set_settings
 from likewise.curate.audit.error_causes import explain
-from likewise.curate.audit.label_probability import UNINFORMATIVE_REASON
-from likewise.curate.audit.label_quality import find_classes, measure, score_splits, unscored
-from likewise.curate.audit.label_scores import STORED_NEIGHBOURS, neighbours
+from likewise.curate.audit.label_probability import UNINFORMATIVE_REASON, LabelQuality, LabelStates
+from likewise.curate.audit.label_quality import (
+    ScoredSets,
+    class_findings,
+    find_classes,
+    given_labels,
+    measure,
+    no_classes,
+    score_splits,
+    unscored,
+    with_overlap,
+    with_suggested_sets,
+)
+from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.records import SplitQuality, Subject
+from likewise.curate.audit.single_scores import STORED_NEIGHBOURS, neighbours
 from likewise.curate.audit.source import UNSPLIT_NAME, open_subject, renumber_labels
+from likewise.curate.audit.summary import show_findings
+from likewise.curate.audit.write import near_rows
+from likewise.labels.class_overlap import ClassOverlap
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +103,72 @@ def test_features_that_say_nothing_are_told(tmp_path):
     assert not found.flagged.any() and np.isnan(found.wrong) and set(found.classes.kind) <= {"unknown", "merge"}
 
 
+def test_findings_by_hand():
+    y = torch.tensor([0] * 20 + [3] * 20 + [5] * 20 + [6] * 20 + [8] * 5)
+    suggested = y.clone()
+    suggested[:4] = 3  # 4 of 20, all to one class: merge
+    suggested[20:24] = torch.tensor([0, 5, 5, 6])  # 4 of 20, to three classes: diffuse
+    suggested[40:41] = 3  # 1 of 20
+    suggested[80:81] = 0  # 1 of 5: a fifth of the class, but one sample is no pattern
+    found = class_findings(y, suggested)
+    assert found.kind == ("merge", "diffuse", "individual", "clean", "individual")
+    assert found.label.tolist() == [0, 3, 5, 6, 8] and found.size.tolist() == [20, 20, 20, 20, 5]
+    assert found.moved.tolist() == [4, 4, 1, 0, 1]
+    assert found.target.tolist() == [3, 5, 3, -1, 0]
+    entropy = -(0.25 * math.log(0.25) * 2 + 0.5 * math.log(0.5))
+    np.testing.assert_allclose(found.entropy, [0, entropy, 0, 0, 0], atol=1e-12)
+    assert found.of_all == pytest.approx(10 / 85) and found.of_touched == pytest.approx(10 / 65)
+
+
+def test_merges_come_from_the_overlap_by_hand():
+    y = torch.tensor([0] * 20 + [3] * 20 + [5] * 20 + [6] * 20 + [8] * 5)
+    suggested = y.clone()
+    suggested[:4] = 3  # a merge by the suggested labels, but not by the overlap
+    pairs = torch.tensor([[0, 1, 0.01], [0, 2, 0.2], [2, 3, 0.98], [2, 1, torch.nan]]).T
+    state = ("distinct", "distinct", "merge", "unknown")
+    overlap = ClassOverlap(*pairs[:2].long(), *pairs[2].expand(4, -1), state)
+    found = with_overlap(class_findings(y, suggested), overlap, np.array([0, 3, 5, 6, 8]))
+    assert found.partner is not None and found.overlap is not None
+    assert found.kind == ("mixed", "clean", "merge", "merge", "clean")
+    assert found.partner.tolist() == [5, 5, 6, 5, -1]  # labels
+    assert found.state == ("distinct", "unknown", "merge", "merge", "unknown")
+    np.testing.assert_allclose(found.overlap, [0.2, np.nan, 0.98, 0.98, np.nan], rtol=1e-6)
+    nothing = ClassOverlap(*pairs[:2, :0].long(), *pairs[2, :0].expand(4, -1), ())
+    assert with_overlap(class_findings(y, suggested), nothing, found.label).state == ("unknown",) * 5
+    part = with_overlap(
+        class_findings(y[20:60], suggested[20:60]), overlap, found.label
+    )  # of a split with two of the classes
+    assert part.partner is not None and part.partner.tolist() == [5, 6] and part.kind == ("clean", "merge")
+
+
+@pytest.mark.parity
+def test_the_entropy_is_scipys():
+    from scipy.stats import entropy
+
+    g = torch.Generator().manual_seed(0)
+    y, suggested = torch.randint(0, 4, (2, 300), generator=g)
+    found = class_findings(y, suggested)
+    for label, value in zip(found.label, found.entropy):
+        goal = suggested[(y == label) & (suggested != label)]
+        assert value == pytest.approx(entropy(torch.bincount(goal).numpy()))
+
+
+def test_of_equal_targets_the_lowest_is_named_and_thresholds_count():
+    y, suggested = torch.zeros(10, dtype=torch.int64), torch.tensor([7, 4, 7, 4, 9, 0, 0, 0, 0, 0])
+    found = class_findings(y, suggested)
+    assert found.target.tolist() == [4] and found.kind == ("diffuse",)
+    assert class_findings(y, suggested, spread=2.0).kind == ("merge",)
+    assert class_findings(y, suggested, many=0.6).kind == ("individual",)
+    calm = class_findings(y, y)
+    assert (calm.kind, calm.of_all, calm.of_touched) == (("clean",), 0.0, 0.0)
+
+
 def test_images_of_no_class_have_a_state_of_their_own(spoiled, monkeypatch):
     subject, before, config = spoiled
     off = torch.zeros(100, dtype=torch.float64)
     off[[1, 10]], off[2] = 0.9, 0.4  # row 10 has a wrong label
-    plain = label_quality.score_labels
-    monkeypatch.setattr(label_quality, "score_labels", lambda *a: replace(plain(*a), off_topic=off))
+    plain = label_quality.class_label_quality
+    monkeypatch.setattr(label_quality, "class_label_quality", lambda *a: replace(plain(*a), off_topic=off))
     found = score_splits(subject, explain(subject, config), config)[UNSPLIT_NAME]
     assert found.state[[1, 2, 10]].tolist() == ["off-topic", "ok", "off-topic"] and found.state[0] == "flagged"
     assert found.quality.score[2] == before.quality.score[2]
@@ -139,3 +222,105 @@ def test_labels_are_scored_against_all_classes_unless_the_data_has_a_split(tmp_p
     else:
         assert found["test"].flagged[place] and suggested == subject.items.class_name[0]
         assert found["test"].classes.target[found["test"].classes.label == 7].tolist() == [0]
+
+
+DATA = "made_label_sets.clothes(images=True, count=150)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("clothes")
+    config = Audit(
+        targets=(DATA,), root=str(root), out=str(root / "audit"), backbone="efficientnet_lite0", allow_imports=True, quiet=True,
+        device="cpu", workers=0,
+    )  # fmt: skip
+    return audit(config, lambda text: None).folder
+
+
+def lines_of(file):
+    with open(file, newline="") as text:
+        return list(csv.DictReader(text))
+
+
+def test_tables(folder):
+    true = label_matrix(150)
+    noisy, names = noisy_matrix(true), ["blue", "dress", "green", "red", "shirt", "striped"]
+    lines = lines_of(folder / "labels.csv")
+    assert list(lines[0]) == [
+        "row",
+        "path",
+        "label",
+        "kind",
+        "chance",
+        "state",
+        "reason",
+        "nearest_with",
+        "nearest_without",
+    ]
+    flagged = [one for one in lines if one["state"] == "flagged"]
+    chances = [float(one["chance"]) for one in flagged]
+    assert flagged and chances == sorted(chances, reverse=True) and chances[-1] > 0.5 and chances[0] < 1
+    for one in flagged:
+        row, label = int(one["row"]), names.index(one["label"])
+        assert one["kind"] == ("superfluous" if noisy[row, label] else "missing")
+        assert all(noisy[int(other), label] for other in one["nearest_with"].split())
+        assert not any(noisy[int(other), label] for other in one["nearest_without"].split())
+    samples = {int(one["row"]): one for one in lines_of(folder / "audit.csv")}
+    first = samples[int(flagged[0]["row"])]
+    assert first["state"] == "flagged" and first["label"] != first["suggested"]
+    assert flagged[0]["label"] in set(first["label"].split("|")) ^ set(first["suggested"].split("|"))
+    about = json.loads((folder / "audit.json").read_text())
+    assert [one["label"] for one in about["labels"]] == names and about["errors"] == {}
+    assert any("samples have several labels" in note for note in about["notes"])
+
+
+def test_readers(folder, capsys):
+    found = read_findings(folder)
+    assert found.questions and not found.pair and not found.classes
+    item, one = next(iter(found.questions.items()))
+    assert item == f"{one.row}:{one.label}" and one.advice == ("add" if one.kind == "missing" else "remove")
+    show_findings(type("Audited", (), {"folder": folder}))
+    said = capsys.readouterr().out
+    assert "Missing and superfluous labels" in said and one.label in said
+    assert (folder / "audit.html").exists()
+
+
+@pytest.mark.parametrize("name", ["retrain", "verify", "forecast"])
+def test_what_does_not_apply(name):
+    with pytest.raises(LikewiseError, match=f"--{name} does not apply to samples with several labels"):
+        check_label_set_settings(Audit(targets=("x",), **{name: True}))
+
+
+def test_suggested_sets_become_classes():
+    """The second sample loses one of two labels, the third all: it keeps its set, because no set can be suggested."""
+    items = clothes("", count=6)
+    assert items.label_sets is not None and items.label_name is not None
+    y, has = torch.as_tensor(items.y), given_labels(items, torch.arange(6))
+    wrong = torch.zeros(6, 6)
+    wrong[1, int(has[1].nonzero()[0, 0])] = 0.9
+    wrong[2][has[2]] = 0.9
+    states = LabelStates(has, wrong, torch.zeros(6), torch.zeros(6), ("",) * 6)
+    quality = LabelQuality(states.score, {}, y, states.score, states.score, 0.0, 0.0, states=states)
+    split = SplitQuality(quality, {}, np.zeros((6, 0), int), no_classes(), np.zeros(6, bool))
+    e = renumber_labels(Embedded(torch.zeros(6, 2), y, torch.arange(6)), items)
+    subject = Subject("", items, {"all": e}, e, [], torch.device("cpu"))
+    extended, found = with_suggested_sets(subject, {"all": split})
+    suggested, sets = found["all"].quality.suggested, extended.items.label_sets
+    assert suggested[2] == items.y[2] and suggested[0] == items.y[0]
+    left = has[1].clone()
+    left[int(has[1].nonzero()[0, 0])] = False
+    assert sets is not None and sets[int(suggested[1])] == tuple(left.nonzero()[:, 0].tolist())
+    name = "|".join(items.label_name[n] for n in left.nonzero()[:, 0])
+    assert extended.items.class_name[int(suggested[1])] == name
+    plain = replace(subject, items=replace(items, label_sets=None, label_name=None))
+    assert with_suggested_sets(plain, {"all": split})[0] is plain
+
+
+def test_nearest_samples_with_a_label_are_sure_ones():
+    z = torch.nn.functional.normalize(torch.tensor([[1.0, 0], [1, 0.1], [1, 0.2], [1, 0.5], [0, 1]]), dim=1)
+    has = torch.tensor([[False], [True], [True], [True], [False]])
+    wrong = torch.tensor([[0.9], [0.9], [0.1], [0.1], [0.1]])
+    states = LabelStates(has, wrong, torch.zeros(1), torch.zeros(1), ("",))
+    found = ScoredSets(torch.tensor([10, 11, 12, 13, 14]), z, states)
+    place = label = torch.tensor([0])
+    assert near_rows(found, place, label, has=True) == ["12 13"] and near_rows(found, place, label, has=False) == ["14"]

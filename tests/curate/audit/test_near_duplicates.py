@@ -13,6 +13,8 @@ from likewise.curate.audit import near_duplicates as module
 from likewise.curate.audit.near_duplicates import (
     HASH_COEFFICIENTS,
     agreement,
+    copy_log_odds,
+    copy_probabilities,
     near_duplicates,
     perceptual_hash,
 )
@@ -183,3 +185,16 @@ def test_bad_input_is_named(unchecked):
         near_duplicates(apart(3), k=0)
     with pytest.raises(LikewiseError, match="one entry for each of 3 samples.*2 entries"):
         near_duplicates(apart(3), split=np.zeros(2, int))
+
+
+def test_probability_of_copies_by_hand():
+    assert copy_log_odds(4, 1 - math.exp(-5)) == pytest.approx(-9.77 - 0.25 * 4 + 3.18 * 5)
+    assert copy_log_odds(0, 1.0) == copy_log_odds(0, 0.9999) == pytest.approx(-9.77 - 3.18 * math.log(1e-3))
+    (p,) = copy_probabilities(np.array([0.0]))
+    share = (p + 2) / 5
+    assert p == pytest.approx(share) == pytest.approx(0.5)  # s / (1 - s) = p / (1 - p)
+    many = copy_probabilities(
+        np.array([-3.0] * 800 + [3.0] * 4)
+    )  # frames of a video: pairs that agree a little are many
+    assert many[0] < 0.01 and many[-1] < 0.5 < copy_probabilities(np.array([3.0] * 4))[0]
+    assert copy_probabilities(np.zeros(0)).tolist() == []

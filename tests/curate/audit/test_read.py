@@ -5,7 +5,7 @@ import pytest
 from audit_folder import HEADS, write_audit
 from likewise.errors import LikewiseError
 
-from likewise.curate.audit.read import UNSPLIT_NAME, read_findings
+from likewise.curate.audit.read import UNSPLIT_NAME, LabelQuestion, read_findings
 
 
 @pytest.fixture
@@ -123,3 +123,9 @@ def test_neighbours_are_a_line_of_rows_for_each(folder):
 def test_a_folder_without_an_audit_says_what_to_do(tmp_path):
     with pytest.raises(LikewiseError, match="run `likewise audit` first"):
         read_findings(tmp_path)
+
+
+def test_name_and_advice_of_a_question():
+    one = LabelQuestion(3, "red|ish", "missing", 0.9, "flagged")
+    assert one.item == "3:red|ish" and one.advice == "add"
+    assert one._replace(kind="superfluous").advice == "remove" and one._replace(state="ok").advice == "keep"

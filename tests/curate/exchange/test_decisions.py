@@ -9,8 +9,7 @@ from exchange_rows import LABELS, write_audit
 from likewise.errors import LikewiseError
 
 import likewise
-from likewise.curate.audit.label_question import LabelQuestion
-from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.read import LabelQuestion, read_findings
 from likewise.curate.exchange.decisions import store_decisions
 from likewise.curate.exchange.row_records import from_cells
 from likewise.curate.review.store import Store

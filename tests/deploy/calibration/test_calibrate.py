@@ -62,12 +62,12 @@ def test_settings_that_make_no_sense(open_run, settings, message):
 
 def test_training_and_test_classes_are_never_used(settings):
     plain = train(Train(**settings | {"evaluate": False}))
-    with pytest.raises(LikewiseError, match=r"must have a validation split, but has none.*UnseenClasses\(val=0.2\)"):
+    with pytest.raises(LikewiseError, match=r"must have a validation split"):
         ask(plain)
     seen = train(
         Train(**settings | {"evaluate": False, "out": settings["out"] + "2", "protocol": "SeenClasses(val=0.3)"})
     )
-    with pytest.raises(LikewiseError, match="validation classes must not be training classes, but 24 of"):
+    with pytest.raises(LikewiseError, match="training classes, but 24 of"):
         ask(seen)
 
 
@@ -79,9 +79,9 @@ def test_several_labels_and_relevance_between_samples_are_refused():
     check_classes(trained(None), plain)
     check_classes(trained("TreeDepth()"), plain)  # samples still have one class each
     several = Items("shop", plain.y, plain.class_name, label_name=("dress", "red"), label_sets=((0, 1), (1,)))
-    with pytest.raises(LikewiseError, match="one class each, but those of 'shop' have several labels.*column `label`"):
+    with pytest.raises(LikewiseError, match="'shop' have several labels"):
         check_classes(trained("SharedLabels()"), several)
-    with pytest.raises(LikewiseError, match=r"relevance of single samples, JudgedPairs\(file='pairs.csv'\)"):
+    with pytest.raises(LikewiseError, match=r"relevance of single samples, JudgedPairs"):
         check_classes(trained("JudgedPairs(file='pairs.csv')"), plain)
 
 

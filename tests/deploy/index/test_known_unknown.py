@@ -24,7 +24,6 @@ from likewise.deploy.index.known_unknown import (
     levels_of,
     own_accepts,
     sentences,
-    shares,
     warning_of,
 )
 from likewise.deploy.index.open_index import Network
@@ -140,14 +139,6 @@ def test_why_there_is_none(derived, calibrated_run, tmp_path, monkeypatch):
     assert one.current() is None and one.hint == "calibrate: the gallery has one class"
 
 
-def test_a_decision_of_the_index(derived, calibrated_run):
-    index = make_index(40)
-    one = IndexCalibration(index, FakeNetwork(calibrated_run))
-    assert one.decide([Hit(4, 0.75), Hit(5, 0.7)])["label"] == index.rows.label(4)
-    assert one.decide([Hit(4, 0.25)])["unknown"] is True
-    assert one.decide([]) is None
-
-
 def test_a_page_keeps_the_threshold_over_a_few_changes(derived, calibrated_run, tmp_path):
     index = make_index(200)
     index.save(tmp_path / "i")
@@ -204,13 +195,6 @@ def test_removed_rows_are_left_out():
         index.rows, vectors=index.rows.vectors[:, ::-1]
     )  # the same row numbers in another index
     assert checksum_of(other) != checksum_of(index.rows)
-
-
-def test_the_network_of_a_run_is_compared(picture_run):
-    config = Search(target=str(picture_run.path), device="cpu")
-    now = Network(picture_run, {}, "cosine", config).stamp()
-    assert Network(picture_run, now, "cosine", config).is_same()
-    assert not Network(picture_run, now | {"weights": 1}, "cosine", config).is_same()
 
 
 def test_a_run_without_a_calibration_answers_as_before_with_a_hint(picture_run, pictures):
@@ -292,9 +276,6 @@ def test_the_threshold_of_a_calibrated_run():
 def test_too_little_to_say():
     assert levels_of(make_rows(19), None) is None
     assert levels_of(make_rows(40, names=("wren",)), None) is None
-
-
-def test_rows_with_several_labels_have_no_levels():
     rows = make_rows(60)
     assert levels_of(dataclasses.replace(rows, labels=tuple((name, "bird") for name in rows.class_name)), None) is None
 
@@ -307,11 +288,6 @@ def test_the_interval_by_hand_and_by_scipy(subtests):
         with subtests.test(count=count, total=total):
             found = binomtest(count, total).proportion_ci(method="exact")
             assert binomial_interval(count, total) == pytest.approx((found.low, found.high), rel=1e-6)
-
-
-def test_shares_by_hand():
-    found = shares(["wren", None, "robin", "wren", "gull", None, None, None], "gull")
-    assert [(one["class"], one["images"], one["share"]) for one in found] == [("wren", 2, 0.25), ("robin", 1, 0.125)]
 
 
 def fixed(index, value):

@@ -5,11 +5,10 @@ import shutil
 import numpy as np
 import pytest
 from likewise.config import Search, Train
-from likewise.types import Items, LikewiseError
+from likewise.types import LikewiseError
 
 from likewise.deploy.index import stored_rows as kept
 from likewise.deploy.index.open_index import (
-    Network,
     blank_image,
     count_rows,
     gallery_of_run,
@@ -18,7 +17,6 @@ from likewise.deploy.index.open_index import (
     path_of,
     row_image,
     scope_of,
-    trained_classes,
     write_all,
 )
 from likewise.deploy.index.search_index import search
@@ -64,7 +62,7 @@ def test_what_is_searched_in_words(picture_run, pictures, tmp_path):
     config = Search(str(tmp_path / "z.npz"))
     index, network = open_index(config, print)
     assert scope_of(config, network) == "z.npz" and count_rows(index.rows) == "3 rows, 1 class"
-    with pytest.raises(LikewiseError, match="search: --split test is for a run folder, but '.*z.npz' is not one"):
+    with pytest.raises(LikewiseError, match="--split test is for a run .*z.npz' is not"):
         open_index(Search(str(tmp_path / "z.npz"), split="test"), print)
 
 
@@ -78,14 +76,6 @@ def test_rows_of_no_split_are_not_searched(picture_run, monkeypatch):
     )
     write_all(opened, picture_run.path / "all_embeddings.npz")
     assert np.load(picture_run.path / "all_embeddings.npz")["row"].tolist() == [*range(35)]
-
-
-def test_trained_classes():
-    items = Items("toy", np.array([0, 0, 1, 2]), ("a", "b", "c"), x=np.eye(4, dtype=np.float32))
-    assert trained_classes(items) == []
-    split = np.array(["train", "test", "test", "train"])
-    items = Items("toy", items.y, items.class_name, x=items.x, split=split)
-    assert trained_classes(items) == ["a", "c"]
 
 
 @pytest.fixture
@@ -130,7 +120,7 @@ def test_rows_are_added_and_removed_and_never_numbered_again(look, told, shop, p
     assert "added: rows 72 to 77" in told
     with pytest.raises(LikewiseError, match="got 71"):
         look(shop, remove=(71,))
-    with pytest.raises(LikewiseError, match="got 18, but the target has 75 rows in 0 to 77"):
+    with pytest.raises(LikewiseError, match="got 18, but .* 75 rows in 0 to 77"):
         look(shop, query="18")
 
 
@@ -139,7 +129,7 @@ def test_another_network_is_refused(look, shop, picture_run, pictures, tmp_path)
     tensors = picture_run.load_tensors("model.safetensors")
     picture_run.save_tensors("model.safetensors", {k: v.flip(0) for k, v in tensors.items()})
     for settings in ({"query": query}, {"add": str(pictures)}, {"query": query, "model": str(picture_run.path)}):
-        with pytest.raises(LikewiseError, match="must be searched with the network that embedded it .*got another"):
+        with pytest.raises(LikewiseError, match="network that embedded it .*got another"):
             look(shop, **settings)
     assert len(look(shop, query="20")) == 5
     assert len(Index.open(shop).rows) == 36
@@ -195,7 +185,7 @@ def test_files_of_others_may_mean_something_else_by_row(look, tmp_path):
     np.savez(tmp_path / "z.npz", x=x, label=[0, 0, 1, 1], row=list("abcd"))
     assert sorted(one["row"] for one in look(tmp_path / "z.npz", query="1")) == [0, 2, 3]
     np.savez(tmp_path / "z.npz", x=x * [[1], [1], [0], [1]], label=[0, 0, 1, 1])
-    with pytest.raises(LikewiseError, match=r"search: an embedding must not be all zeros .* \(first: place 2\)"):
+    with pytest.raises(LikewiseError, match=r"must not be all zeros .*\(first: place 2\)"):
         look(tmp_path / "z.npz", query="1")
 
 
@@ -209,18 +199,11 @@ def test_pictures_of_rows_lie_where_they_were_or_beside_the_index(look, shop, pi
     assert path_of(index, 37) == "" and row_image(index, 37).size == (64, 64)
 
 
-def test_a_network_tells_itself_from_others(picture_run):
-    made = Network(picture_run, {}, "cosine", Search(target="x", device="cpu"))
-    first = made.stamp()
-    assert first["identity"] == picture_run.about["identity"] and first["weights"] > 0
-    assert Network(picture_run, {"checkpoint": "untrained"}, "cosine", made.config).stamp()["weights"] == 0
-
-
 def test_a_run_that_trained_on_everything_is_searched_among_everything(look, told, pictures, small, tmp_path):
     everything = {"data": str(pictures), "out": str(tmp_path / "final"), "protocol": "UnseenClasses(train=1)"}
     run = train(Train(**small | everything | {"steps": 1}), told.append)
     file = str(pictures / "0 färg" / "bild 2.png")
     assert look(run.path, query=file)[0]["path"] == file
-    with pytest.raises(LikewiseError, match="must have a test split for --split test, but all of its data trained"):
+    with pytest.raises(LikewiseError, match="must have a test split for --split test"):
         look(run.path, query="0", split="test")
     assert len(look(run.path, query="0", k=99)) == 35

@@ -11,10 +11,8 @@ from likewise.deploy.index import stored_rows
 from likewise.deploy.index.row_labels import (
     LabelFilter,
     allowed_rows,
-    label_of_term,
     number_classes,
     parse_filter,
-    split_terms,
 )
 from likewise.deploy.index.stored_rows import Rows, pack
 from likewise.deploy.index.vector_index import Index
@@ -41,8 +39,6 @@ def test_filters_are_read(subtests):
     for text, wanted in read.items():
         with subtests.test(text):
             assert parse_filter(text) == wanted
-    assert split_terms('a & "b & c"') == ["a ", ' "b & c"']
-    assert (label_of_term('"a"'), label_of_term('"a"b"'), label_of_term('a"')) == ("a", "", "")
 
 
 @pytest.mark.parametrize("text", ["", " ", "red &", "& red", "!", "!!red", 'a "b"', '"a', "x" * 5000])

@@ -31,7 +31,7 @@ def test_rows_are_found_by_number_unless_they_are_gone():
     rows.here[2] = False
     assert rows.places([25, 20]).tolist() == [5, 0] and len(rows) == 5
     for missing in (22, 19, 26, -1, 10**30):
-        with pytest.raises(LikewiseError, match=rf"got {missing}, but the target has 5 rows in 20 to 25"):
+        with pytest.raises(LikewiseError, match=rf"got {missing}, but .* 5 rows in 20 to 25"):
             rows.places([20, missing])
     for missing, near in [(22, "20, 21, 23"), (-1, "20, 21, 23"), (10**30, "23, 24, 25")]:
         with pytest.raises(LikewiseError, match=f"choose one of them, such as {near}$"):
@@ -51,11 +51,11 @@ def test_vectors_get_unit_length_for_cosines_and_those_that_have_it_are_untouche
     assert np.array_equal(prepare_vectors(7 * rows.vectors, "euclidean"), 7 * rows.vectors)
     bad = rows.vectors.copy()
     bad[2, 1] = np.nan
-    with pytest.raises(LikewiseError, match=r"must be finite, got NaN or infinity in 1 rows \(first: place 2\)"):
+    with pytest.raises(LikewiseError, match=r"must be finite, .*\(first: place 2\)"):
         prepare_vectors(bad, "cosine")
     bad[2] = 0
     assert np.array_equal(prepare_vectors(bad, "euclidean"), bad)
-    with pytest.raises(LikewiseError, match=r"not be all zeros to have a cosine, but 1 of 4 are \(first: place 2\)"):
+    with pytest.raises(LikewiseError, match=r"all zeros .* 1 of 4 are \(first: place 2\)"):
         prepare_vectors(bad, "cosine")
 
 
@@ -107,10 +107,10 @@ def test_a_crash_while_adding_leaves_the_old_index(folder):
 def test_damage_is_told(folder, name):
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-3])
-    with pytest.raises(LikewiseError, match=rf"damaged or incomplete \({name} must have {len(whole)} bytes and has"):
+    with pytest.raises(LikewiseError, match=rf"{name} must have {len(whole)} bytes"):
         Index.open(folder)
     (folder / name).write_bytes(whole[:5] + bytes([whole[5] ^ 1]) + whole[6:])
-    with pytest.raises(LikewiseError, match=f"the checksum of {name} does not match.*save it again"):
+    with pytest.raises(LikewiseError, match=f"checksum of {name} does not match"):
         Index.open(folder)
     (folder / name).unlink()
     with pytest.raises(LikewiseError, match="and has 0"):
@@ -182,7 +182,7 @@ def test_two_who_change_one_index_are_told(folder):
 
 
 def test_an_index_goes_only_where_nothing_is(folder, tmp_path):
-    with pytest.raises(LikewiseError, match="--save must be a new or empty folder, got .*my shop"):
+    with pytest.raises(LikewiseError, match="new or empty folder, got .*my shop"):
         make_index().save(folder)
     (tmp_path / "file").touch()
     with pytest.raises(LikewiseError, match="--save must be a new or empty folder"):
@@ -206,6 +206,6 @@ def test_rows_are_not_written_through_a_link(folder, tmp_path, name):
     (tmp_path / "own.txt").write_text("the user's own text")
     (folder / name).unlink()
     (folder / name).symlink_to(tmp_path / "own.txt")
-    with pytest.raises(LikewiseError, match="cannot be written .*previous content is unchanged"):
+    with pytest.raises(LikewiseError, match="previous content is unchanged"):
         Index.open(folder).add(vectors(1), ["gull"], ["a.png"])
     assert (tmp_path / "own.txt").read_text() == "the user's own text"

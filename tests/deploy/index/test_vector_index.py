@@ -52,7 +52,7 @@ def test_rows_and_similarities_are_those_of_the_search_module(similarity):
 
 
 def test_an_index_that_is_not_saved_does_not_change():
-    with pytest.raises(LikewiseError, match="only a saved index can change, .*; save it first: --save FOLDER"):
+    with pytest.raises(LikewiseError, match="only a saved index can change"):
         make_index().remove([3])
 
 
@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_told(tmp_path):
     with pytest.raises(LikewiseError, match="the class must be in the index, got 'wrn'"):
         index.find(vectors(1), 5, label="wrn")
     index.save(tmp_path / "i")
-    with pytest.raises(LikewiseError, match="new rows must have 8 dimensions like the index, got 9"):
+    with pytest.raises(LikewiseError, match="must have 8 dimensions .*, got 9"):
         index.add(vectors(1, 9), ["wren"], [""])
     with pytest.raises(LikewiseError, match="got 99, but the target"):
         index.remove([1, 99])
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_told(tmp_path):
 def test_a_saved_index_is_not_saved_again(tmp_path):
     make_index().save(tmp_path / "i")
     again = Index.open(tmp_path / "i")
-    with pytest.raises(LikewiseError, match="not a saved index, got '.*i'; to duplicate it, copy the folder"):
+    with pytest.raises(LikewiseError, match="not a saved index, got '.*i'"):
         again.save(tmp_path / "j")
     assert not (tmp_path / "j").exists()
 

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from likewise.core.files import write_csv, write_json
+from likewise.core.errors import LikewiseError
+from likewise.core.files import write_json
 from likewise.core.notebook import view
 from likewise.core.settings import Audit, check
-from likewise.curate.audit.conflicts import add_copies, note_conflicts, note_set_conflicts
+from likewise.curate.audit.conflicts import add_copies, note_conflicts
 from likewise.curate.audit.error_causes import INFLUENCE_METHODS, explain
 from likewise.curate.audit.find_copies import Copies, find_copies, load_image
 from likewise.curate.audit.forecast import check_order, forecast_audit, remove_forecast
-from likewise.curate.audit.label_quality import SCORE_DESCRIPTIONS, measure, score_splits, weigh_subject_votes
-from likewise.curate.audit.label_set_quality import (
-    QUESTION_COLUMNS,
-    check_label_set_settings,
-    expected_wrong,
+from likewise.curate.audit.label_quality import (
+    SCORE_DESCRIPTIONS,
     label_facts,
-    nothing_explained,
-    question_lines,
-    score_label_set_splits,
+    measure,
+    score_splits,
+    scored_sets,
+    weigh_subject_votes,
+    with_suggested_sets,
 )
 from likewise.curate.audit.page import write_page
-from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject, has_own_split
+from likewise.curate.audit.records import (
+    Errors,
+    ExplainedErrors,
+    RetrievalErrors,
+    SplitQuality,
+    Subject,
+    WrongPairs,
+    has_own_split,
+)
 from likewise.curate.audit.retrain_labels import retrain_with_suggestions
 from likewise.curate.audit.source import folder_of, kind_of, open_subject
 from likewise.curate.audit.write import write_tables
@@ -63,21 +72,23 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     check_order(config)
     subject = open_subject(config, say)
     folder = folder_of(config)
-    if subject.items.label_sets is not None:
-        return audit_sets(subject, folder, config)
-    explained = explain(subject, config)
+    several = subject.items.label_sets is not None
+    if several:
+        check_label_set_settings(config)
+    explained = nothing_explained() if several else explain(subject, config)
     weighed = weigh_subject_votes(subject, config)
-    quality = score_splits(subject, explained, config, weighed)
+    subject, quality = with_suggested_sets(subject, score_splits(subject, explained, config, weighed))
     copies = find_copies(subject, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
     quality = add_copies(subject, quality, copies)
-    about = build_summary(subject, quality, explained, copies, config) | {"conflicts": conflicts}
-    about["votes"] = None if weighed is None else weighed.summary(subject.items)
+    about = build_summary(subject, quality, explained, copies, config)
+    about |= (set_summary(subject, quality) if several else {}) | {"conflicts": conflicts}
+    if not several:
+        about["votes"] = None if weighed is None else weighed.summary(subject.items)
     remove_summary(folder)
     remove_forecast(folder)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
-    (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
     if config.forecast:
         write_json(folder / "audit.json", without_nan(about))  # an interrupted forecast leaves a complete audit
         forecast_audit(subject, quality, config, folder)
@@ -88,23 +99,27 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     return Audited(folder, about)
 
 
-def audit_sets(subject: Subject, folder: Path, config: Audit) -> Audited:
-    """Audit samples with several labels, and write the audit folder; labels.csv has the findings about single labels."""
-    check_label_set_settings(config)
-    found = score_label_set_splits(subject, config)
-    subject = replace(subject, items=found.items)
-    explained, copies = nothing_explained(), find_copies(subject, config.quiet)
-    conflicts = note_set_conflicts(subject, copies)
-    about = build_summary(subject, found.quality, explained, copies, config) | {
-        "errors": {}, "labels": label_facts(found), "expected_wrong": expected_wrong(found),
-        "conflicts": conflicts,
-    }  # fmt: skip
-    remove_summary(folder)
-    remove_forecast(folder)
-    write_tables(folder, subject, found.quality, explained, copies, about)
-    write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, found))
-    finish(folder, subject, about, config)
-    return Audited(folder, about)
+def check_label_set_settings(config: Audit) -> None:
+    """Raise if a setting does not apply to data with several labels per sample."""
+    for name in ("retrain", "verify", "forecast"):
+        if getattr(config, name):
+            raise LikewiseError(
+                f"audit: --{name} does not apply to samples with several labels; review the findings, and train on corrected.csv"
+            )
+
+
+def nothing_explained() -> ExplainedErrors:
+    """Return no retrieval errors: which neighbours are errors is not defined where samples share some of their labels."""
+    none, distance = torch.zeros(0, dtype=torch.long), torch.zeros(0)
+    empty = WrongPairs(none, none, none, none, distance)
+    return ExplainedErrors(RetrievalErrors(empty, empty), Errors(none.new_zeros(0, 2), distance, none, []))
+
+
+def set_summary(subject: Subject, quality: dict[str, SplitQuality]) -> dict:
+    """Return what audit.json has about samples with several labels: the single labels, and the number of wrong ones."""
+    found, names = scored_sets(subject, quality), subject.items.label_name or ()
+    wrong = float(sum(one.states.wrong.nansum() for one in found))
+    return {"errors": {}, "labels": label_facts(found, names), "expected_wrong": wrong}
 
 
 def remove_summary(folder: Path) -> None:

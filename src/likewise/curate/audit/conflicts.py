@@ -17,7 +17,7 @@ from likewise.core.types import Items
 from likewise.curate.audit.find_copies import Copies
 from likewise.curate.audit.near_duplicates import NearCopies
 from likewise.curate.audit.records import CopyEvidence, SplitQuality, Subject
-from likewise.labels.copy_clusters import MAX_CONFLICT_SHARE
+from likewise.labels.neighbour_votes import MAX_CONFLICT_SHARE
 
 PROBABILITY_EPSILON = 1e-7
 """Scores are clamped to this distance from 0 and 1 before odds are computed."""
@@ -43,13 +43,14 @@ def add_copies(
 ) -> dict[str, SplitQuality]:
     """Return the label scores with the evidence of copies that have other labels.
 
-    If more than `MAX_CONFLICT_SHARE` of the rows conflict, the scores stay as they are: images may have several labels.
+    If more than `MAX_CONFLICT_SHARE` of the rows conflict, the scores stay as they are: images may have several labels. They also
+    stay for data with several labels per sample.
 
     Args:
         across: whether copies in other splits count. For a training they must not: it would learn from the test labels.
     """
     judged, found = gather(subject, quality, copies), copies.found
-    if not len(judged.label) or conflicts_are_many(subject, copies):
+    if subject.items.label_sets is not None or not len(judged.label) or conflicts_are_many(subject, copies):
         return quality
     cluster, near = found.cluster, found.near
     if not across:
@@ -91,6 +92,13 @@ def conflicts_are_many(subject: Subject, copies: Copies) -> bool:
 def note_conflicts(subject: Subject, copies: Copies) -> dict:
     """Return the number of rows in conflicting exact copies and whether they count as errors; if not, add a note."""
     count = int(in_conflict(subject.items.y[copies.row], copies.found.cluster).sum())
+    if subject.items.label_sets is not None:
+        if count:
+            subject.notes.append(
+                f"{count:,} of {len(copies.row):,} rows are exact copies of a row with other labels, so labels are missing or "
+                "superfluous there; duplicates.csv lists them (same_label 0), and label scores do not use them"
+            )
+        return {"rows": count, "counted": False}
     many = conflicts_are_many(subject, copies)
     if many:
         subject.notes.append(
@@ -98,17 +106,6 @@ def note_conflicts(subject: Subject, copies: Copies) -> dict:
             "label: do images of this data have several labels? These copies are not counted as wrong labels"
         )
     return {"rows": count, "counted": not many}
-
-
-def note_set_conflicts(subject: Subject, copies: Copies) -> dict:
-    """Return the number of exact copies with other labels, of samples with several labels; they are listed, not scored."""
-    count = int(in_conflict(subject.items.y[copies.row], copies.found.cluster).sum())
-    if count:
-        subject.notes.append(
-            f"{count:,} of {len(copies.row):,} rows are exact copies of a row with other labels, so labels are missing or "
-            "superfluous there; duplicates.csv lists them (same_label 0), and label scores do not use them"
-        )
-    return {"rows": count, "counted": False}
 
 
 def label_odds(score: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:

@@ -43,7 +43,6 @@ from likewise.curate.audit.influence import (
     repairs,
     strongest,
 )
-from likewise.curate.audit.label_scores import check_labelled
 from likewise.curate.audit.records import (
     Causes,
     Errors,
@@ -53,6 +52,7 @@ from likewise.curate.audit.records import (
     WrongPairs,
     to_device,
 )
+from likewise.curate.audit.single_scores import check_labelled
 from likewise.score.error_overlap import most_wrong
 from likewise.score.intervals import t_interval
 from likewise.score.retrieve import hidden_groups

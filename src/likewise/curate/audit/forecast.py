@@ -22,8 +22,8 @@ from likewise.core.types import LikewiseError
 from likewise.curate.audit.forecast_head import HEADS_FILE, ForecastHead
 from likewise.curate.audit.records import SplitQuality, Subject
 from likewise.curate.audit.review_queue import POSTERIOR_FILE, Order, ReviewQueue, build_queue
+from likewise.labels.candidates import Candidates
 from likewise.labels.class_density import eigenvectors
-from likewise.labels.label_draws import Candidates
 from likewise.labels.review_forecast import (
     FLAT_SHARE,
     INTERVAL_COVERAGE_SHARE,

@@ -1,8 +1,12 @@
-"""Probability that each label is right, and the most probable other label, from features of the whole data set."""
+"""Probability that each label is right, and the label that is suggested if it is wrong, from features of the whole data set.
+
+`class_label_quality`: a sample has one of several classes. `label_set_quality`: a sample has any of several labels.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,10 +14,9 @@ from torch import Tensor
 
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision_matmul
-from likewise.curate.audit.label_scores import check_labelled
-from likewise.curate.audit.records import LabelQuality
-from likewise.labels.label_draws import CANDIDATES_COUNT, Candidates, keep_candidates
-from likewise.labels.label_evidence import LabelEvidence, discriminate
+from likewise.curate.audit.single_scores import check_labelled
+from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, keep_candidates
+from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
 from likewise.labels.off_topic import off_topic
 
 UNINFORMATIVE_REASON = "the features explain the labels no better than the class frequencies do"
@@ -22,9 +25,109 @@ UNINFORMATIVE_REASON = "the features explain the labels no better than the class
 ALONE_REASON = "the only sample of its class, apart from copies"
 """Reason why the label of a single sample cannot be scored."""
 
+MIN_LABEL_SAMPLES = 6
+"""Minimum number of samples with a label, and without it, apart from copies; a label of fewer cannot be scored."""
+
+FEW_REASON = f"fewer than {MIN_LABEL_SAMPLES} samples have it"
+COMMON_REASON = f"fewer than {MIN_LABEL_SAMPLES} samples do not have it"
+UNEXPLAINED_REASON = "the features and the other labels explain it no better than its frequency does"
+"""Reasons why a label of a set cannot be scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelStates:
+    """P(the given state is wrong) for every sample and independent label: superfluous if it was given, otherwise missing.
+
+    NaN: unknown. `reason` is why, for every label; empty: it is known. `missing` is the estimated share of the samples that have
+    a label but were not given it, `superfluous` the share of those that have it not but were given it.
+    """
+
+    has: Bool[Tensor, "N L"]
+    wrong: Float[Tensor, "N L"]
+    missing: Float[Tensor, "L"]
+    superfluous: Float[Tensor, "L"]
+    reason: tuple[str, ...]
+
+    @property
+    def flagged(self) -> Bool[Tensor, "N L"]:
+        """Where the given state is more likely wrong than right."""
+        return self.wrong > 0.5
+
+    @property
+    def suggested(self) -> Bool[Tensor, "N L"]:
+        """The label sets with every flagged state changed."""
+        return self.has ^ self.flagged
+
+    @property
+    def score(self) -> Float[Tensor, "N"]:
+        """P(right) of the most suspect state of every sample; NaN if all are unknown."""
+        worst = self.wrong.nan_to_num(-1.0).max(1).values
+        return torch.where(worst < 0, torch.nan, 1 - worst)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelQuality:
+    """P(the label is right) for every sample, and the suggested label if it is wrong.
+
+    Labels are class numbers of the data. `confidence`: probability of the suggested label if the given one is wrong; `margin`:
+    its lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
+    similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
+    sentence. `off_topic`: probability that the image fits no class; None: not computed. `candidates`: the most probable true
+    classes; a label that cannot be scored is its only candidate. `states`: the single labels of samples with several labels; the
+    score of a sample is then that of its most suspect label.
+    """
+
+    score: Float[Tensor, "N"]
+    single: dict[str, Float[Tensor, "N"]]
+    suggested: Int[Tensor, "N"]
+    confidence: Float[Tensor, "N"]
+    margin: Float[Tensor, "N"]
+    any: float
+    similar: float
+    unknown: Bool[Tensor, "N"] | None = None  # never None after construction: a NaN score is unknown
+    unknown_reason: str = ""
+    off_topic: Float[Tensor, "N"] | None = None
+    candidates: Candidates | None = None
+    states: LabelStates | None = None
+
+    def __post_init__(self):
+        unknown = self.score.isnan() if self.unknown is None else self.unknown | self.score.isnan()
+        object.__setattr__(self, "unknown", unknown)
+        object.__setattr__(self, "score", self.score.masked_fill(unknown, torch.nan))
+
+    @property
+    def is_off_topic(self) -> Bool[Tensor, "N"]:
+        """Whether each image is more likely of no class than of one; False if that was not computed."""
+        return torch.zeros_like(self.score, dtype=torch.bool) if self.off_topic is None else self.off_topic >= 0.5
+
+    def with_off_topic(self, places: Int[Tensor, "n"]) -> LabelQuality:
+        """Return the result with some samples that fit no class for certain: their labels are wrong, if they have a score."""
+        if not len(places):
+            return self
+        off_topic = torch.zeros_like(self.score) if self.off_topic is None else self.off_topic
+        wrong = self.score.clamp_max(0)  # NaN stays
+        return replace(
+            self,
+            off_topic=off_topic.index_fill(0, places, 1),
+            score=self.score.index_copy(0, places, wrong[places]),
+        )
+
+    def of(self, rows: Int[Tensor, "n"]) -> LabelQuality:
+        """Return the result for some of the samples, on the CPU."""
+
+        def some(value):
+            if isinstance(value, Candidates):
+                return Candidates(*(some(part) for part in value))
+            if isinstance(value, LabelStates):
+                return replace(value, has=some(value.has), wrong=some(value.wrong))
+            return value[rows.to(value.device)].cpu() if isinstance(value, Tensor) else value
+
+        single = {name: some(value) for name, value in self.single.items()}
+        return replace(self, **{f.name: some(getattr(self, f.name)) for f in fields(self)} | {"single": single})
+
 
 @torch.no_grad()
-def score_labels(
+def class_label_quality(
     x: Float[Tensor, "N F"], y: Int[Tensor, "N"], seed: int = 0, group: Int[Tensor, "N"] | None = None,
     part: Int[Tensor, "N"] | None = None,
 ) -> LabelQuality:  # fmt: skip
@@ -45,11 +148,11 @@ def score_labels(
         part: number of the split of every sample. Off-topic samples are searched in each split alone: a network separates the
             classes that it was trained with better than others, which would seem off-topic beside them.
     """
-    check_labelled("score_labels", x, y)
+    check_labelled("class_label_quality", x, y)
     label, y = y.unique(return_inverse=True)
     if len(label) < 2:
         raise LikewiseError(
-            f"score_labels: labels must have two classes or more, got only class {int(label[0])}; add another class"
+            f"class_label_quality: labels must have two classes or more, got only class {int(label[0])}; add another class"
         )
     x = at_least_float32(x).float()
     with full_precision_matmul(x):
@@ -72,9 +175,8 @@ def score_labels(
             density[rows] = by_density.gather(1, own)[:, 0]
             top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
             wrong = (1 - score[rows]).clamp_min(1e-12)
-            suggested[rows] = top.indices[:, 0].where(
-                top.values[:, 0] > 0, y[rows]
-            )  # the label itself: there is no other
+            # the label itself, if there is no other
+            suggested[rows] = top.indices[:, 0].where(top.values[:, 0] > 0, y[rows])
             sure[rows] = (top.values[:, 0] / wrong).clamp_max(1)
             ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
     bounded = torch.minimum(score, 1 - outside.double())  # the label of an image that fits no class cannot be right
@@ -118,3 +220,71 @@ def alone_in_class(each: LabelEvidence, y: Int[Tensor, "N"]) -> Bool[Tensor, "N"
     classes = int(y.max()) + 1
     pair = (each.cluster * classes + y).unique()
     return torch.bincount(pair % classes, minlength=classes)[y] == 1
+
+
+@torch.no_grad()
+def label_set_quality(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], has: Bool[Tensor, "N L"], seed: int = 0,
+    group: Int[Tensor, "N"] | None = None,
+) -> LabelQuality:  # fmt: skip
+    """Return for every sample the probability that its whole set of labels is right; for every label, see `LabelStates`.
+
+    Formula: the posterior of `LabelSetNoise`, from densities, votes of neighbours and the other labels of the sample, none of
+        which the state itself affects. No probability is above 1 - 1 / (n + 2), n the smaller of the numbers of samples with and
+        without the label: n samples do not make surer. The confidence in the suggested set is the product over its changes,
+        divided by P(wrong) of the most suspect label.
+    Differs: it is ours. A label that too few samples have, or that nothing explains, is unknown (NaN) for all samples.
+
+    Args:
+        x: features, or embeddings.
+        y: numbers of the given label sets; they are also the suggested ones, until the changed sets are numbered.
+        has: whether each sample was given each label.
+        seed: seed of the folds.
+        group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
+    """
+    states = score_states(x, has, seed, group)
+    score, flagged = states.score.double(), states.flagged
+    both = torch.where(flagged, states.wrong.double().clamp_min(1e-12).log(), 0.0).sum(1).exp()
+    sure = (both / (1 - score).clamp_min(1e-12)).clamp_max(1).where(flagged.any(1), 0.0)
+    reason = "too few samples have its labels, or nothing explains them" if bool(score.isnan().any()) else ""
+    return LabelQuality(score, {}, y.cpu(), sure, sure, math.nan, math.nan, unknown_reason=reason, states=states)
+
+
+def score_states(
+    x: Float[Tensor, "N F"], has: Bool[Tensor, "N L"], seed: int, group: Int[Tensor, "N"] | None
+) -> LabelStates:
+    """Return for every sample and label the probability that the given state is wrong, on the CPU; see `label_set_quality`."""
+    if len(x) != len(has) or len(x) < 3 or has.shape[1] < 1:
+        raise LikewiseError(
+            f"label_set_quality: three samples or more with one row of labels each are needed, got {len(x)} feature vectors and "
+            f"labels of shape {tuple(has.shape)}; add data"
+        )
+    if not bool(torch.isfinite(x).all()):
+        raise LikewiseError(
+            "label_set_quality: features must be finite, got NaN or infinite values; leave out these rows"
+        )
+    x, given = at_least_float32(x).float(), has.float()
+    with full_precision_matmul(x):
+        each, noise = discriminate_sets(x, given, folds=min(10, len(x)), seed=seed, group=group)
+        wrong = torch.cat([noise.wrong(each.scores(rows).double(), given[rows]).float() for rows in each.blocks()])
+    with_it, without = cluster_counts(each, given)
+    ceiling = 1 - 1 / (torch.minimum(with_it, without) + 2)
+    few, common = (with_it < MIN_LABEL_SAMPLES).tolist(), (without < MIN_LABEL_SAMPLES).tolist()
+    reason = tuple(
+        FEW_REASON if a else COMMON_REASON if b else UNEXPLAINED_REASON if not c else ""
+        for a, b, c in zip(few, common, noise.informative.tolist(), strict=True)
+    )
+    unknown = torch.tensor([bool(one) for one in reason], device=x.device)
+    wrong = torch.minimum(wrong, ceiling.to(wrong)).masked_fill(unknown, torch.nan)
+    missing, superfluous = (
+        share.float().masked_fill(unknown.to(share.device), torch.nan) for share in (noise.missing, noise.superfluous)
+    )
+    return LabelStates(has.cpu(), wrong.cpu(), missing.cpu(), superfluous.cpu(), reason)
+
+
+def cluster_counts(each: LabelEvidence, has: Float[Tensor, "N L"]) -> tuple[Float[Tensor, "L"], Float[Tensor, "L"]]:
+    """Return how many samples have each label and how many have it not; near copies count once."""
+    count = int(each.cluster.max()) + 1
+    some = torch.zeros(count, has.shape[1], device=has.device).index_add_(0, each.cluster, has)
+    size = torch.bincount(each.cluster, minlength=count)[:, None]
+    return (some > 0).sum(0).float(), (some < size).sum(0).float()

@@ -1,45 +1,51 @@
-"""Label scores of all splits: from features and, for the training split, also from the training losses and gradients."""
+"""Label scores of all splits: from features and, for the training split, also from the training losses and gradients.
+
+Samples with several labels run through the same steps: only their probabilities come from another model, and the changed sets of
+labels become classes. Losses, gradients and findings about classes are for samples with one label.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.core.progress import bar
 from likewise.core.settings import Audit
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items
-from likewise.curate.audit import relabel
 from likewise.curate.audit.blank_images import blank_rows
 from likewise.curate.audit.influence import losses_of
-from likewise.curate.audit.label_probability import score_labels
-from likewise.curate.audit.label_scores import (
+from likewise.curate.audit.label_probability import LabelQuality, LabelStates, class_label_quality, label_set_quality
+from likewise.curate.audit.records import (
+    AuditSplit,
+    ClassFindings,
+    ExplainedErrors,
+    Kind,
+    SplitQuality,
+    Subject,
+    has_own_split,
+    to_device,
+)
+from likewise.curate.audit.single_scores import (
     class_sizes,
     loss_over_time,
     neighbour_vote,
     neighbours,
     rank_by_loss,
     self_gradient,
-)
-from likewise.curate.audit.records import (
-    AuditSplit,
-    ClassFindings,
-    ExplainedErrors,
-    LabelQuality,
-    SplitQuality,
-    Subject,
-    has_own_split,
-    to_device,
+    suggest,
 )
 from likewise.curate.audit.weighed_votes import WeighedVotes, weigh_votes
+from likewise.data.label_sets import label_table, set_names
 from likewise.data.votes import votes_of
-from likewise.labels.class_overlap import ClassOverlap, class_overlap
-from likewise.labels.label_evidence import discriminate
+from likewise.labels.class_overlap import ClassOverlap, OverlapState, class_overlap
+from likewise.labels.label_evidence import discriminate, set_evidence, set_selection_gain
 from likewise.score.metrics.detection import detection, relabel_accuracy
 
 SCORE_DESCRIPTIONS = {
@@ -75,13 +81,23 @@ def score_splits(
     Labels are scored against all classes of the data, because an error may cross the splits of a protocol. If the data has a
     split of its own, each of its parts is scored alone: its labels may follow other rules.
     """
-    names = list(subject.splits)
     found, blank = {}, blank_rows(subject.items, np.concatenate([one.e.row.numpy() for one in subject.splits.values()]))
-    with bar("score labels", len(names), quiet=config.quiet) as progress:
-        for some in [[name] for name in names] if has_own_split(subject.items) else [names]:
+    with bar("score labels", len(subject.splits), quiet=config.quiet) as progress:
+        for some in scored_together(subject):
             found |= score_together(subject, some, explained, config, blank, weighed)
             progress.advance(len(some))
+    if subject.items.label_sets is not None:
+        subject.notes.append(
+            "samples have several labels: missing and superfluous labels are in labels.csv; retrieval errors, their causes, and "
+            "classes to merge are not computed, because samples with some labels in common are neither right nor wrong"
+        )
     return found
+
+
+def scored_together(subject: Subject) -> list[list[str]]:
+    """Return the names of the splits in lists of those whose labels are compared with each other."""
+    names = list(subject.splits)
+    return [[name] for name in names] if has_own_split(subject.items) else [names]
 
 
 def score_together(
@@ -98,28 +114,43 @@ def score_together(
         blank: row of a blank or unreadable image -> reason.
     """
     rows = torch.cat([subject.splits[name].e.row for name in names])
-    y = torch.as_tensor(subject.items.y)[rows]
-    group = None if subject.items.group is None else torch.as_tensor(subject.items.group)[rows]
+    y, given, device = torch.as_tensor(subject.items.y)[rows], given_labels(subject.items, rows), subject.device
+    group = None if subject.items.group is None else torch.as_tensor(subject.items.group)[rows].to(device)
     label, place = y.unique(return_inverse=True)
-    if len(label) < 2 or len(label) == len(y):
+    overlap = None
+    if given.ndim == 2:
+        x = label_features(subject, names, rows, config)
+        scored = label_set_quality(x.to(device), y, given.to(device), config.seed, group)
+    elif len(label) < 2 or len(label) == len(y):
         scored = unscored(y, "there is one class" if len(label) < 2 else "every class has one sample")
-        overlap = None
     else:
-        x, device = label_features(subject, names, rows, config), subject.device
-        on_device = None if group is None else group.to(device)
+        x = label_features(subject, names, rows, config)
         part = torch.cat([torch.full((len(subject.splits[name].e.row),), n) for n, name in enumerate(names)])
-        scored = score_labels(x.to(device), y.to(device), config.seed, on_device, part.to(device))
-        overlap = class_overlap(at_least_float32(x.to(device)), place.to(device), on_device, seed=config.seed)
+        scored = class_label_quality(x.to(device), y.to(device), config.seed, group, part.to(device))
+        overlap = class_overlap(at_least_float32(x.to(device)), place.to(device), group, seed=config.seed)
     scored = scored if weighed is None else weighed.rescore(scored.of(torch.arange(len(y))), rows, y)
     found, start = {}, 0
     for name in names:
         own = torch.arange(start, start + len(subject.splits[name].e.row))
         shows_nothing = {at: blank[row] for at, row in enumerate(rows[own].tolist()) if row in blank}
         mine = scored.of(own).with_off_topic(torch.tensor(list(shows_nothing), dtype=torch.long))
-        classes = find_classes(y[own], mine, overlap, label.numpy())
-        found[name] = dataclasses.replace(describe_split(subject, name, mine, classes, explained), blank=shows_nothing)
+        if mine.states is None:
+            classes = find_classes(y[own], mine, overlap, label.numpy())
+            split = describe_split(subject, name, mine, classes, explained)
+        else:
+            near = neighbours(subject.splits[name].e.z.to(device))
+            split = SplitQuality(mine, {}, near, no_classes(), np.zeros(len(own), bool))
+        found[name] = dataclasses.replace(split, blank=shows_nothing)
         start += len(own)
     return found
+
+
+def given_labels(items: Items, rows: Int[Tensor, "N"]) -> Int[Tensor, "N"] | Bool[Tensor, "N L"]:
+    """Return the class of every row; for samples with several labels, whether each row has each label."""
+    y = torch.as_tensor(items.y)[rows]
+    if items.label_sets is None or items.label_name is None:
+        return y
+    return torch.as_tensor(label_table(items.label_sets, len(items.label_name)))[y]
 
 
 def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], config: Audit) -> Float[Tensor, "N F"]:
@@ -130,25 +161,33 @@ def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], c
     x, before, untrained = subject.features_of(names, rows)
     if before is None:
         return x
-    among = untrained if untrained.any() else ~untrained
-    y = torch.as_tensor(subject.items.y)[rows][among].unique(return_inverse=True)[1].to(subject.device)
-    if int(y.max()) < 1:
+    given = given_labels(subject.items, rows)
+    enough = int(untrained.sum()) > (2 if given.ndim == 2 else 0)
+    among = untrained if enough else torch.ones_like(untrained)
+    labels = given[among].to(subject.device)
+    if labels.ndim == 1 and len(labels.unique()) < 2:
         return x
-    gain = [explained_gain(t[among].to(subject.device), y, config.seed) for t in (x, before)]
+    gain = [explained_gain(t[among].to(subject.device), labels, config.seed) for t in (x, before)]
     if gain[1] <= gain[0]:
         return x
     subject.notes.append(
         "labels are scored with the features of the network before training, which explain the labels of "
-        f"{'untrained' if untrained.any() else 'all'} samples better "
+        f"{'untrained' if enough else 'all'} samples better "
         f"({gain[1]:.2f} nats per sample; after training {gain[0]:.2f})"
     )
     return before
 
 
-def explained_gain(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], seed: int) -> float:
-    """Return by how much features explain labels better than class frequencies do, in nats per sample."""
+def explained_gain(x: Float[Tensor, "N F"], given: Int[Tensor, "N"] | Bool[Tensor, "N L"], seed: int) -> float:
+    """Return by how much features explain the given labels better than their frequencies do, in nats per sample."""
+    x = at_least_float32(x)
     with torch.no_grad(), full_precision_matmul(x):
-        return discriminate(at_least_float32(x), y, int(y.max()) + 1, rounds=1, seed=seed)[1].gain
+        if given.ndim == 1:
+            y = given.unique(return_inverse=True)[1]
+            return discriminate(x, y, int(y.max()) + 1, rounds=1, seed=seed)[1].gain
+        has = given[:, given.any(0)].float()
+        each = set_evidence(x.float(), has, folds=min(10, len(x)), setting=(True, 0.5), seed=seed)
+        return set_selection_gain(each, has, seed) / len(x)
 
 
 def describe_split(
@@ -184,15 +223,129 @@ def find_classes(
 
     An off-topic sample goes nowhere. A class of which no label can be scored has the kind "unknown".
     """
-    found = relabel.class_findings(y, scored.suggested.where((scored.score < 0.5) & ~scored.is_off_topic, y))
+    found = class_findings(y, scored.suggested.where((scored.score < 0.5) & ~scored.is_off_topic, y))
     if overlap is not None:
-        found = relabel.with_overlap(found, overlap, label)
+        found = with_overlap(found, overlap, label)
     known = np.isin(found.label, y[~scored.score.isnan()].numpy())
     kind = tuple(
         one if there or one == "merge" else "unknown" for one, there in zip(found.kind, known.tolist(), strict=True)
     )
     of_all, of_touched = (found.of_all, found.of_touched) if known.any() else (math.nan, math.nan)
     return dataclasses.replace(found, kind=kind, of_all=of_all, of_touched=of_touched)
+
+
+def class_findings(
+    y: Int[Tensor, "N"], suggested: Int[Tensor, "N"], many: float = 0.1, spread: float = 0.35
+) -> ClassFindings:
+    """Return which classes should be merged and which are diffuse, from the suggested labels of their samples.
+
+    Args:
+        suggested: a label for every sample, the own label among the candidates: `suggest(z, y, foreign=False).y`.
+        many: share of a class that must leave it for a finding about the class, and at least two samples.
+        spread: maximum entropy of the suggested labels for a merge into one class. Both defaults are the paper's.
+    """
+    given, wanted = y.cpu().numpy(), suggested.cpu().numpy()
+    label, own, size = np.unique(given, return_inverse=True, return_counts=True)
+    away = wanted != given
+    moved = np.bincount(own[away], minlength=len(label))
+    (leaving, goal), count = np.unique(np.stack([own[away], wanted[away]]), axis=1, return_counts=True)
+    share = count / moved[leaving]
+    entropy = np.bincount(leaving, -share * np.log(share), len(label)) + 0.0
+    target = np.full(len(label), -1)
+    order = np.lexsort((-goal, count))
+    target[leaving[order]] = goal[order]  # later entries overwrite earlier ones
+    big = (moved >= many * size) & (moved >= 2)
+    kind = np.select([moved == 0, ~big, entropy <= spread], ["clean", "individual", "merge"], "diffuse")
+    touched = size[moved > 0].sum()
+    of_touched = float(away.sum() / touched) if touched else 0.0
+    return ClassFindings(label, size, moved, target, entropy, tuple(kind.tolist()), float(away.mean()), of_touched)
+
+
+def with_overlap(found: ClassFindings, overlap: ClassOverlap, label: Int[np.ndarray, "L"]) -> ClassFindings:
+    """Return the findings with the partner, overlap and state of each class; only these make a "merge".
+
+    Args:
+        overlap: of the classes numbered by their place in `label`, which may have more classes than `found`.
+    """
+    first, second, chance = (t.cpu().numpy() for t in (overlap.first, overlap.second, overlap.probability))
+    rank = np.nan_to_num(chance) + np.array([{"merge": 2, "unknown": 1}.get(one, 0) for one in overlap.state])
+    order = np.argsort(np.tile(rank, 2), kind="stable")  # later entries overwrite earlier ones
+    pair, partner = np.full((2, len(label)), -1)
+    mine, other = np.append(first, second)[order], np.append(second, first)[order]
+    pair[mine], partner[mine] = order % max(1, len(first)), label[other]
+    own = np.searchsorted(label, found.label)
+    pair, partner = pair[own], partner[own]
+    state: tuple[OverlapState, ...] = tuple(overlap.state[at] if at >= 0 else "unknown" for at in pair.tolist())
+    shown = np.array([np.nan if one == "unknown" else chance[at] for one, at in zip(state, pair)])
+    kind: list[Kind] = ["mixed" if one == "merge" else one for one in found.kind]
+    kind = ["merge" if one == "merge" else old for one, old in zip(state, kind, strict=True)]
+    return dataclasses.replace(found, partner=partner, overlap=shown, state=state, kind=tuple(kind))
+
+
+def no_classes() -> ClassFindings:
+    """Return findings about no class: classes that are sets of labels are not merged."""
+    none = np.zeros(0, int)
+    return ClassFindings(none, none, none, none, np.zeros(0), (), math.nan, math.nan)
+
+
+def with_suggested_sets(subject: Subject, quality: dict[str, SplitQuality]) -> tuple[Subject, dict[str, SplitQuality]]:
+    """Return the subject with the suggested label sets as further classes, and the label scores with their numbers.
+
+    Samples with one label are returned as they are. A sample from which all labels would be taken keeps its set: it is to be
+    reviewed, and no set can be suggested.
+    """
+    items = subject.items
+    if items.label_sets is None or items.label_name is None:
+        return subject, quality
+    number = {one: place for place, one in enumerate(items.label_sets)}
+    found = {}
+    for name, split in quality.items():
+        states, suggested = split.quality.states, split.quality.suggested.clone()
+        assert states is not None
+        wanted = states.suggested
+        for place in (states.flagged.any(1) & wanted.any(1)).nonzero()[:, 0].tolist():
+            one = tuple(wanted[place].nonzero()[:, 0].tolist())
+            suggested[place] = number.setdefault(one, len(number))
+        found[name] = dataclasses.replace(split, quality=dataclasses.replace(split.quality, suggested=suggested))
+    sets = tuple(number)
+    names = (*items.class_name, *set_names(sets[items.classes :], items.label_name))
+    return dataclasses.replace(subject, items=dataclasses.replace(items, label_sets=sets, class_name=names)), found
+
+
+class ScoredSets(NamedTuple):
+    """Rows of the data that were scored together, their embeddings, and their single labels."""
+
+    row: Int[Tensor, "n"]
+    z: Float[Tensor, "n D"]
+    states: LabelStates
+
+
+def scored_sets(subject: Subject, quality: dict[str, SplitQuality]) -> list[ScoredSets]:
+    """Return the single labels of samples with several labels, by the splits that were scored together."""
+    found = []
+    for names in scored_together(subject):
+        parts = [subject.splits[name].e for name in names]
+        states = [one for name in names if (one := quality[name].quality.states) is not None]
+        whole = dataclasses.replace(
+            states[0], has=torch.cat([one.has for one in states]), wrong=torch.cat([one.wrong for one in states])
+        )
+        found.append(ScoredSets(torch.cat([e.row for e in parts]), torch.cat([e.z for e in parts]), whole))
+    return found
+
+
+def label_facts(found: list[ScoredSets], names: tuple[str, ...]) -> list[dict]:
+    """Return for every label and part: number of samples, estimated shares, flagged states, and why it is unknown."""
+    facts = []
+    for _, _, states in found:
+        size, flagged = states.has.sum(0).tolist(), states.flagged
+        missing, superfluous = (flagged & ~states.has).sum(0).tolist(), (flagged & states.has).sum(0).tolist()
+        rates = zip(states.missing.tolist(), states.superfluous.tolist(), strict=True)
+        for n, (m, s) in enumerate(rates):
+            facts.append({
+                "label": names[n], "size": size[n], "missing_rate": m, "superfluous_rate": s, "missing": missing[n],
+                "superfluous": superfluous[n], "unknown": states.reason[n],
+            })  # fmt: skip
+    return facts
 
 
 def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:
@@ -214,6 +367,6 @@ def measure(split: AuditSplit, found: SplitQuality, items: Items) -> dict:
         return nothing
     true, given, flagged = torch.as_tensor(items.y_clean[rows]), torch.as_tensor(items.y[rows]), found.flagged
     ours = relabel_accuracy(found.quality.suggested, found.quality.suggested, true, given, flagged)
-    among, other = (relabel.suggest(split.e.z, given, foreign=foreign).y for foreign in (False, True))
+    among, other = (suggest(split.e.z, given, foreign=foreign).y for foreign in (False, True))
     theirs = relabel_accuracy(among, other, true, given, flagged)
     return {"measured": measured, "suggested": {"top1": ours.top1, "lenient": theirs.lenient, "votes": theirs.top1}}

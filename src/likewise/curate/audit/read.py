@@ -23,7 +23,6 @@ import numpy as np
 
 from likewise.core.errors import LikewiseError
 from likewise.core.files import load_arrays, open_csv
-from likewise.curate.audit.label_question import LabelQuestion
 from likewise.curate.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 
 UNSPLIT_NAME = "all"
@@ -136,6 +135,31 @@ class Group(NamedTuple):
     errors: int
     size: int
     confused: list[tuple[str, int]]
+
+
+class LabelQuestion(NamedTuple):
+    """One line of labels.csv: a label that a sample may lack ("missing") or have wrongly ("superfluous")."""
+
+    row: int
+    label: str
+    kind: str
+    chance: float | None  # None: unknown
+    state: str
+    reason: str = ""
+    nearest_with: str = ""  # rows of the nearest samples with the label
+    nearest_without: str = ""
+
+    @property
+    def item(self) -> str:
+        """Return the name of the question: decisions are kept for each row and label."""
+        return f"{self.row}:{self.label}"
+
+    @property
+    def advice(self) -> str:
+        """Return what the audit suggests to do."""
+        if self.state != "flagged":
+            return "keep"
+        return "add" if self.kind == "missing" else "remove"
 
 
 @dataclass(frozen=True, eq=False)

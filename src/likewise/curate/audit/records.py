@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,9 +13,9 @@ from torch import Tensor
 from likewise.core.contracts import Loss
 from likewise.core.settings import Train
 from likewise.core.types import Embedded, Items
+from likewise.curate.audit.label_probability import LabelQuality
 from likewise.curate.audit.states import STATE_DESCRIPTIONS
 from likewise.labels.class_overlap import OverlapState
-from likewise.labels.label_draws import Candidates
 from likewise.runs.folder import Run
 
 Kind = Literal["clean", "individual", "mixed", "merge", "diffuse", "unknown"]
@@ -131,63 +131,6 @@ class ExplainedErrors:
     causes: Causes | None = None
     pull: Float[Tensor, "N"] | None = None  # sum of absolute influences over errors
     verified: dict | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class LabelQuality:
-    """P(the label is right) for every sample, and the suggested label if it is wrong.
-
-    Labels are class numbers of the data. `confidence`: probability of the suggested label if the given one is wrong; `margin`:
-    its lead over the next label. `any` and `similar`: estimated shares of labels that are exchanged with any class, and with a
-    similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
-    sentence. `off_topic`: probability that the image fits no class; None: not computed. `candidates`: the most probable true
-    classes; a label that cannot be scored is its only candidate.
-    """
-
-    score: Float[Tensor, "N"]
-    single: dict[str, Float[Tensor, "N"]]
-    suggested: Int[Tensor, "N"]
-    confidence: Float[Tensor, "N"]
-    margin: Float[Tensor, "N"]
-    any: float
-    similar: float
-    unknown: Bool[Tensor, "N"] | None = None  # never None after construction: a NaN score is unknown
-    unknown_reason: str = ""
-    off_topic: Float[Tensor, "N"] | None = None
-    candidates: Candidates | None = None
-
-    def __post_init__(self):
-        unknown = self.score.isnan() if self.unknown is None else self.unknown | self.score.isnan()
-        object.__setattr__(self, "unknown", unknown)
-        object.__setattr__(self, "score", self.score.masked_fill(unknown, torch.nan))
-
-    @property
-    def is_off_topic(self) -> Bool[Tensor, "N"]:
-        """Whether each image is more likely of no class than of one; False if that was not computed."""
-        return torch.zeros_like(self.score, dtype=torch.bool) if self.off_topic is None else self.off_topic >= 0.5
-
-    def with_off_topic(self, places: Int[Tensor, "n"]) -> LabelQuality:
-        """Return the result with some samples that fit no class for certain: their labels are wrong, if they have a score."""
-        if not len(places):
-            return self
-        off_topic = torch.zeros_like(self.score) if self.off_topic is None else self.off_topic
-        wrong = self.score.clamp_max(0)  # NaN stays
-        return replace(
-            self,
-            off_topic=off_topic.index_fill(0, places, 1),
-            score=self.score.index_copy(0, places, wrong[places]),
-        )
-
-    def of(self, rows: Int[Tensor, "n"]) -> LabelQuality:
-        """Return the result for some of the samples, on the CPU."""
-
-        def some(value):
-            if isinstance(value, Candidates):
-                return Candidates(*(some(part) for part in value))
-            return value[rows.to(value.device)].cpu() if isinstance(value, Tensor) else value
-
-        single = {name: some(value) for name, value in self.single.items()}
-        return replace(self, **{f.name: some(getattr(self, f.name)) for f in fields(self)} | {"single": single})
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,11 +17,10 @@ from torch import Tensor
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, load_arrays
 from likewise.curate.audit.read import Findings
-from likewise.labels.copy_clusters import copy_clusters, nearest_neighbours
-from likewise.labels.label_draws import CANDIDATES_COUNT, Candidates
-from likewise.labels.review_order import Action as Action
-from likewise.labels.review_order import label_effects, make_actions, remaining_gain
-from likewise.labels.review_update import update_posterior
+from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, update_posterior
+from likewise.labels.neighbour_votes import copy_clusters, nearest_neighbours
+from likewise.labels.review_forecast import Action as Action
+from likewise.labels.review_forecast import label_effects, make_actions, remaining_gain
 
 POSTERIOR_FILE = "posterior.npz"
 

@@ -14,12 +14,19 @@ from torch import Tensor
 from likewise.core.files import write_csv
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items, Votes
+from likewise.curate.audit.label_probability import LabelQuality
 from likewise.curate.audit.read_votes import VoteLine
-from likewise.curate.audit.records import LabelQuality
-from likewise.labels.annotators import Ballots, Decided, ballots_of, decide
-from likewise.labels.label_draws import Candidates, keep_candidates
+from likewise.labels.annotators import (
+    Ballots,
+    Decided,
+    WorkerQuality,
+    ballots_of,
+    confusion_counts,
+    decide,
+    worker_quality,
+)
+from likewise.labels.candidates import Candidates, keep_candidates
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
-from likewise.labels.worker_quality import WorkerQuality, confusion_counts, worker_quality
 
 CONSENSUS_COLUMNS = (
     "row", "path", "label", "consensus", "wrong", "state", "label_score", "votes", "for_consensus", "voted",

@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import SupportsFloat
 
 import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from likewise.core.files import atomic_write, text_column, write_csv
 from likewise.core.types import Items
 from likewise.curate.audit.find_copies import Copies
+from likewise.curate.audit.label_quality import ScoredSets, scored_sets
 from likewise.curate.audit.read import UNSPLIT_NAME
 from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.weighed_votes import WeighedVotes, write_votes
 from likewise.data.label_sets import split_labels
 from likewise.data.schema import BOX_CORNERS
+from likewise.labels.neighbour_votes import SIMILARITY_BLOCK_SIZE
 
 FIXED_COLUMNS = (
     "row",
@@ -32,6 +37,17 @@ FIXED_COLUMNS = (
     "same_as",
 )
 """Columns of audit.csv that every audit has; `off_topic` if computed, the single scores and the carried columns follow."""
+
+MIN_LISTED_PROBABILITY = 0.1
+"""Smallest probability of an error with which a label of a sample is listed in labels.csv."""
+
+STORED_EXAMPLES_COUNT = 4
+"""Number of nearest samples with a label, and without it, that are listed for each question."""
+
+QUESTION_COLUMNS = (
+    "row", "path", "label", "kind", "chance", "state", "reason", "nearest_with", "nearest_without",
+)  # fmt: skip
+"""Columns of labels.csv."""
 
 
 def write_tables(
@@ -75,6 +91,10 @@ def write_tables(
         "other_path",
     )
     write_csv(folder / "duplicates.csv", copied, duplicate_lines(subject, copies))
+    if subject.items.label_sets is None:
+        (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
+    else:
+        write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, quality))
     row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
     near = []
     for name, split in subject.splits.items():
@@ -161,6 +181,40 @@ def changed_labels(own: str, other: str) -> str:
     return "; ".join(
         f"{word}: {names}" for word, names in (("missing", missing), ("superfluous", superfluous)) if names
     )
+
+
+def question_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterable[list]:
+    """Yield the lines of labels.csv (`QUESTION_COLUMNS`), the most suspect first.
+
+    Given labels that cannot be scored come last, with the state unknown.
+    """
+    names, lines = subject.items.label_name or (), []
+    for found in scored_sets(subject, quality):
+        wrong, has = found.states.wrong, found.states.has
+        place, label = ((wrong >= MIN_LISTED_PROBABILITY) | (wrong.isnan() & has)).nonzero(as_tuple=True)
+        beside = zip(*(near_rows(found, place, label, given) for given in (True, False)), strict=True)
+        for one, n, near in zip(place.tolist(), label.tolist(), beside, strict=True):
+            row, chance = int(found.row[one]), float(wrong[one, n])
+            unknown = math.isnan(chance)
+            state = "unknown" if unknown else "flagged" if chance > 0.5 else "ok"
+            kind = "superfluous" if bool(has[one, n]) else "missing"
+            cells = [row, path_of(subject.items, row), names[n], kind, number(chance), state]
+            lines.append(((unknown, 0 if unknown else -chance, row, n), [*cells, found.states.reason[n], *near]))
+    yield from (line for _, line in sorted(lines))
+
+
+def near_rows(found: ScoredSets, place: Int[Tensor, "q"], label: Int[Tensor, "q"], has: bool) -> list[str]:
+    """Return for each question the rows of the nearest samples that surely have the label, or surely have it not."""
+    rows, z, states = found
+    sure, listed = (states.has == has) & ~states.flagged, []
+    for some in torch.arange(len(place)).split(max(1, SIMILARITY_BLOCK_SIZE // max(1, len(z)))):
+        similarity = z[place[some]] @ z.T
+        similarity[torch.arange(len(some)), place[some]] = -torch.inf
+        similarity.masked_fill_(~sure.T[label[some]], -torch.inf)
+        top = similarity.topk(min(STORED_EXAMPLES_COUNT, len(z)), 1)
+        for values, near in zip(top.values, top.indices, strict=True):
+            listed.append(" ".join(str(int(rows[n])) for n in near[values > -torch.inf]))
+    return listed
 
 
 def pair_lines(subject: Subject, explained: ExplainedErrors) -> Iterable[list]:

@@ -38,10 +38,6 @@ from likewise.curate.review.items import (
     is_outdated,
     shown,
 )
-from likewise.curate.review.label_items import (
-    LabelQuestioned,
-    label_shown,
-)
 from likewise.curate.review.plan import Planner
 from likewise.curate.review.reviewer_votes import settle_decisions
 from likewise.curate.review.store import Choice, Decision, Store, kind_of, tidy
@@ -117,7 +113,7 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
     def page() -> FileResponse:
         return FileResponse(STATIC_FOLDER / "index.html")
 
-    questions = Questioned(store.findings) if store.findings.questions is None else LabelQuestioned(store.findings)
+    questions = Questioned(store.findings)
     votes = WorkerVotes(served.folder)
     add_item_routes(app, store, questions, served, votes)
     add_decision_routes(app, store, questions, votes)
@@ -127,7 +123,7 @@ def make_app(store: Store, token: str, served: Served | None = None) -> FastAPI:
     return app
 
 
-def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
+def describe(questions: Questioned, served: Served) -> dict:
     """Return what the page shows of the audit as a whole."""
     findings = questions.findings
     there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLIT_NAMES}
@@ -158,9 +154,7 @@ def describe(questions: Questioned | LabelQuestioned, served: Served) -> dict:
     }
 
 
-def add_item_routes(
-    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served, votes: WorkerVotes
-) -> None:
+def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: Served, votes: WorkerVotes) -> None:
     """Add the routes that return the audit as a whole, the plan of the review, and its items."""
     about = describe(questions, served)
     planner = Planner(store, questions, served.folder)
@@ -182,7 +176,7 @@ def add_item_routes(
     add_queue_route(app, store, questions, planner)
 
 
-def add_queue_route(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, planner: Planner) -> None:
+def add_queue_route(app: FastAPI, store: Store, questions: Questioned, planner: Planner) -> None:
     """Add the route that returns the items to review."""
 
     @lru_cache(maxsize=MAX_TILES_COUNT)
@@ -230,9 +224,7 @@ def add_queue_route(app: FastAPI, store: Store, questions: Questioned | LabelQue
         return Response(body, media_type="application/json")
 
 
-def show_item(
-    store: Store, questions: Questioned | LabelQuestioned, root: str, votes: WorkerVotes, item: str, reviewer: str
-) -> dict:
+def show_item(store: Store, questions: Questioned, root: str, votes: WorkerVotes, item: str, reviewer: str) -> dict:
     """Return an item with its votes; if the reviewer has decided about it and others disagree, also their decisions."""
     findings = store.findings
     kind, rows = kind_of(findings, item), questions.rows(item)
@@ -240,25 +232,20 @@ def show_item(
     own = {d.item: d for d in about_it if d.reviewer == tidy(reviewer)}
     disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
     others = [d._asdict() for d in about_it if disputed and d.reviewer != tidy(reviewer)]
-    if kind == "label":
-        found = label_shown(findings, item, root)
-    else:
-        item = item if kind == "pair" else str(rows[0])
-        found = shown(findings, item, rows, root)
+    item = str(rows[0]) if kind == "sample" else item
+    found = shown(findings, item, rows, root)
     panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
     return {**questions.tile(item, own), **found, "panels": panels, "others": others}
 
 
-def disputed_items(store: Store, questions: Questioned | LabelQuestioned, kind: str) -> list[str]:
+def disputed_items(store: Store, questions: Questioned, kind: str) -> list[str]:
     """Return the questions of a kind about which reviewers disagree."""
     settled = settle_decisions(store.findings, store.current_decisions()).items()
     items = [item for item, one in settled if one.choice == "disputed" and kind_of(store.findings, item) == kind]
     return list(dict.fromkeys(questions.first.get(int(item), item) if kind == "sample" else item for item in items))
 
 
-def listed_items(
-    questions: Questioned | LabelQuestioned, wanted: ItemFilter, decided: dict[str, Decision]
-) -> list[str]:
+def listed_items(questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
     """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
     if wanted.kind != "pair":
         return list(questions.flagged if wanted.flagged else questions.others)
@@ -274,9 +261,7 @@ def item_filter(
     return ItemFilter(kind, label, among, suspicion, show, state, given, suggested, flagged)
 
 
-def add_decision_routes(
-    app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, votes: WorkerVotes
-) -> None:
+def add_decision_routes(app: FastAPI, store: Store, questions: Questioned, votes: WorkerVotes) -> None:
     """Add the routes that store and undo decisions, and that compare reviewers."""
 
     def progress(reviewer: str, made: Iterable[Decision]) -> dict:
@@ -312,7 +297,7 @@ def add_decision_routes(
         )
 
 
-def add_result_routes(app: FastAPI, store: Store, questions: Questioned | LabelQuestioned, served: Served) -> None:
+def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
     """Add the routes of the end: what the decisions come to, and the end of the server."""
     several = store.findings.questions is not None
 

@@ -1,7 +1,8 @@
 """Items of the review page: their order, filter and content.
 
 A question is what a reviewer answers at once: about one sample, or about all exact copies of an image with several labels.
-Its item is the row of its first sample.
+Its item is the row of its first sample. Of samples with several labels, a question is about one label of one sample, and its item
+has the row and the label.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from PIL import Image
 
-from likewise.curate.audit.read import Findings, Sample
+from likewise.curate.audit.read import Findings, LabelQuestion, Sample
 from likewise.curate.audit.states import REVIEWED_STATES
 from likewise.curate.review.store import Decision
 from likewise.data.images import read_image
+from likewise.data.label_sets import LABEL_SEPARATOR
 
 MAX_SHOWN_SAMPLES = 6
 """Maximum number of exemplars of a class, of neighbours, and of causes of each direction."""
@@ -69,34 +71,45 @@ def other_questions(findings: Findings) -> Questions:
     return {str(one.row): (one.row,) for one in sorted(others, key=lambda s: (s.score is None, s.score or 0.0, s.row))}
 
 
+def label_questions(asked: Iterable[LabelQuestion]) -> Questions:
+    """Return the questions about single labels in their order."""
+    return {one.item: (one.row,) for one in asked}
+
+
 @dataclass
 class Questioned:
-    """The questions of an audit: about flagged samples, about the other samples, and about pairs."""
+    """The questions of an audit: about flagged samples (or single labels), about the others, and about pairs."""
 
     findings: Findings
     flagged: Questions = field(init=False)
     others: Questions = field(init=False)
-    kinds: ClassVar = ("sample", "pair")
 
     def __post_init__(self) -> None:
-        self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
+        if self.findings.questions is None:
+            self.kinds = ("sample", "pair")
+            self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
+        else:
+            self.kinds = ("label", "pair")
+            asked = self.findings.questions.values()
+            self.flagged = label_questions(one for one in asked if one.state == "flagged")
+            self.others = label_questions(one for one in asked if one.state != "flagged")
         self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
         self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
-        self.stored = {item: [str(row) for row in rows] for item, rows in self.flagged.items()}
         self.single = {item for item, rows in self.flagged.items() if len(rows) == 1}
-        self.copies = [rows for rows in self.stored.values() if len(rows) > 1]
+        self.copies = [[str(row) for row in rows] for rows in self.flagged.values() if len(rows) > 1]
 
     def rows(self, item: str) -> tuple[int, ...]:
         """Return the rows that are decided together with an item, or those of a pair."""
         if pair := self.findings.pair.get(item):
             return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
-        return self.flagged.get(self.first.get(int(item), item), (int(item),))
+        found = self.flagged.get(item) or self.others.get(item)
+        return found or self.flagged[self.first[int(item)]]
 
     def stored_items(self, item: str) -> list[str]:
-        """Return the items of the store that a question decides: the rows of its copies, or the pair itself."""
-        if item in self.stored:
-            return self.stored[item]
-        return [item] if item in self.findings.pair else [str(row) for row in self.rows(item)]
+        """Return the items of the store that a question decides: the rows of its copies, or the pair or label itself."""
+        if item in self.findings.pair or self.findings.questions is not None:
+            return [item]
+        return [str(row) for row in self.rows(item)]
 
     def matches(self, item: str, wanted: ItemFilter) -> bool:
         """Return whether an item matches the filter."""
@@ -106,6 +119,8 @@ class Questioned:
         """Return what the page shows of a question or a pair before its details are loaded."""
         if item in self.findings.pair:
             return pair_tile(self.findings, item, decided)
+        if self.findings.questions is not None:
+            return label_tile(self.findings, self.findings.questions[item], decided)
         return tile(self.findings, item, self.rows(item), decided)
 
     def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
@@ -122,6 +137,8 @@ def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
         pair = findings.pair[item]
         labels = [findings.sample[row].label for row in (pair.query, pair.wrong)]
         return wanted.label in ("", *labels) and wanted.among in ("", pair.type)
+    if findings.questions is not None:
+        return matches_question(findings, findings.questions[item], wanted)
     one = findings.sample[int(item)]
     group = [findings.sample[row] for row in findings.copies_of(one.row)] if one.state == "conflict" else []
     looks = looks_like(findings, one)
@@ -132,6 +149,16 @@ def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
         and wanted.among in ("", one.split, *(copy.split for copy in group))
         and wanted.state in ("", one.state)
         and (one.score is None or 1 - one.score >= wanted.suspicion - 1e-9)
+    )
+
+
+def matches_question(findings: Findings, one: LabelQuestion, wanted: ItemFilter) -> bool:
+    """Return whether a question about a label matches the filter; its state is its kind, missing or superfluous."""
+    return (
+        wanted.label in ("", one.label)
+        and wanted.among in ("", findings.sample[one.row].split)
+        and wanted.state in ("", one.kind)
+        and (one.chance is None or one.chance >= wanted.suspicion - 1e-9)
     )
 
 
@@ -182,6 +209,28 @@ def suggestion_probability(one: Sample) -> float | None:
     return (1 - one.score) * one.confidence
 
 
+def label_tile(findings: Findings, one: LabelQuestion, decided: Mapping[str, Decision]) -> dict:
+    """Return what the page shows of a question about a label before its details are loaded."""
+    sample, own = findings.sample[one.row], decided.get(one.item)
+    return {
+        "item": one.item,
+        "rows": [one.row],
+        "labels": [sample.label],
+        "tags": sample.label.split(LABEL_SEPARATOR),
+        "name": sample.name,
+        "label": one.label,
+        "question": one.kind,
+        "suggested": "",
+        "probability": one.chance,
+        "state": one.state,
+        "flagged": one.state == "flagged",
+        "advice": one.advice,
+        "choice": own.choice if own else "",
+        "new_label": "",
+        "note": own.note if own else "",
+    }
+
+
 def pair_tile(findings: Findings, item: str, decided: Mapping[str, Decision]) -> dict:
     """Return what the page shows of a pair before its details are loaded."""
     pair, own = findings.pair[item], decided.get(item)
@@ -214,13 +263,15 @@ def is_outdated(findings: Findings, item: str, decided: Mapping[str, Decision]) 
 def shown(findings: Findings, item: str, rows: Iterable[int], root: str = "") -> dict:
     """Return the content of an item for the page.
 
-    A sample has one panel, and an image with several labels one per copy. A pair has up to three: the query, its nearest sample
-    of another class, and its nearest sample of its own class.
+    A sample, or a label of a sample, has one panel, and an image with several labels one per copy. A pair has up to three: the
+    query, its nearest sample of another class, and its nearest sample of its own class.
 
     Args:
         root: folder that relative image paths start from.
     """
     pair, rows = findings.pair.get(item), list(rows)
+    if pair is None and findings.questions is not None:
+        return {"panels": [label_panel(findings, findings.questions[item], root)]}
     panels = [panel(findings, row, rows, root) for row in rows]
     if pair is None:
         return {"panels": panels}
@@ -247,6 +298,31 @@ def panel(findings: Findings, row: int, but: list[int], root: str) -> dict:
         "instead": exemplars(findings, row, looks, but),
         "near": [named(findings, other) for other in findings.near.get(row, [])[:MAX_SHOWN_SAMPLES] if other != row],
     }
+
+
+def label_panel(findings: Findings, one: LabelQuestion, root: str) -> dict:
+    """Return the sample of a question about a label, the nearest samples with the label and without it, and its neighbours."""
+    sample = findings.sample[one.row]
+    near = [row for row in findings.near.get(one.row, []) if row != one.row]
+    return {
+        "row": one.row,
+        "label": sample.label,
+        "name": sample.name,
+        "path": sample.path,
+        "file": os.path.join(root, sample.path) if sample.path else "",
+        "split": sample.split,
+        "chance": one.chance,
+        "reason": one.reason,
+        "with": rows_shown(findings, one.nearest_with),
+        "without": rows_shown(findings, one.nearest_without),
+        "near": [named(findings, row) for row in near[:MAX_SHOWN_SAMPLES]],
+    }
+
+
+def rows_shown(findings: Findings, rows: str) -> list[dict]:
+    """Return the samples of a list of rows, those that the audit knows."""
+    found = (int(row) for row in rows.split() if row.isdecimal())
+    return [named(findings, row) for row in found if row in findings.sample]
 
 
 def named(findings: Findings, row: int) -> dict:

@@ -34,12 +34,10 @@ from likewise.curate.audit.review_queue import (
     read_queue,
 )
 from likewise.curate.review.items import Questioned, Questions
-from likewise.curate.review.label_items import LabelQuestioned
 from likewise.curate.review.pace import Pace, PaceMeter
 from likewise.curate.review.reviewer_votes import chosen_label
 from likewise.curate.review.store import Decision, Store, tidy
-from likewise.labels.review_forecast import METRICS
-from likewise.labels.review_order import MAX_GROUP_SIZE, expected_decisions, remaining_gain
+from likewise.labels.review_forecast import MAX_GROUP_SIZE, METRICS, expected_decisions, remaining_gain
 
 NEXT_DECISIONS_COUNT = 20
 """Number of decisions whose expected gain the stop rule compares with a number of the user."""
@@ -144,12 +142,10 @@ class Planner:
         folder: folder of the audit, with its forecast and consensus if it has them; None: there are none.
     """
 
-    def __init__(self, store: Store, questions: Questioned | LabelQuestioned, folder: Path | None = None):
+    def __init__(self, store: Store, questions: Questioned, folder: Path | None = None):
         self.store, self.questions, self.findings, self.folder = store, questions, store.findings, folder
         self.forecast = None if folder is None else read_forecast(folder)
-        self.base = (
-            LabelSetPlans(questions) if isinstance(questions, LabelQuestioned) else SamplePlans(questions, folder)
-        )
+        self.base = SamplePlans(questions, folder) if self.findings.questions is None else LabelSetPlans(questions)
         self.unit = gain_unit(self.forecast) if self.base.has_posterior else None
         self.flagged = {item for one in questions.flagged for item in questions.stored_items(one)}
         self.meters: dict[str, PaceMeter] = {}
@@ -387,7 +383,7 @@ class LabelSetPlans:
     forecast_items: frozenset[str] = frozenset()
     has_posterior = False
 
-    def __init__(self, questions: LabelQuestioned):
+    def __init__(self, questions: Questioned):
         self.questions, self.asked = questions, questions.findings.questions or {}
 
     def groups(self, decided: Mapping[str, Decision], order: str) -> list[Group]:

@@ -1,4 +1,4 @@
-"""Neighbours and clusters of near copies: by hand, and what is not taken for copies."""
+"""Neighbours, their votes and clusters of near copies: by hand, and what is not taken for copies."""
 
 import math
 
@@ -6,13 +6,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from likewise.labels import copy_clusters as module
-from likewise.labels.copy_clusters import (
+from likewise.labels import neighbour_votes as module
+from likewise.labels.neighbour_votes import (
+    ADDED_VOTES_SHARE,
     MAX_COPY_DISTANCE,
     SCALE_NEIGHBOURS_COUNT,
+    VOTE_TEMPERATURE,
+    ClassVotes,
+    LabelVotes,
     connected,
     copy_clusters,
     nearest_neighbours,
+    vote_distances,
 )
 
 
@@ -130,3 +135,40 @@ def test_connected_components_of_random_graphs_and_of_a_long_path(seed):
         low, high = sorted((name[a], name[b]))
         name = [low if one == high else one for one in name]
     assert connected(n, i, j).tolist() == name
+
+
+def test_votes_for_classes_by_hand():
+    near, y = torch.tensor([[1, 2, 3], [0, 2, 3], [0, 1, 3], [2, 1, 0]]), torch.tensor([2, 0, 0, 1])
+    distance = torch.tensor([[1.0, 2.0, 2.5], [1.0, 1.5, math.inf], [math.inf] * 3, [0.5, 1.0, 2.0]])
+    votes = ClassVotes(near, distance, y, 3)
+    found = votes.scores(torch.arange(4))
+    assert found.shape == (1, 4, 3)
+    for i in range(4):
+        power = [math.exp(-d) for d in distance[i].tolist()]
+        share = [ADDED_VOTES_SHARE / 3] * 3
+        for j, v in zip(near[i].tolist(), power):
+            share[y[j]] += v / sum(power) if sum(power) else 0
+        assert found[0, i].tolist() == pytest.approx([math.log(v) for v in share], rel=1e-5)
+    assert torch.equal(votes.scores(torch.tensor([3, 0]))[0], found[0, [3, 0]])
+    left = votes.without(torch.tensor([False, False, True, False]))
+    expected = distance.masked_fill(near == 2, math.inf)
+    assert torch.equal(left.distance, expected) and torch.equal(votes.distance, distance)
+
+
+def test_neighbours_of_the_own_cluster_have_no_vote():
+    near, distance = torch.tensor([[1, 2], [0, 2], [1, 0]]), torch.tensor([[0.2, 0.8], [0.2, 1.0], [0.9, 1.2]])
+    found = vote_distances(near, distance, torch.tensor([5, 5, 0]))
+    unit = VOTE_TEMPERATURE * 1.0  # the median of the distances to the last neighbour
+    expected = [[math.inf, 0.8 / unit], [math.inf, 1.0 / unit], [0.9 / unit, 1.2 / unit]]
+    assert found.tolist() == [pytest.approx(row) for row in expected]
+
+
+def test_votes_for_labels_by_hand():
+    near, distance = torch.tensor([[1, 2], [0, 2], [0, 1]]), torch.tensor([[0.0, 1.0], [0.0, torch.inf], [0.0, 0.0]])
+    has = torch.tensor([[1.0], [1.0], [0.0]])
+    found = LabelVotes(near, distance, has).scores(torch.tensor([0, 1]))[0]
+    weight = 1 / (1 + math.exp(-1))
+    prior = ADDED_VOTES_SHARE * 1 / 2  # of the other samples
+    share = [(weight + prior) / (1 + ADDED_VOTES_SHARE), (1 + prior) / (1 + ADDED_VOTES_SHARE)]
+    for value, expected in zip(found[:, 0].tolist(), share, strict=True):
+        assert value == pytest.approx(math.log(expected / (1 - expected)), rel=1e-4)  # float32

@@ -1,4 +1,4 @@
-"""Label scores: for each sample one value in [0, 1] of how well its label fits; low = probably wrong.
+"""Single label scores, each a value in [0, 1] of how well a label fits (low = probably wrong), and suggestions by the same votes.
 
 A sample that is alone in its class has no samples to compare with: it gets the median of the other scores.
 """
@@ -6,17 +6,16 @@ A sample that is alone in its class has no samples to compare with: it gets the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from likewise.core.errors import LikewiseError
 from likewise.core.retrieval.ranking import nearest, rank
-from likewise.core.similarity import at_least_float32, distance, full_precision_matmul
-from likewise.labels.label_noise import Evidence
+from likewise.core.similarity import distance
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of similarities or votes that are held in memory at a time."""
@@ -51,54 +50,6 @@ def neighbour_vote(
     rows = torch.arange(len(z), device=z.device)
     found = [(w * (label == y[some, None])).sum(1) for some, label, w in votes(z, y, rows, k, temperature)]
     return fill_singletons(torch.cat(found), y)
-
-
-@torch.no_grad()
-def centre_margin(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """Return how much closer a sample is to the centre of its class, computed without it, than to the best other centre.
-
-    Formula: (2 + cos(z_i, m_y without i) - max over c != y of cos(z_i, m_c)) / 4, m_c the mean of the unit vectors of class c
-    """
-    check_labelled("centre_margin", z, y)
-    label, own = y.unique(return_inverse=True)
-    if len(label) < 2:
-        raise LikewiseError(
-            f"centre_margin: labels must have two classes or more, got only class {int(label[0])}; add another class"
-        )
-    with full_precision_matmul(z):
-        return fill_singletons(
-            (2 + margins(ClassCentres(F.normalize(at_least_float32(z), dim=1), own, len(label)), own)) / 4, y
-        )
-
-
-class ClassCentres:
-    """Cosines of samples with class centres; the centre of a sample's own class is computed without the sample.
-
-    Args:
-        z: unit vectors.
-        y: labels, 0 to classes - 1.
-    """
-
-    def __init__(self, z: Float[Tensor, "N D"], y: Int[Tensor, "N"], classes: int):
-        self.z, self.y, self.classes = z, y, classes
-        self.total = z.new_zeros(classes, z.shape[1]).index_add_(0, y, z)
-        self.centre = F.normalize(self.total, dim=1)
-
-    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        yield from torch.arange(len(self.z), device=self.z.device).split(max(1, SCORE_BLOCK_SIZE // self.classes))
-
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        z, own = self.z[rows], self.y[rows]
-        return (z @ self.centre.T).scatter(1, own[:, None], F.cosine_similarity(z, self.total[own] - z)[:, None])
-
-
-def margins(each: Evidence, y: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
-    """Return the score of a sample's own class minus the best score of another class."""
-    found = []
-    for rows in each.blocks():
-        score, own = each.scores(rows), y[rows, None]
-        found.append(score.gather(1, own)[:, 0] - score.scatter(1, own, -torch.inf).amax(1))
-    return torch.cat(found).double()
 
 
 def rank_by_loss(loss: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
@@ -221,3 +172,60 @@ def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
     k = min(STORED_NEIGHBOURS, len(z) - 1)
     near = nearest(z, z, k, own=torch.arange(len(z), device=z.device))[0].cpu().numpy() if k else np.zeros((1, 0), int)
     return np.pad(near, ((0, 0), (0, STORED_NEIGHBOURS - k)), constant_values=-1)
+
+
+class Suggestions(NamedTuple):
+    """A label for each of these rows, its share of the votes, and its lead over the next label."""
+
+    row: Int[Tensor, "M"]
+    y: Int[Tensor, "M"]
+    confidence: Float[Tensor, "M"]
+    margin: Float[Tensor, "M"]
+
+
+@torch.no_grad()
+def suggest(
+    z: Float[Tensor, "N D"],
+    y: Int[Tensor, "N"],
+    rows: Int[Tensor, "M"] | None = None,
+    *,
+    foreign: bool = True,
+    k: int | None = None,
+    temperature: float = VOTE_TEMPERATURE,
+) -> Suggestions:
+    """Return the label with the most votes of a sample's nearest neighbours, each with weight e^(-distance / temperature).
+
+    Differs: in the paper (Liu et al., empirical influence functions), raw embeddings vote at temperature 1, and the present
+        label may win.
+
+    Args:
+        rows: the suspects; None: all samples.
+        foreign: exclude the present label, for samples that are suspect already. False: it may win again, and for a class of n
+            samples at most n - 1 neighbours vote. A sample alone in its class then keeps its label, at confidence 0.
+        k: number of neighbours that vote; by default the median class size, at most 200.
+    """
+    if foreign and len(y.unique()) < 2:
+        raise LikewiseError(
+            "suggest: labels must have two classes or more, got one; add another class, or use foreign=False"
+        )
+    rows = torch.arange(len(z), device=z.device) if rows is None else rows
+    found = [_elect(some, y[some], label, w) for some, label, w in votes(z, y, rows, k, temperature, foreign)]
+    if not found:
+        return Suggestions(rows, y[rows], *z.new_zeros(2, 0, dtype=torch.float64))
+    return Suggestions(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+
+def _elect(
+    rows: Int[Tensor, "m"], y: Int[Tensor, "m"], label: Int[Tensor, "m K"], w: Float[Tensor, "m K"]
+) -> Suggestions:
+    """Return the label with the most votes; of ties, the label of the nearest neighbour."""
+    kinds, label_of = label.unique(return_inverse=True)
+    ballot = torch.arange(len(rows), device=rows.device)[:, None] * len(kinds) + label_of
+    _, at = ballot.unique(return_inverse=True)
+    share = torch.zeros(int(at.max()) + 1, dtype=w.dtype, device=w.device).index_add_(0, at.flatten(), w.flatten())[at]
+    best = share.amax(1, keepdim=True)
+    first = torch.arange(label.shape[1], 0, -1, device=rows.device).where(share == best, 0).argmax(1, keepdim=True)
+    won = label.gather(1, first)
+    second = share.masked_fill(label == won, 0).amax(1)
+    has_votes = w.sum(1) > 0
+    return Suggestions(rows, won[:, 0].where(has_votes, y), best[:, 0], best[:, 0] - second)

@@ -1,4 +1,4 @@
-"""Label scores by hand, one sample at a time; low = suspect."""
+"""Single label scores by hand, one sample at a time (low = suspect), and labels that the same votes suggest."""
 
 import math
 
@@ -8,14 +8,14 @@ import torch
 from likewise.errors import LikewiseError
 from torch.nn import functional as F
 
-from likewise.curate.audit import label_scores as module
-from likewise.curate.audit.label_scores import (
-    centre_margin,
+from likewise.curate.audit import single_scores as module
+from likewise.curate.audit.single_scores import (
     loss_over_time,
     median_class_size,
     neighbour_vote,
     rank_by_loss,
     self_gradient,
+    suggest,
     votes,
 )
 
@@ -81,27 +81,12 @@ def test_the_usual_number_of_voters_is_the_median_class_size_up_to_a_limit(monke
     assert next(votes(z, y, torch.arange(4)))[1].shape == (4, 3)
 
 
-@pytest.mark.parametrize("chunk", [2**23, 20])
-def test_centre_margins_by_hand(chunk, monkeypatch):
-    monkeypatch.setattr(module, "SCORE_BLOCK_SIZE", chunk)
-    z, y = some()
-    unit = [v / math.sqrt(float(v @ v)) for v in z.double()]
-    score = []
-    for i in range(len(z)):
-        mates = [unit[j] for j in range(len(z)) if y[j] == y[i] and j != i]
-        others = [sum(unit[j] for j in range(len(z)) if y[j] == c) for c in set(y.tolist()) - {int(y[i])}]
-        margin = cos(unit[i], sum(mates)) - max(cos(unit[i], m) for m in others) if mates else math.nan
-        score.append((2 + margin) / 4)
-    np.testing.assert_allclose(centre_margin(z, y), with_median(score, y), atol=1e-6)
-
-
-@pytest.mark.parametrize("score", [neighbour_vote, centre_margin])
 @pytest.mark.parametrize("sizes", [(2,) * 12, (5,) * 12, (30, 30)])
-def test_a_swapped_label_is_the_most_suspect_whatever_the_class_size(score, sizes):
+def test_a_swapped_label_is_the_most_suspect_whatever_the_class_size(sizes):
     z, y = some(sizes, dim=32, far=5.0)
     true = y.clone()
     y[0] = y[y != y[0]][0]
-    found = score(z, y)
+    found = neighbour_vote(z, y)
     assert ((found >= 0) & (found <= 1)).all()
     touched = (y == y[0]) | (y == true[0])  # in a class of two, the other one is left with a stranger, or alone
     assert found[0] == found.min() and (found[~touched] > found[0]).all()
@@ -110,7 +95,6 @@ def test_a_swapped_label_is_the_most_suspect_whatever_the_class_size(score, size
 def test_samples_that_are_all_alone_are_undecided():
     z, y = torch.randn(4, 3), torch.arange(4)
     assert neighbour_vote(z, y).tolist() == [0.5] * 4
-    assert centre_margin(z, y).tolist() == [0.5] * 4
 
 
 def test_loss_ranks_by_hand():
@@ -157,17 +141,74 @@ def test_the_self_gradient_is_autograds():
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)), "two classes or more"),
-        (lambda: centre_margin(torch.randn(4, 2), torch.zeros(4)), "one integer per row"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.zeros(3, dtype=torch.int64)), "one integer per row"),
-        (lambda: centre_margin(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "first: row 1"),
-        (lambda: centre_margin(torch.tensor([[1.0], [1e20]]), torch.arange(2)), r"below 1e\+15.*first: row 1"),
+        (lambda: neighbour_vote(torch.tensor([[1.0], [torch.nan]]), torch.arange(2)), "first: row 1"),
+        (lambda: neighbour_vote(torch.tensor([[1.0], [1e20]]), torch.arange(2)), r"below 1e\+15.*first: row 1"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.arange(4), k=0), "k >= 1"),
         (lambda: neighbour_vote(torch.randn(4, 2), torch.arange(4), temperature=0.0), "temperature > 0"),
         (lambda: rank_by_loss(torch.tensor([1.0, torch.nan])), "first: row 1"),
         (lambda: loss_over_time(torch.full((2, 3), torch.nan)), "must have a loss, got only NaN"),
+        (lambda: suggest(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)), "two classes or more, got one"),
+        (lambda: suggest(torch.randn(4, 2), torch.arange(4), k=-1), "k >= 1"),
+        (lambda: suggest(torch.randn(4, 2), torch.arange(4), torch.tensor([-1, 2])), "between 0 and 3, got -1 to 2"),
     ],
 )
 def test_bad_input_is_named(work, message, unchecked):
     with pytest.raises(LikewiseError, match=message):
         work()
+
+
+def suggestion_by_hand(z, y, i, k, temperature, foreign):
+    """(label, confidence, margin) of sample i."""
+    z = F.normalize(z.double(), dim=1)
+    others = [j for j in range(len(z)) if j != i and not (foreign and y[j] == y[i])]
+    k = k if foreign else min(k, int((y == y[i]).sum()) - 1)
+    near = sorted((float((z[i] - z[j]).norm()), j) for j in others)[:k]
+    share = {}
+    for d, j in near:
+        share[int(y[j])] = share.get(int(y[j]), 0) + math.exp(-d / temperature)
+    if not share:
+        return int(y[i]), 0.0, 0.0
+    ranked = sorted(((w / sum(share.values()), label) for label, w in share.items()), reverse=True)
+    return ranked[0][1], ranked[0][0], ranked[0][0] - (ranked[1][0] if len(ranked) > 1 else 0.0)
+
+
+@pytest.mark.parametrize("chunk", [2**23, 12])
+@pytest.mark.parametrize("foreign", [True, False])
+@pytest.mark.parametrize(("k", "temperature"), [(None, 0.05), (4, 1.0), (100, 0.5)])
+def test_suggestions_by_hand(k, temperature, foreign, chunk, monkeypatch):
+    monkeypatch.setattr(module, "SCORE_BLOCK_SIZE", chunk)
+    z, y = some()
+    found = suggest(z, y, foreign=foreign, k=k, temperature=temperature)
+    expected = [suggestion_by_hand(z, y, i, k or 5, temperature, foreign) for i in range(len(z))]
+    assert found.row.tolist() == list(range(len(z)))
+    assert found.y.tolist() == [label for label, _, _ in expected]
+    np.testing.assert_allclose(found.confidence, [c for _, c, _ in expected], atol=1e-6)
+    np.testing.assert_allclose(found.margin, [m for _, _, m in expected], atol=1e-6)
+    assert not foreign or (found.y != y).all()
+
+
+def test_only_the_rows_asked_for():
+    z, y = some()
+    rows = torch.tensor([7, 0, 20])
+    some_of, all_of = suggest(z, y, rows), suggest(z, y)
+    assert some_of.row.tolist() == [7, 0, 20] and some_of.y.tolist() == all_of.y[rows].tolist()
+    assert [len(t) for t in suggest(z, y, rows[:0])] == [0] * 4
+
+
+@pytest.mark.parametrize("size", [2, 5, 20])
+def test_swapped_labels_are_found_again(size):
+    z, true = some((size,) * 12, dim=32, far=5.0)
+    y = true.clone()
+    y[:3] = true[3:6].where(true[3:6] != true[:3], true[true != true[0]][0])
+    wrong = (y != true).nonzero()[:, 0]
+    found = suggest(z, y, wrong)
+    assert found.y.tolist() == true[wrong].tolist()
+
+
+def test_a_tie_goes_to_the_nearest():
+    z = F.normalize(torch.tensor([[1.0, 0.0], [1.0, 0.3], [1.0, -0.3]]), dim=1)
+    found = suggest(z, torch.tensor([0, 8, 4]), torch.tensor([0]))
+    assert found.y.tolist() == [8] and found.confidence.tolist() == [1.0]  # classes of one: one voter
+    found = suggest(z, torch.tensor([0, 8, 4]), torch.tensor([0]), k=2)
+    assert found.y.tolist() == [8] and found.confidence.tolist() == [0.5] and found.margin.tolist() == [0.0]

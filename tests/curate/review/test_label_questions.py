@@ -16,8 +16,7 @@ from likewise.curate.audit.apply import apply
 from likewise.curate.audit.read import read_findings
 from likewise.curate.review.app import Served, make_app
 from likewise.curate.review.consensus import as_csv, changes, corrected, outcome, write_corrected_table
-from likewise.curate.review.items import ItemFilter
-from likewise.curate.review.label_items import LabelQuestioned, label_shown, label_tile, matches_label_filter
+from likewise.curate.review.items import ItemFilter, Questioned, shown
 from likewise.curate.review.store import Store, kind_of
 
 
@@ -30,13 +29,13 @@ def store(tmp_path):
 
 def test_questions_and_their_content(store):
     findings = store.findings
-    asked = LabelQuestioned(findings)
+    asked = Questioned(findings)
     assert list(asked.flagged) == ["0:striped", "1:red"] and list(asked.others) == ["3:dress", "2:rare/odd"]
     assert asked.rows("1:red") == (1,) and asked.progress("label", {"1:red", "3:dress"}) == {"done": 1, "whole": 2}
     assert kind_of(findings, "0:striped") == "label"
-    tile = label_tile(findings, "0:striped", {})
+    tile = asked.tile("0:striped", {})
     assert tile["tags"] == ["dress", "red"] and tile["question"] == "missing" and tile["advice"] == "add"
-    panel = label_shown(findings, "0:striped", "/c")["panels"][0]
+    panel = shown(findings, "0:striped", (0,), "/c")["panels"][0]
     assert [one["row"] for one in panel["with"]] == [3] and [one["row"] for one in panel["without"]] == [1, 2]
     assert panel["file"] == "/c/0.png"
     for wanted, matches in (
@@ -45,7 +44,7 @@ def test_questions_and_their_content(store):
         ({"state": "missing"}, True),
         ({"suspicion": 0.95}, False),
     ):
-        assert matches_label_filter(findings, "0:striped", ItemFilter("label", **wanted)) is matches
+        assert asked.matches("0:striped", ItemFilter("label", **wanted)) is matches
 
 
 def test_decisions_per_row_and_label(store, tmp_path):

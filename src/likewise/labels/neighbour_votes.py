@@ -1,0 +1,177 @@
+"""Nearest neighbours by features, clusters of near copies among them, and the votes of neighbours for labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from likewise.labels.label_noise import row_blocks
+
+SIMILARITY_BLOCK_SIZE = 2**25
+"""Maximum number of similarities, or of votes with probabilities, that are computed at a time."""
+
+MAX_COPY_DISTANCE = 0.35
+"""Maximum distance of two near copies, as a share of the distance to the neighbour `SCALE_NEIGHBOURS_COUNT` of both."""
+
+MAX_CONFLICT_SHARE = 0.05
+"""Largest share of rows in conflicting exact copies that is taken for wrong labels; above it, images may have several labels."""
+
+SCALE_NEIGHBOURS_COUNT = 16
+"""Rank of the neighbour whose distance is the local scale; more copies of one image than this are not recognised."""
+
+VOTING_NEIGHBOURS_COUNT = 60
+"""Number of neighbours that vote."""
+
+VOTE_TEMPERATURE = 0.07
+"""Temperature of the distances of voting neighbours, as a share of the median distance to the last of them."""
+
+ADDED_VOTES_SHARE = 0.02
+"""Votes that are added and spread over all classes: a class without votes is unlikely, not impossible."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassVotes:
+    """Log share of the votes of a sample's nearest neighbours for every class."""
+
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
+    y: Int[Tensor, "N"]
+    classes: int
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        return row_blocks(len(self.near), self.classes, self.near.device)
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        votes = weight.new_full((len(rows), self.classes), ADDED_VOTES_SHARE / self.classes)
+        return votes.scatter_add_(1, self.y[self.near[rows]], weight).log()[None]
+
+    def without(self, voter: Bool[Tensor, "N"]) -> ClassVotes:
+        """Return the votes without those of some samples."""
+        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelVotes:
+    """Log odds of the weighted share of a sample's nearest neighbours that have each label."""
+
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
+    has: Float[Tensor, "N L"]  # 1: the sample was given the label
+
+    @property
+    def classes(self) -> int:
+        return self.has.shape[1]
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        return row_blocks(len(self.near), 3 * self.classes, self.near.device)  # for up to three tables
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b L"]:
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        share = F.embedding_bag(self.near[rows], self.has, mode="sum", per_sample_weights=weight.to(self.has))
+        others = (self.has.sum(0) - self.has[rows]) / (len(self.has) - 1)
+        share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
+        return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]
+
+
+@dataclass(frozen=True, eq=False)
+class SoftVotes:
+    """Log share of the votes of a sample's nearest neighbours for every class; a vote is the probabilities of a neighbour."""
+
+    near: Int[Tensor, "N k"]
+    distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
+    q: Float[Tensor, "N C"]
+
+    @property
+    def classes(self) -> int:
+        return self.q.shape[1]
+
+    def blocks(self) -> Iterator[Int[Tensor, "b"]]:
+        return row_blocks(len(self.near), self.classes, self.near.device)
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
+        block = max(1, SIMILARITY_BLOCK_SIZE // (self.near.shape[1] * self.classes))
+        return torch.cat([self._scores(some) for some in rows.split(block)])[None]
+
+    def _scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        votes = torch.bmm(weight[:, None], self.q[self.near[rows]])[:, 0]
+        return (votes + ADDED_VOTES_SHARE / self.classes).log()
+
+    def without(self, voter: Bool[Tensor, "N"]) -> SoftVotes:
+        """Return the votes without those of some samples."""
+        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
+
+
+def vote_distances(
+    near: Int[Tensor, "N k"], distance: Float[Tensor, "N k"], cluster: Int[Tensor, "N"]
+) -> Float[Tensor, "N k"]:
+    """Return the distances in units of the temperature; infinite for neighbours of the same cluster, which do not vote."""
+    temperature = VOTE_TEMPERATURE * distance[:, -1].median().clamp_min(1e-12)
+    own = cluster[near] == cluster[:, None]
+    return (distance / temperature).masked_fill(own, torch.inf)
+
+
+def nearest_neighbours(z: Float[Tensor, "N D"], k: int) -> tuple[Int[Tensor, "N k"], Float[Tensor, "N k"]]:
+    """Return the k nearest other rows of every row of unit vectors, and their distances, the nearest first.
+
+    Similarities are plain float32 products: `retrieval.ranking`, which is exact to the last digit, is slower and not needed here.
+    """
+    k, row, distance = min(k, len(z) - 1), [], []
+    for rows in torch.arange(len(z), device=z.device).split(max(1, SIMILARITY_BLOCK_SIZE // len(z))):
+        similarity = z[rows] @ z.T
+        similarity[torch.arange(len(rows), device=z.device), rows] = -torch.inf
+        top = similarity.topk(k, 1)
+        row.append(top.indices)
+        distance.append((2 - 2 * top.values).clamp_min(0).sqrt())
+    return torch.cat(row), torch.cat(distance)
+
+
+def copy_clusters(
+    near: Int[Tensor, "N k"], distance: Float[Tensor, "N k"], y: Int[Tensor, "N"], group: Int[Tensor, "N"] | None = None
+) -> Int[Tensor, "N"]:
+    """Return the number of the cluster of every sample: near copies, and samples of one group, are in one cluster.
+
+    Two samples are near copies if their distance is far below the distance to the neighbours number `SCALE_NEIGHBOURS_COUNT` of
+    both. A cluster that has more than half of the samples of a label is not taken for copies but for a compact class, and is
+    divided again.
+
+    Args:
+        near, distance: as `nearest_neighbours` returns them.
+        group: samples with the same number, 0 or more, belong together; -1: none.
+    """
+    scale = distance[:, min(SCALE_NEIGHBOURS_COUNT, distance.shape[1]) - 1]
+    limit = MAX_COPY_DISTANCE * torch.minimum(scale[:, None], scale[near])
+    i, place = ((distance < limit) & (distance.shape[1] >= SCALE_NEIGHBOURS_COUNT)).nonzero(as_tuple=True)
+    cluster = connected(len(y), i, near[i, place])
+    classes = int(y.max()) + 1
+    pair, at, count = (cluster * classes + y).unique(return_inverse=True, return_counts=True)
+    shared = torch.bincount(cluster, minlength=len(y))[pair // classes] > 1
+    compact = (shared & (2 * count > torch.bincount(y, minlength=classes)[pair % classes]))[at]
+    divided = torch.zeros_like(y, dtype=torch.bool).index_fill_(0, cluster[compact], True)[cluster]
+    cluster = torch.where(divided, torch.arange(len(y), device=y.device), cluster)
+    if group is None:
+        return cluster.unique(return_inverse=True)[1]
+    known = (group >= 0).nonzero()[:, 0]
+    first = torch.full((int(group.max()) + 1 if len(known) else 1,), len(y), device=y.device)
+    first.scatter_reduce_(0, group[known], known, "amin")
+    rows = torch.arange(len(y), device=y.device)
+    joined = connected(len(y), torch.cat([rows, known]), torch.cat([cluster, first[group[known]]]))
+    return joined.unique(return_inverse=True)[1]
+
+
+def connected(count: int, i: Int[Tensor, "E"], j: Int[Tensor, "E"]) -> Int[Tensor, "N"]:
+    """Return the smallest row of the connected component of every row of a graph with the edges (i, j)."""
+    root = torch.arange(count, device=i.device)
+    while True:
+        low = torch.minimum(root[i], root[j])
+        after = root.scatter_reduce(0, i, low, "amin").scatter_reduce(0, j, low, "amin")
+        after = after[after]
+        if torch.equal(after, root):
+            return root
+        root = after
