@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from likewise.types import LikewiseError
 
-from likewise.labels.prediction_powered import prediction_powered_mean
+from likewise.score.wrong_labels import prediction_powered_mean
 
 TRUE = np.array([1.0, 0, 1, 1, 0, 1, 0])
 PREDICTED = np.array([1.0, 0, 0, 1, 1, 1, 0])
