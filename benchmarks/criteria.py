@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from likewise.config import Evaluate
 from likewise.contracts import Loss
 from measure import parse_with_quick
 
 from likewise import losses
 from likewise.core.settings.spec import build
-from likewise.data.dataset import load_items
 from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
-from likewise.runs.open import read_config
-from likewise.score.evaluate_run import evaluate_run
+from likewise.runs.open import OpenRun
+from likewise.score.evaluate import evaluate_run
 
 METRICS = ("R@1", "MAP@R", "rho")
 SPECS = {"CrossBatchMemory": "CrossBatchMemory(start=150)", "Hierarchical": "Hierarchical(loss=ProxyAnchor())"}
@@ -70,10 +70,8 @@ def main(words: Sequence[str] | None = None) -> None:
             run = train(settings(name, options, Path(folder)), say=lambda line: None)
             seconds = time.monotonic() - started
             if not lines:
-                stored = read_config(run)
-                items = load_items(stored.data, None, strict=True, quiet=True)
-                how = {"device": torch.device(options.device), "checkpoint": "untrained", "quiet": True}
-                before = evaluate_run(run, config=stored, items=items, metrics=METRICS, **how)
+                opened = OpenRun(run, checkpoint="untrained", device=options.device, quiet=True)
+                before = evaluate_run(opened, Evaluate(str(run.path), metrics=METRICS))
                 lines.append({"loss": "untrained", "seconds": 0.0, **before["metrics"]})
                 print(f"{'':20s} {'R@1':>7s} {'MAP@R':>7s} {'rho':>7s} {'seconds':>8s}")
                 print(show(lines[-1]))

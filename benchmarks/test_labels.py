@@ -3,17 +3,15 @@
     python benchmarks/test_labels.py FEATURES [--data caltech101 pets] [--seeds 2] [--dim 128] [--out cells.json]
 
 FEATURES is a folder of files NAME.npz with features `x` and true labels `y` (and `y_NAME`: labels of people). Of each set some
-classes are drawn, and the features are projected to `--dim` principal components: the embedding that is scored, and the features
-of the audit. Labels are spoiled, and every source corrects the score of the same ranking. "audit": the posterior of the labels,
-fitted to the spoiled labels; "known": the noise is known; "reviewed": the true labels of random queries and of their neighbours.
-`--data` also takes the simulated worlds of `label_worlds.py`.
+classes are drawn, and the features are projected to `--dim` principal components: the embedding that is scored. Labels are
+spoiled, and the score is corrected from the true labels of random queries and of their neighbours. `--data` also takes the
+simulated worlds of `label_worlds.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,15 +22,15 @@ from label_worlds import SIMILAR_CLASSES, WORLDS, Cell, LabelSet, draw_rows, rea
 from measure import parse_with_quick
 from torch import Tensor
 
-from likewise.core.retrieval.ranking import nearest
+from likewise.core.retrieval.ranking import rank
+from likewise.core.types import Retrieval
 from likewise.labels.label_evidence import principal_components
-from likewise.score.corrected_scores import Estimate, by_audit, by_noise, by_review
-from likewise.score.fixed_ranking import FixedRanking
+from likewise.score.metrics import metric, reach
+from likewise.score.wrong_labels import Estimate, scores_by_review, with_labels
 
-METRIC_NAMES = ("R@1", "R@10", "P@10", "RP", "MAP@R")
+METRIC_NAMES = ("R@1", "R@10", "P@10")
 SPOILED_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4)
 NOISE_KINDS = ("uniform", "semantic")
-SOURCE_NAMES = ("audit", "known", "reviewed")
 REVIEWED_QUERIES = 200
 """Number of queries whose labels, and those of their neighbours, a reviewer knows."""
 
@@ -42,7 +40,6 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("features", type=Path, help="folder of NAME.npz with x and y")
     parser.add_argument("--data", nargs="+", help="sets or simulated worlds; by default all files of the folder")
     parser.add_argument("--shares", nargs="+", type=float, default=SPOILED_SHARES)
-    parser.add_argument("--sources", nargs="+", choices=SOURCE_NAMES, default=SOURCE_NAMES)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--samples", type=int, default=1500)
     parser.add_argument("--classes", type=int, default=50)
@@ -82,61 +79,48 @@ def draw_set(one: LabelSet, name: str, seed: int, options) -> LabelSet:
     return LabelSet(x.numpy(), true, one.human, one.base)
 
 
-def rank_all(x: np.ndarray) -> tuple[Tensor, FixedRanking]:
-    """Return unit embeddings and the ranking of all others for each of them."""
+def rank_all(x: np.ndarray, y: Tensor) -> Retrieval:
+    """Return the ranking of all others for each of the samples."""
     z = torch.nn.functional.normalize(torch.as_tensor(x), dim=1)
-    own = torch.arange(len(z))
-    row = nearest(z, z, len(z) - 1, own=own)[0]
-    return z, FixedRanking(own, row, torch.ones(len(z), dtype=torch.bool))
+    return rank(z, y, k=max(reach(METRIC_NAMES).k, 10))
 
 
-def estimate(source: str, z: Tensor, given: np.ndarray, true: np.ndarray, ranking: FixedRanking, table, seed: int):
-    """Return the estimates of a source by metric, and the reasons of those that it cannot give."""
-    y, classes = torch.as_tensor(given), int(true.max()) + 1
-    if source == "audit":
-        return by_audit(z, y, classes, ranking, METRIC_NAMES, seed=seed)
-    if source == "known":
-        return by_noise(table, y, ranking, METRIC_NAMES)
-    drawn = np.random.default_rng([seed, 3]).permutation(len(true))[:REVIEWED_QUERIES]
-    near = np.unique(np.concatenate([drawn, ranking.row[drawn, :10].numpy().ravel()]))
-    label = torch.full((len(true),), -1).index_put_((torch.as_tensor(near),), torch.as_tensor(true[near]))
-    return by_review(label, torch.as_tensor(drawn), y, ranking, METRIC_NAMES)
+def means(found: Retrieval, y: Tensor) -> np.ndarray:
+    """Return the mean of every metric over all queries, with the hits that labels give."""
+    return np.array([float(metric(name)(with_labels(found, y)).nan_to_num(0).mean()) for name in METRIC_NAMES])
+
+
+def estimate(found: Retrieval, given: Tensor, true: Tensor, seed: int) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """Return the estimates by metric from a review, and the reasons of those that it cannot give."""
+    drawn = torch.as_tensor(np.random.default_rng([seed, 3]).permutation(len(true))[:REVIEWED_QUERIES])
+    near = torch.cat([drawn, found.row[drawn, :10].ravel()]).unique()
+    label = torch.full_like(true, -1)
+    label[near] = true[near]
+    return scores_by_review(label, drawn, given, found, METRIC_NAMES)
 
 
 def measure(cell: Cell, one: LabelSet, options) -> Iterator[dict]:
-    """Yield plain, corrected and clean value of every source and metric in a cell."""
+    """Yield plain, corrected and clean value of every metric in a cell."""
     some = draw_set(one, cell.data, cell.seed, options)
     kind, share = cell.noise.split()
-    z, ranking = rank_all(some.x)
     if kind == "human":
-        table, given = None, np.unique(some.human[share], return_inverse=True)[1]
+        given = np.unique(some.human[share], return_inverse=True)[1]
     else:
         table = transition(some.x, some.true, kind, float(share))
-        given = spoil(
-            some.true, table, np.random.default_rng([cell.seed, NOISE_KINDS.index(kind), round(1000 * float(share))])
-        )
-    clean, plain = (ranking.means(torch.as_tensor(y), METRIC_NAMES) for y in (some.true, given))
-    for source in options.sources:
-        if source == "known" and table is None:
-            continue
-        began = time.perf_counter()
-        found, unknown = estimate(source, z, given, some.true, ranking, table, cell.seed)
-        seconds = time.perf_counter() - began
-        for name, true_score, score in zip(METRIC_NAMES, clean, plain):
-            about = {
-                **vars(cell),
-                "source": source,
-                "metric": name,
-                "clean": true_score,
-                "plain": score,
-                "seconds": seconds,
-            }
-            one_found: Estimate | None = found.get(name)
-            if one_found is None:
-                yield about | {"unknown": unknown[name]}
-            else:
-                inside = bool(one_found.low <= true_score <= one_found.high)
-                yield about | one_found._asdict() | {"covered": inside}
+        rng = np.random.default_rng([cell.seed, NOISE_KINDS.index(kind), round(1000 * float(share))])
+        given = spoil(some.true, table, rng)
+    given, true = torch.as_tensor(given), torch.as_tensor(some.true)
+    ranking = rank_all(some.x, given)
+    clean, plain = means(ranking, true), means(ranking, given)
+    found, unknown = estimate(ranking, given, true, cell.seed)
+    for name, true_score, score in zip(METRIC_NAMES, clean, plain):
+        about = {**vars(cell), "metric": name, "clean": true_score, "plain": score}
+        one_found: Estimate | None = found.get(name)
+        if one_found is None:
+            yield about | {"unknown": unknown[name]}
+        else:
+            inside = bool(one_found.low <= true_score <= one_found.high)
+            yield about | one_found._asdict() | {"covered": inside}
 
 
 def list_cells(name: str, one: LabelSet, options) -> Iterator[Cell]:
@@ -145,19 +129,19 @@ def list_cells(name: str, one: LabelSet, options) -> Iterator[Cell]:
 
 
 def tabulate(lines: Sequence[dict]) -> str:
-    """Return the table: by source, noise and metric, the mean error of plain and corrected scores, width and coverage."""
+    """Return the table: by noise and metric, the mean error of plain and corrected scores, width and coverage."""
     groups = defaultdict(list)
     for line in lines:
         kind, share = line["noise"].split()
-        groups[line["source"], f"{kind} {share}", line["metric"]].append(line)
-        groups[line["source"], "people" if kind == "human" else f"{kind}, all", line["metric"]].append(line)
+        groups[f"{kind} {share}", line["metric"]].append(line)
+        groups["people" if kind == "human" else f"{kind}, all", line["metric"]].append(line)
     text = [
-        "| source | noise | metric | clean | plain | corrected | mean error plain | corrected | half width | covered | unknown |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| noise | metric | clean | plain | corrected | mean error plain | corrected | half width | covered | unknown |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for (source, noise, name), some in groups.items():
+    for (noise, name), some in groups.items():
         known = [one for one in some if "value" in one]
-        head = f"| {source} | {noise} | {name} "
+        head = f"| {noise} | {name} "
         if not known:
             text.append(f"{head}| | | | | | | | {len(some)} |")
             continue
@@ -184,9 +168,8 @@ def main(words: Sequence[str] | None = None) -> None:
                 if options.out:
                     options.out.write_text(json.dumps(lines, indent=0))
     print(tabulate(lines))
-    for source in options.sources:
-        known = [line["covered"] for line in lines if line["source"] == source and "covered" in line]
-        print(f"{source}: {sum(known)} of {len(known)} intervals contain the score under the true labels")
+    known = [line["covered"] for line in lines if "covered" in line]
+    print(f"{sum(known)} of {len(known)} intervals contain the score under the true labels")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from likewise.data import load
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import score
 
 
@@ -63,7 +64,7 @@ def evaluate(module: Glyphs, x: torch.Tensor, items: Items) -> dict[str, float]:
     with torch.no_grad():
         z = module(x[rows])
     e = Embedded(z, torch.from_numpy(items.y[rows]), torch.from_numpy(rows))
-    each = score(e, items, UnseenClasses(), ["R@1", "MAP@R"], "cosine", torch.device("cpu"), quiet=True)[0].each
+    each = score(e, Scoring(items, UnseenClasses(), ["R@1", "MAP@R"], quiet=True))[0].each
     return {name: float(np.nanmean(values)) for name, values in each.items()}
 
 

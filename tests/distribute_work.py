@@ -19,7 +19,7 @@ from likewise.core.distributed.process_group import any_process, broadcast_from_
 from likewise.learn.training.objective import Objective
 from likewise.learn.training.step import gather_outputs
 from likewise.score.levels import plan_levels
-from likewise.score.retrieve import retrieve
+from likewise.score.retrieve import Scoring, retrieve
 
 
 def rank_all() -> dict[str, torch.Tensor]:
@@ -43,7 +43,7 @@ def rank_all() -> dict[str, torch.Tensor]:
     ):
         for deep in (False, True):
             for levels in (None, plan_levels(["MAP@R:level1"], items, e.y)):
-                found = retrieve(e, items, protocol, RankingDepth(12, deep), exclude=pairs, levels=levels)
+                found = retrieve(e, Scoring(items, protocol, exclude=pairs), RankingDepth(12, deep), levels=levels)
                 for field in dataclasses.fields(found):
                     if (value := getattr(found, field.name)) is not None:
                         out[f"{name} {deep} {levels is None} {field.name}"] = value.nan_to_num()

@@ -325,7 +325,7 @@ CASES = {
         bench in/grid.toml --adopt in/rubbish.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote,
         bench in/grid.toml --adopt in/empty.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote, with
         bench in/grid.toml --adopt in/folder.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote, got
-        bench in/grid.toml --slurm out/missing/x.sh --out out/b ! bench: --slurm must be a file in an existing folder, got
+        bench in/grid.toml --slurm out/x.sh ! bench: there is no flag '--slurm'; a job array trains the cells with --only; docs/
         bench in/grid.toml --executor dask --out out/b ! bench: --executor must be "ray" or "ray://HOST:PORT", got "dask"
         bench in/grid.toml --out in/taken --device cpu ! bench: --out must be a folder, got 'in/taken'
         bench in/grid.toml --adopt in/results.csv --out out/b --list = 2 of 2 trainings are not finished

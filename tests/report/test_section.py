@@ -90,4 +90,4 @@ def test_a_section_is_shown_where_it_found_something_or_where_it_says_so():
     assert [Section(name, name, name).is_shown(facts) for name in "abc"] == [True, True, False]
     assert not Section("a", "a", "a", shown_if=lambda facts: False).is_shown(facts)
     assert Packing(facts, run).pool is None
-    assert Section("a", "a", "a").code == ("a.js",) and Section("a", "a", "a", scripts=()).code == ()
+    assert Section("a", "a", "a").code == ("a.js",) and Section("a", "a", "a", template="a.html").code == ()

@@ -9,9 +9,9 @@ from likewise.protocols import UnseenClasses
 from likewise.types import Embedded
 
 from likewise.score.evaluate_arrays import items_of_arrays
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import score
 
-CPU = torch.device("cpu")
 ALL = ("R@1", "R@5", "P@5", "RP", "MAP@R", "mAP", "MRR", "NDCG@5", "graded-mAP")
 
 
@@ -20,7 +20,7 @@ def embedded(items):
 
 
 def scored(items, metrics, protocol=None, **how):
-    return score(embedded(items), items, protocol or UnseenClasses(), metrics, "cosine", CPU, quiet=True, **how)
+    return score(embedded(items), Scoring(items, protocol or UnseenClasses(), metrics, quiet=True, **how))
 
 
 def circle(*degrees):

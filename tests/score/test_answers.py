@@ -4,7 +4,7 @@ import numpy as np
 from likewise.protocols import UnseenClasses
 from likewise.types import Items
 
-from likewise.score.answers import count_relevant_rows, max_results
+from likewise.score.retrieve import count_relevant_rows, max_results
 
 
 def test_answers_by_hand():

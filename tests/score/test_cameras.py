@@ -1,5 +1,6 @@
 """Re-identification: the rule of Market-1501 against a plain loop, with junk, distractors and people of a single camera."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,8 +11,8 @@ from likewise.protocols import QueryGallery, UnseenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
 from likewise.runs.scores import read_per_query
-from likewise.score.answers import count_relevant_rows, hidden_groups
 from likewise.score.evaluate import evaluate
+from likewise.score.retrieve import Scoring, count_relevant_rows, hidden_groups
 from likewise.score.scoring import score
 
 NAMES = ("R@1", "R@5", "R@10", "mAP")
@@ -90,10 +91,10 @@ def test_strangers_of_the_camera_stay():
     )  # fmt: skip
     z = torch.nn.functional.normalize(torch.tensor([[1, 0], [1, 0.1], [1, 0.2], [1, 0.3], [1, 0.4]]), dim=1)
     e = Embedded(z, torch.as_tensor(items.y), torch.arange(5))
-    how = (items, UnseenClasses(), ["R@1", "R@2"], "cosine", torch.device("cpu"), True)
-    scores, found = score(e, *how)
+    how = Scoring(items, UnseenClasses(), ["R@1", "R@2"], quiet=True)
+    scores, found = score(e, how)
     assert found.row[0].tolist()[:4] == [2, 3, 4, -1] and scores.each["R@1"][0] == 0 and scores.each["R@2"][0] == 1
-    _, found = score(e, *how, other_cameras=True)
+    _, found = score(e, dataclasses.replace(how, other_cameras=True))
     assert found.row[0].tolist()[:3] == [3, 4, -1]
     # an unknown camera hides nothing
     assert sorted(found.row[4].tolist()[:4]) == [0, 1, 2, 3]
@@ -115,7 +116,7 @@ def test_group_and_camera_work_together():
     assert count_relevant_rows(items, QueryGallery(), np.arange(60)).tolist() == expected
     x = rng.normal(size=(60, 3)).astype(np.float32)
     e = Embedded(torch.as_tensor(x), torch.as_tensor(y), torch.arange(60))
-    _, found = score(e, items, QueryGallery(), ["mAP"], "cosine", torch.device("cpu"), True)
+    _, found = score(e, Scoring(items, QueryGallery(), ["mAP"], quiet=True))
     assert found.relevant.tolist() == expected and found.start.diff().tolist() == expected
     assert hidden_groups(items).shape == (60, 2)
     assert hidden_groups(Items("toy", y, tuple("abcd"))) is None

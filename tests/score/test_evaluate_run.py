@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
-from likewise.config import Train
+from likewise.config import Evaluate, Train
 
 from likewise.cli import main as cli
-from likewise.data import load
 from likewise.learn.training.fit import train
 from likewise.report.run_analysis import notes_of
 from likewise.report.section import ReportTarget
 from likewise.runs.open import OpenRun
-from likewise.score.evaluate_run import evaluate_open, evaluate_run
+from likewise.score.evaluate import evaluate_run
 
 SAID = "test labels look wrong, which lowers the scores; see `likewise audit RUN`"
 
@@ -40,7 +38,9 @@ def test_wrong_test_labels_are_counted_in_the_scores_the_terminal_and_the_report
     cli.main(["evaluate", str(run.path), "--device", "cpu"])
     assert says in capsys.readouterr().out
     assert any(line.startswith(says) for line in notes_of(ReportTarget("mine", run, scores=run.scores)))
-    assert "wrong_labels" not in evaluate_open(OpenRun(run, device="cpu", quiet=True), ("R@1",), split="train")
+    assert "wrong_labels" not in evaluate_run(
+        OpenRun(run, device="cpu", quiet=True), Evaluate(str(run.path), metrics=("R@1",), split="train")
+    )
 
 
 def test_right_labels_are_not_mentioned(settings, tmp_path):
@@ -49,12 +49,3 @@ def test_right_labels_are_not_mentioned(settings, tmp_path):
     np.savez(tmp_path / "toy.npz", x=x, label=y)
     run = train(Train(**settings | {"data": str(tmp_path / "toy.npz"), "steps": 5}))
     assert run.scores["rows"] == 240 and "wrong_labels" not in run.scores
-
-
-def test_data_of_the_caller_is_checked_unless_known(run, features, tmp_path):
-    config, items = OpenRun(run).settings, load(features)
-    how = {"config": config, "metrics": ("R@1",), "device": torch.device("cpu"), "quiet": True}
-    assert evaluate_run(run, items=items, **how)["metrics"]["R@1"] == run.scores["metrics"]["R@1"]
-    np.savez(tmp_path / "less.npz", x=items.x[12:], label=items.y[12:])
-    with pytest.raises(Exception, match=r"must be the data that .* was trained with.*evaluate RUN --data DATA"):
-        evaluate_run(run, items=load(str(tmp_path / "less.npz")), **how)

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 from likewise.protocols import UnseenClasses
-from score.several_labels import CPU, embedded, random_items
+from score.several_labels import embedded, random_items
 
 from likewise.score.label_scores import LabelTable
-from likewise.score.scoring import score_with_galleries
+from likewise.score.retrieve import Scoring
+from likewise.score.scoring import score_all
 
 
 def test_every_label_by_a_loop():
     items, sets = random_items()
     exclude = np.array([[0, 1], [5, 9], [20, 21]])
-    result, _, found = score_with_galleries(
-        embedded(items), items, UnseenClasses(), ("R@1", "R@5", "R@50"), "cosine", CPU, True, exclude=exclude
-    )
+    scoring = Scoring(items, UnseenClasses(), ("R@1", "R@5", "R@50"), quiet=True, exclude=exclude)
+    result, _, found = score_all(embedded(items), scoring)
     hidden = {(int(a), int(b)) for a, b in exclude} | {(int(b), int(a)) for a, b in exclude}
     assert set(result["labels"]["mean"]) == {"R@1", "R@5"}  # ten results are stored
     each = {}

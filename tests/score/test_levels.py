@@ -12,6 +12,7 @@ from sklearn.metrics import ndcg_score
 
 import likewise
 from likewise.score.levels import plan_levels, tree_facts
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import score, summary
 
 CPU = torch.device("cpu")
@@ -26,7 +27,7 @@ def embedded(items):
 
 
 def scored(items, metrics, protocol=None, **how):
-    return score(embedded(items), items, protocol or UnseenClasses(), metrics, "cosine", CPU, quiet=True, **how)
+    return score(embedded(items), Scoring(items, protocol or UnseenClasses(), metrics, quiet=True, **how))
 
 
 def tiny():
@@ -145,7 +146,7 @@ def test_means_and_intervals_are_over_the_queries_that_a_metric_is_defined_for()
     items = random_items()
     names = ("R@1", "severity", "R@1:level3")
     scores, _ = scored(items, names)
-    found = summary(scores, embedded(items), "cosine", names, CPU)
+    found = summary(scores, embedded(items), Scoring(items, UnseenClasses(), names))
     wrong = scores.each["R@1"] == 0
     assert found["metrics"]["severity"] == pytest.approx(scores.each["severity"][wrong].mean(), rel=1e-12)
     assert found["scored"] == {"severity": wrong.sum(), "R@1:level3": (~np.isnan(scores.each["R@1:level3"])).sum()}

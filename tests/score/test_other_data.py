@@ -10,7 +10,7 @@ from likewise.types import Items, LikewiseError
 from likewise.data import load
 from likewise.runs.open import OpenRun
 from likewise.runs.training_files import TRAINED_FILE
-from likewise.score.other_data import (
+from likewise.score.evaluate import (
     chosen_rows,
     describe_left_out,
     load_other,

@@ -7,11 +7,11 @@ import pytest
 import torch
 from likewise.protocols import UnseenClasses
 from likewise.types import Items, LikewiseError
-from score.several_labels import CPU, by_loops, embedded, random_items, scored
+from score.several_labels import by_loops, embedded, random_items, scored
 
 import likewise
-from likewise.score.answers import count_relevant_rows, hidden_groups
 from likewise.score.relevance import relevance_of, relevance_of_run
+from likewise.score.retrieve import Scoring, count_relevant_rows, hidden_groups
 from likewise.score.scoring import mean_score, summary
 
 
@@ -55,7 +55,7 @@ def test_counts_and_means_for_validation():
     _, found = scored(items, ("R@1",))
     assert torch.equal(count, found.relevant)
     e = embedded(items)
-    value = mean_score(dataclasses.replace(e, e=e.z), items, UnseenClasses(), "NDCG@5", "cosine", CPU)
+    value = mean_score(dataclasses.replace(e, e=e.z), Scoring(items, UnseenClasses(), ["NDCG@5"], quiet=True))
     assert value == pytest.approx(np.nanmean(by_loops(items, sets, 1e-9)["NDCG@5"]), rel=1e-6)
 
 
@@ -90,7 +90,7 @@ def test_intervals_over_label_sets_hold_for_other_sets_of_the_same_labels():
             "toy", y, tuple(map(str, range(40))), x=x, label_name=tuple(map(str, range(labels))), label_sets=chosen
         )
         scores, _ = scored(items, ("R@1", "NDCG@5"))
-        return summary(scores, embedded(items), "cosine", ("R@1", "NDCG@5"), CPU)
+        return summary(scores, embedded(items), Scoring(items, UnseenClasses(), ("R@1", "NDCG@5")))
 
     found = [draw() for _ in range(120)]
     assert found[0]["interval_over"] == "label sets"

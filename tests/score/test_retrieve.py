@@ -6,7 +6,7 @@ from likewise.protocols import QueryGallery
 from likewise.types import Embedded, Items
 
 from likewise.score import retrieve as module
-from likewise.score.retrieve import retrieve
+from likewise.score.retrieve import Scoring, retrieve
 
 
 def test_positions_are_those_of_the_embeddings_not_of_the_gallery():
@@ -15,7 +15,7 @@ def test_positions_are_those_of_the_embeddings_not_of_the_gallery():
     query, gallery = np.array([1, 1, 0, 0, 1, 0], bool), np.array([0, 0, 1, 1, 1, 1], bool)
     items = Items("toy", y, tuple("abc"), x=x, query=query, gallery=gallery)
     e = Embedded(torch.as_tensor(x), torch.as_tensor(y), torch.arange(6))
-    found = retrieve(e, items, QueryGallery())
+    found = retrieve(e, Scoring(items, QueryGallery()))
     assert found.query.tolist() == [0, 1, 4] and found.row[:, 0].tolist() == [2, 3, 5]
 
 
@@ -33,6 +33,6 @@ def test_every_share_of_the_queries_is_rounded_alike(monkeypatch):
         "rank_in_shares",
         lambda n, some: shares.extend([some(slice(0, 15)), some(slice(15, n))]) or some(slice(n)),
     )
-    alone = retrieve(e, items, QueryGallery(), similarity="euclidean")
+    alone = retrieve(e, Scoring(items, QueryGallery(), similarity="euclidean"))
     assert torch.equal(torch.cat([share.sim for share in shares]), alone.sim)
     assert torch.equal(torch.cat([share.row for share in shares]) + 30, alone.row)

@@ -4,10 +4,9 @@ import csv
 
 import numpy as np
 import torch
-from likewise.types import Embedded, Items
+from likewise.types import Embedded, Items, Retrieval
 
-from likewise.score.fixed_ranking import FixedRanking
-from likewise.score.reviewed_queries import read_review, write_form
+from likewise.score.wrong_labels import read_review, with_labels, write_form
 
 
 def test_a_form_and_its_labels(tmp_path):
@@ -16,12 +15,13 @@ def test_a_form_and_its_labels(tmp_path):
     y = torch.as_tensor(items.y)
     e = Embedded(torch.zeros(n, 1), y, torch.arange(n))
     row = torch.stack([(torch.arange(n) + 1) % n, (torch.arange(n) + 2) % n], 1)
-    ranking, said = FixedRanking(torch.arange(n), row, torch.ones(n, dtype=torch.bool)), []
+    none = torch.arange(n)
+    ranking = with_labels(Retrieval(none, row, row > 0, row.double(), none, none, none, none), y)
     file = tmp_path / "forms" / "review.csv"
-    write_form(file, e, items, ranking, 2, said.append)
+    write_form(file, e, items, ranking, 2)
     with open(file, newline="") as text:
         lines = list(csv.DictReader(text))
-    assert sorted(int(line["row"]) for line in lines) == list(range(n)) and "12 random queries" in said[0]
+    assert sorted(int(line["row"]) for line in lines) == list(range(n))
     first = int(lines[0]["query"])
     assert [int(line["row"]) for line in lines[:3]] == [first, (first + 1) % n, (first + 2) % n]
     assert lines[0]["path"] == f"{first}.jpg" and lines[0]["given"] == items.class_name[items.y[first]]
@@ -30,5 +30,5 @@ def test_a_form_and_its_labels(tmp_path):
         writer = csv.DictWriter(text, lines[0].keys())
         writer.writeheader()
         writer.writerows(lines)
-    label, drawn, _ = read_review(str(file), e, items, ranking, y)
+    label, drawn = read_review(str(file), e, items, ranking, y)
     assert label[first] == 1 and label[(first + 1) % n] == 3 and (label >= 0).sum() == 2 and drawn[0] == first

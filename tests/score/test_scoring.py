@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from likewise.types import Embedded, Retrieval, Scores
+from likewise.protocols import UnseenClasses
+from likewise.types import Embedded, Items, Retrieval, Scores
 
 from likewise.score.intervals import mean_interval
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import nearest_wrong, summary
+
+
+def scoring(metrics):
+    return Scoring(Items("toy", np.arange(2), ("a", "b")), UnseenClasses(), metrics)
 
 
 @pytest.mark.parametrize(("classes", "over"), [(6, "queries"), (12, "classes")])
@@ -18,7 +24,7 @@ def test_means_are_those_of_the_queries_and_of_the_classes(classes, over):
     for value in each.values():
         value[0] = np.nan
     e = Embedded(torch.eye(len(label)), torch.as_tensor(label), torch.arange(len(label)))
-    found = summary(Scores(each, np.arange(len(label)), label), e, "cosine", list(each), torch.device("cpu"))
+    found = summary(Scores(each, np.arange(len(label)), label), e, scoring(list(each)))
     for name, value in each.items():
         by_class = [[v for v, c in zip(value, label, strict=True) if c == one] for one in range(1, classes)]
         flat = [v for values in by_class for v in values]
@@ -32,7 +38,7 @@ def test_means_are_those_of_the_queries_and_of_the_classes(classes, over):
 def test_a_handful_of_queries_has_no_interval():
     label = np.array([0, 0, 1, 1])
     e = Embedded(torch.eye(4), torch.as_tensor(label), torch.arange(4))
-    found = summary(Scores({"R@1": np.zeros(4)}, np.arange(4), label), e, "cosine", ["R@1"], torch.device("cpu"))
+    found = summary(Scores({"R@1": np.zeros(4)}, np.arange(4), label), e, scoring(["R@1"]))
     assert found["interval"] == {} and found["metrics"] == found["class_mean"] == {"R@1": 0.0}
     assert found["no_interval"] == {"R@1": "there are 4 queries, and 10 are needed"}
 
@@ -41,7 +47,7 @@ def test_the_interval_over_classes_knows_the_nearest_wrong_class():
     rng, label = np.random.default_rng(0), np.repeat(np.arange(12), 4)
     value, rival = rng.random(48), rng.integers(12, 24, 48)
     e = Embedded(torch.eye(48), torch.as_tensor(label), torch.arange(48))
-    found = summary(Scores({"RP": value}, np.arange(48), label, rival), e, "cosine", ["RP"], torch.device("cpu"))
+    found = summary(Scores({"RP": value}, np.arange(48), label, rival), e, scoring(["RP"]))
     want = mean_interval(value, label, rival)
     assert found["interval"]["RP"] == [want.low, want.high] and found["no_interval"] == {}
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from likewise.core.devices import choose_device
 from likewise.core.errors import LikewiseError, print_text
 from likewise.core.files import atomic_write, make_folder
 from likewise.core.notebook import table, view
 from likewise.core.render.gallery import Tile, draw_gallery
 from likewise.core.retrieval.ranking import nearest
-from likewise.core.settings import Demo, Train, check
+from likewise.core.settings import Demo, Evaluate, Train, check
 from likewise.core.types import Items
 from likewise.data.dataset import load_items
 from likewise.data.features import read_embeddings
@@ -22,9 +21,9 @@ from likewise.data.protocols import UnseenClasses
 from likewise.learn.recipes import apply
 from likewise.learn.training.fit import train
 from likewise.runs.folder import Run
-from likewise.runs.open import read_config
+from likewise.runs.open import OpenRun
 from likewise.runs.training_files import read_sample_weights
-from likewise.score.evaluate_run import evaluate_run
+from likewise.score.evaluate import evaluate_run
 from likewise.score.metrics import as_text
 from likewise.score.score_table import show_scores
 
@@ -71,9 +70,9 @@ def demo(config: Demo, say=print) -> DemoResult:
         runs[way] = train(settings, say)
         say(f"{way}: R@1 {runs[way].scores['metrics']['R@1']:.1%}")
     run = runs["robust"]
-    stored = read_config(run)
-    how = {"metrics": stored.metrics, "device": choose_device(None), "checkpoint": "untrained", "quiet": True}
-    before = evaluate_run(run, config=stored, items=items, **how)
+    opened = OpenRun(run, checkpoint="untrained", quiet=True)
+    opened.take(items)
+    before = evaluate_run(opened, Evaluate(str(run.path), metrics=opened.settings.metrics))
     figure, title = run.path / "gallery.png", f"R@1 {run.scores['metrics']['R@1']:.1%} on unseen characters"
     draw_random_gallery(run.path / "embeddings.npz", figure, title, seed=config.seed)
     scores = {way: one.scores for way, one in runs.items()}

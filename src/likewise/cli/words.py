@@ -59,6 +59,7 @@ FLAG_SENTENCES = {
     "mixed-precision": "write --precision bf16 for mixed precision",
     "skip-bad": "broken images are skipped by default, and --strict stops at them; write no flag",
     "verbose": "progress is printed by default, and --quiet prints none; write no flag",
+    "slurm": "a job array trains the cells with --only; docs/clusters.md has its script",
     "yes": "commands start at once, without confirmation; write no flag",
 }
 """Flag of other tools -> what to write in place of it."""

@@ -41,7 +41,7 @@ class Items:
     gallery: Bool[np.ndarray, "N"] | None = None  # whether a row is in a gallery
     gallery_name: np.ndarray | None = None  # gallery of a row, if there are several; "" = in no gallery
     group: Int[np.ndarray, "N"] | None = None  # number of the source, such as a listing or burst; -1 = in no group
-    camera: np.ndarray | None = None  # name of the camera; "" = not known. See `evaluation.answers.hidden_groups`
+    camera: np.ndarray | None = None  # name of the camera; "" = not known. See `score.retrieve.hidden_groups`
     junk: Bool[np.ndarray, "N"] | None = None  # True: in no split, neither right nor wrong for any query
     box: Float[np.ndarray, "N 4"] | None = None  # left, top, right, bottom in pixels; NaN = the whole image
     weight: Float[np.ndarray, "N"] | None = None  # sample weight that the data set gives

@@ -459,14 +459,12 @@ def compare(model: Model, embed: Callable, given: Sequence | Shaped[np.ndarray, 
             "onnxruntime"
         )
     cosine = (own.astype(np.float64) * other).sum(1) / np.maximum(length[0] * length[1], 1e-12)
-    near = [first_neighbour(z, model.similarity) for z in (own, other)] if len(own) > 1 else None
-    same = None if near is None else float((near[0] == near[1]).float().mean())
+    same = None
+    if len(own) > 1:
+        tables, rows = [torch.as_tensor(z) for z in (own, other)], torch.arange(len(own))
+        near = [nearest(z, z, 1, own=rows, similarity=model.similarity)[0] for z in tables]
+        same = float((near[0] == near[1]).float().mean())
     return Parity(len(given), of, difference, float(cosine.min()), same)
-
-
-def first_neighbour(z: Float[np.ndarray, "N D"], similarity: str) -> Tensor:
-    table = torch.as_tensor(z)
-    return nearest(table, table, 1, own=torch.arange(len(table)), similarity=similarity)[0]
 
 
 def show_exported(found: Exported, config: Export) -> None:

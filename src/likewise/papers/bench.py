@@ -14,35 +14,40 @@ import torch
 
 from likewise.core.devices import choose_device
 from likewise.core.errors import LikewiseError
-from likewise.core.files import atomic_write, make_folder
+from likewise.core.files import make_folder
 from likewise.core.progress import bar
 from likewise.core.render.tables import Table
 from likewise.core.settings import Bench, check
 from likewise.learn.training.interrupts import request_stop
 from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.executors import Executor, LocalExecutor
-from likewise.papers.grid import SEED_AXIS, Grid, cell_name, cells, read_grid
+from likewise.papers.grid import SEED_AXIS, Grid, cell_name, read_grid
 from likewise.papers.grid_plan import GridPlan, PlannedRun, adopt, names, plan_grid
-from likewise.papers.slurm import script, words_of
 from likewise.runs.usage import cost
+
+TABLE_SHARE = 0.05
+"""Share of the budget that is kept for writing the table, up to `MAX_TABLE_SECONDS`."""
+
+MAX_TABLE_SECONDS = 20.0
 
 
 def bench(config: Bench, say=print) -> BenchmarkTable | Table:
-    """Train all cells that are not finished, and return the table; with `list` or `slurm`, only list the trainings."""
+    """Train all cells that are not finished, and return the table; with `list`, only list the trainings."""
     check(config)
     budget = Budget(config.budget)
-    if config.budget is not None and (config.executor or config.slurm):
-        flag = "--executor" if config.executor else "--slurm"
-        raise LikewiseError(f"bench: --budget counts the minutes of this machine, got {flag} as well; drop one of them")
+    if config.budget is not None and config.executor:
+        raise LikewiseError(
+            "bench: --budget counts the minutes of this machine, got --executor as well; drop one of them"
+        )
     grid = read_grid(config.grid)
     if grid.is_figure_only:
         return draw_alone(GridPlan(grid, Path(config.out or Path("bench") / grid.name).expanduser(), [], set()), config)
     device = choose_device(config.device)
-    executor = None if config.list or config.slurm else choose_executor(config, say)
+    executor = None if config.list else choose_executor(config, say)
     plan = plan_grid(config, say)
     runs, notes = adopt(plan.runs, config.adopt)
     plan = replace(plan, runs=runs, notes=tuple(notes))
-    return planned(plan, config) if executor is None else run_grid(plan, config, executor, device, budget)
+    return planned(plan) if executor is None else run_grid(plan, config, executor, device, budget)
 
 
 def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
@@ -60,36 +65,23 @@ def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Execut
 
 def draw_alone(plan: GridPlan, config: Bench) -> BenchmarkTable | Table:
     """Return the page of a grid without trainings, and draw its figures; no data is read, and no device is used."""
-    unused = ("data", "root", "set", "only", "executor", "slurm", "metrics")
+    unused = ("data", "root", "set", "only", "executor", "metrics")
     if given := [f"--{flag}" for flag in unused if getattr(config, flag)]:
         raise LikewiseError(f"bench: '{plan.grid.name}' trains nothing, got {', '.join(given)}; leave it out")
     if config.list:
-        return planned(plan, config)
+        return planned(plan)
     from likewise.papers.results_table import write_figures  # imported late, as in run_grid
 
     return write_figures(plan, config)
 
 
-def planned(plan: GridPlan, config: Bench) -> Table:
-    """Return the planned trainings as a table; with `slurm`, also write the script that trains them."""
+def planned(plan: GridPlan) -> Table:
+    """Return the planned trainings as a table."""
     grid, runs = plan.grid, [t for t in plan.runs if t.number - 1 in plan.chosen]
     columns = ["cell", *grid.axes, *(["fold"] if any(t.fold is not None for t in runs) else []), "state", "run"]
     lines = [[str(t.number), *names(t, columns), t.state, t.job.run.path.name] for t in runs]
     left = sum(not t.finished for t in runs)
-    notes = [f"{left} of {len(runs)} trainings are not finished"]
-    if config.slurm:
-        if config.only or config.executor:
-            flag = "--only" if config.only else "--executor"
-            raise LikewiseError(f"bench: --slurm trains every cell that is not finished, got {flag}; drop {flag}")
-        file = Path(config.slurm).expanduser()
-        if file.is_dir() or not file.parent.is_dir():
-            raise LikewiseError(
-                f"bench: --slurm must be a file in an existing folder, got '{config.slurm}'; create the folder"
-            )
-        with atomic_write(file) as aside:
-            aside.write_text(script(words_of(config), len(cells(grid)), grid.name, file=str(file)), "utf-8")
-        notes.append(f"script: {file} (edit its first lines for your cluster, then submit it with sbatch)")
-    return Table(grid.title, columns, lines, notes, plan.folder)
+    return Table(grid.title, columns, lines, [f"{left} of {len(runs)} trainings are not finished"], plan.folder)
 
 
 def run_grid(
@@ -97,26 +89,22 @@ def run_grid(
 ) -> BenchmarkTable:
     """Train the chosen cells that are not finished, and return the table of all finished trainings; writes its files.
 
-    A training that fails is listed with its error; the others continue.
+    A training that fails is listed with its error; the others continue. results.csv is also written after every training, so a
+    killed bench leaves the records of its finished trainings.
     """
     budget, wanted = budget or Budget(None), plan.chosen if config.train else set()
-    runs = train_all(
-        in_useful_order(plan), wanted, executor, config.quiet, budget, lambda runs: save_results(plan, runs)
-    )
-    from likewise.papers.results_table import (
-        write_table,  # imported late: only the table needs its dependencies
-    )
+
+    def save(runs: Sequence[PlannedRun]) -> None:
+        from likewise.papers.results_table import write_results  # imported late: only the table needs its dependencies
+
+        make_folder(plan.folder, "bench")
+        write_results(plan.folder / "results.csv", in_table_order(runs), list(plan.grid.axes))
+
+    runs = train_all(in_useful_order(plan), wanted, executor, config.quiet, budget, save)
+    from likewise.papers.results_table import write_table
 
     notes = (*plan.notes, *next_call(runs, plan.chosen, budget))
     return write_table(replace(plan, runs=in_table_order(runs), notes=notes), config, device)
-
-
-def save_results(plan: GridPlan, runs: Sequence[PlannedRun]) -> None:
-    """Write results.csv in the middle of a grid, so that a killed bench leaves the records of its finished trainings."""
-    from likewise.papers.results_table import write_results  # imported late, as in run_grid
-
-    make_folder(plan.folder, "bench")
-    write_results(plan.folder / "results.csv", in_table_order(runs), list(plan.grid.axes))
 
 
 def in_table_order(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -133,13 +121,8 @@ def in_useful_order(plan: GridPlan) -> list[PlannedRun]:
 
     def priority(t: PlannedRun) -> tuple:
         named = [grid.first.index(name) for name in t.cell.names.values() if name in grid.first]
-        return (
-            place_on(grid, SEED_AXIS, t),
-            *(place_on(grid, axis, t) for axis in grid.columns),
-            min(named, default=len(grid.first)),
-            t.number,
-            t.fold or 0,
-        )
+        places = [place_on(grid, axis, t) for axis in (SEED_AXIS, *grid.columns)]
+        return (*places, min(named, default=len(grid.first)), t.number, t.fold or 0)
 
     return sorted(plan.runs, key=priority)
 
@@ -198,19 +181,11 @@ def next_call(plan: Sequence[PlannedRun], wanted: set[int], budget: Budget) -> l
     left = [t for t in plan if t.number - 1 in wanted and not t.finished and not t.error]
     if budget.minutes is None or not left:
         return []
-    hours = f"; at {budget.longest:.0f} s each, all need {budget.longest * len(left) / 60:.0f} minutes" * (
-        budget.longest > 0
-    )
+    hours = f"; at {budget.longest:.0f} s each, all need {budget.longest * len(left) / 60:.0f} minutes"
     return [
         f"The budget of {budget.minutes:g} minutes is used up, and {len(left)} trainings are left. The same command continues "
-        f"with {cell_name(left[0].cell)}{hours}."
+        f"with {cell_name(left[0].cell)}{hours if budget.longest > 0 else ''}."
     ]
-
-
-TABLE_SHARE = 0.05
-"""Share of the budget that is kept for writing the table, up to `MAX_TABLE_SECONDS`."""
-
-MAX_TABLE_SECONDS = 20.0
 
 
 class BudgetSpent(KeyboardInterrupt):
@@ -218,7 +193,7 @@ class BudgetSpent(KeyboardInterrupt):
 
 
 class Budget:
-    """Decides whether another training can start: the longest training so far must fit in the rest of the budget.
+    """Wall-clock budget of a bench: the longest training so far must fit in the rest of it, or no further training starts.
 
     Args:
         minutes: the budget of the whole command, from now; None: no limit.
@@ -252,7 +227,8 @@ class Budget:
         An evaluation gets half of the time that is kept for the table, because without it a whole training would not count.
         Without alarms (on Windows, or outside of the main thread) a training that started runs to its end.
         """
-        if self.minutes is None or not _has_alarms():
+        has_alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+        if self.minutes is None or not has_alarms:
             yield
             return
         late = self.end + self.reserve / 2
@@ -272,7 +248,3 @@ class Budget:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-
-
-def _has_alarms() -> bool:
-    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()

@@ -56,6 +56,66 @@ LATEX_ESCAPES = {
 }  # fmt: skip
 """Character -> its LaTeX code."""
 
+MAX_COLOURED_LINES = 6
+"""Methods with a colour of their own in a line chart, the best first; the others are grey."""
+
+MAX_BAR_PANELS = 4
+"""Columns that are drawn as bars; further ones are in the table only."""
+
+CHART_WIDTH, CHART_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN, BOTTOM_MARGIN = 420, 260, 40, 12, 10, 34
+"""Size of a line chart and its margins, in units of its view box."""
+
+
+class Mark(NamedTuple):
+    """A method in a chart: its mean, the ends of its interval or range (the mean for one seed), and the published value."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    printed: float | None
+    text: str
+
+
+class Bars(NamedTuple):
+    """The methods of one column, the best first, and the values at both ends of the scale."""
+
+    title: str
+    marks: list[Mark]
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value on the scale, from 0 to 100."""
+        return 100 * (value - self.low) / (self.high - self.low)
+
+
+class Line(NamedTuple):
+    """A method in a line chart: its points in units of the view box, and the number of its colour; -1: grey."""
+
+    name: str
+    points: list[tuple[float, float]]
+    colour: int
+    text: str
+
+
+class Lines(NamedTuple):
+    """One line per method over a number, with (place, text) of the ticks."""
+
+    title: str
+    lines: list[Line]
+    x_ticks: list[tuple[float, str]]
+    y_ticks: list[tuple[float, str]]
+
+
+class Chart(NamedTuple):
+    """What the chart shows: the metric, line charts or bars, and a sentence on what is drawn."""
+
+    metric: str
+    lines: list[Lines]
+    bars: list[Bars]
+    note: str
+
 
 def show_benchmark(sheet: BenchmarkTable) -> None:
     """Print the table, our value above the published one, and the explanations below. A wide table is not truncated."""
@@ -293,65 +353,6 @@ def _run(sheet: BenchmarkTable, training: dict) -> tuple[str, str]:
     if not training.get("run"):
         return "", ""
     return Path(training["run"]).name, quote(Path(os.path.relpath(training["run"], sheet.folder)).as_posix())
-
-
-MAX_COLOURED_LINES = 6
-"""Methods with a colour of their own in a line chart, the best first; the others are grey."""
-MAX_BAR_PANELS = 4
-"""Columns that are drawn as bars; further ones are in the table only."""
-CHART_WIDTH, CHART_HEIGHT, LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN, BOTTOM_MARGIN = 420, 260, 40, 12, 10, 34
-"""Size of a line chart and its margins, in units of its view box."""
-
-
-class Mark(NamedTuple):
-    """A method in a chart: its mean, the ends of its interval or range (the mean for one seed), and the published value."""
-
-    name: str
-    mean: float
-    low: float
-    high: float
-    printed: float | None
-    text: str
-
-
-class Bars(NamedTuple):
-    """The methods of one column, the best first, and the values at both ends of the scale."""
-
-    title: str
-    marks: list[Mark]
-    low: float
-    high: float
-
-    def at(self, value: float) -> float:
-        """Return the place of a value on the scale, from 0 to 100."""
-        return 100 * (value - self.low) / (self.high - self.low)
-
-
-class Line(NamedTuple):
-    """A method in a line chart: its points in units of the view box, and the number of its colour; -1: grey."""
-
-    name: str
-    points: list[tuple[float, float]]
-    colour: int
-    text: str
-
-
-class Lines(NamedTuple):
-    """One line per method over a number, with (place, text) of the ticks."""
-
-    title: str
-    lines: list[Line]
-    x_ticks: list[tuple[float, str]]
-    y_ticks: list[tuple[float, str]]
-
-
-class Chart(NamedTuple):
-    """What the chart shows: the metric, line charts or bars, and a sentence on what is drawn."""
-
-    metric: str
-    lines: list[Lines]
-    bars: list[Bars]
-    note: str
 
 
 def chart_of(sheet: BenchmarkTable) -> Chart | None:

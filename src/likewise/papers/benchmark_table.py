@@ -19,8 +19,13 @@ BEST_EPOCH = " (best test epoch)"
 DAGGER_SIGN, MINUS_SIGN = "†", "\N{MINUS SIGN}"
 MIN_INTERVAL_SEEDS = 3
 """Fewest seeds with an interval: two are so few that their t-interval is mostly wider than the scale."""
+
 SPREAD_NAMES = {"std": "a standard deviation", "interval": "half a 95 % interval"}
 """Kind of a published spread -> its description."""
+
+ALL_ROWS = "all rows"
+MIN_ROWS_PER_EXCEPTION = 4
+"""A note names its exceptions, instead of all other rows, if at most one row in this many is an exception."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,13 @@ class Layout(NamedTuple):
 
 
 EMPTY_CELL = CellText("", "", "", "", "", "")
+
+
+class RowNote(NamedTuple):
+    """A text, and the names of the rows that it is about; no names: all rows."""
+
+    text: str
+    rows: tuple[str, ...] = ()
 
 
 def label(names: Sequence[str]) -> str:
@@ -365,18 +377,6 @@ def agree(sheet: BenchmarkTable, columns: Sequence[tuple[str, ...]]) -> str:
 def as_p(p: float) -> str:
     """Return a p-value as text; values below 0.001 are not written out."""
     return "p unknown" if math.isnan(p) else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-ALL_ROWS = "all rows"
-MIN_ROWS_PER_EXCEPTION = 4
-"""A note names its exceptions, instead of all other rows, if at most one row in this many is an exception."""
-
-
-class RowNote(NamedTuple):
-    """A text, and the names of the rows that it is about; no names: all rows."""
-
-    text: str
-    rows: tuple[str, ...] = ()
 
 
 def notes_by_rows(texts: Mapping[str, Iterable[str]]) -> tuple[RowNote, ...]:

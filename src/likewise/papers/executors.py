@@ -24,6 +24,25 @@ MAX_TRIES = 3
 """Number of processes that may be killed during one training, before it counts as failed."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended. `error`: the reason of a failure; `crashed`: the settings are not the cause.
+
+    A killed process is not an outcome: another process resumes from the last checkpoint, a few times.
+    """
+
+    error: str | None = None
+    crashed: bool = False
+
+
+class Attempt(NamedTuple):
+    """How a training ended in one process. `spent`: the process should end, because it may have kept memory or be broken."""
+
+    error: str | None = None
+    crashed: bool = False
+    spent: bool = False
+
+
 @runtime_checkable
 class Executor(Protocol):
     """Trains configs, several at once, within a `with` block."""
@@ -134,25 +153,6 @@ def start_worker(share: int) -> Child:
     """Start a child that runs `worker.serve`; `share` children divide the cores of the machine."""
     threads = {"OMP_NUM_THREADS": str(max(1, cores() // share))} if share > 1 else {}
     return Child(command("likewise.papers.executors:serve"), threads | os.environ, answers=True)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a training ended. `error`: the reason of a failure; `crashed`: the settings are not the cause.
-
-    A killed process is not an outcome: another process resumes from the last checkpoint, a few times.
-    """
-
-    error: str | None = None
-    crashed: bool = False
-
-
-class Attempt(NamedTuple):
-    """How a training ended in one process. `spent`: the process should end, because it may have kept memory or be broken."""
-
-    error: str | None = None
-    crashed: bool = False
-    spent: bool = False
 
 
 def attempt(config: Train, train: Callable | None = None, wait: Callable[[float], object] = time.sleep) -> Attempt:

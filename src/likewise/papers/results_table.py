@@ -6,7 +6,7 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ from likewise.core.settings import Bench
 from likewise.core.types import LikewiseError
 from likewise.papers.benchmark_formats import html, latex, markdown, rows_for_csv
 from likewise.papers.benchmark_table import BEST_EPOCH, BenchmarkTable, Entry, against, label, lay_out, notes_by_rows
-from likewise.papers.figures import FIGURE_KINDS, figure_function
+from likewise.papers.figures import FIGURE_KINDS
+from likewise.papers.figures.drawing import FinishedTable, write_drawing
 from likewise.papers.figures.method_means import draw_agreement, draw_means
 from likewise.papers.grid import SEED_AXIS, Cell, Grid, Place, cell_name, place_of, rows_of
 from likewise.papers.grid_plan import GridPlan, PlannedRun, data_of, names, notes_on_differences
 from likewise.papers.published import Number, numbers
-from likewise.papers.slurm import words_of
 from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
 from likewise.runs.usage import cost
 from likewise.score.metrics import is_set_metric
@@ -44,9 +44,13 @@ FACTS_OF_A_RECORD = (
 )  # fmt: skip
 """Columns of results.csv with the provenance of a training."""
 
+SETTINGS_OF_AGAIN = ("data", "root", "set", "quick", "adopt", "out", "metrics", "device", "allow_imports", "quiet")
+"""Settings of bench that the command to train one cell again repeats."""
+
 FOLDS_NOTE = (
     "separated: mean over the fold models of a seed. concatenated: their embeddings joined to one vector, scored once."
 )
+
 UNCLEAR_NOTE = "{} printed numbers are not shown: their cells are ambiguous; add keys to published = {{...}}."
 BEST_EPOCH_NOTE = (
     "best test epoch: selected on the test split, so biased upwards; do not compare it with the other columns."
@@ -297,8 +301,14 @@ def write_sheet(sheet: BenchmarkTable, pictures: Sequence[Picture]) -> None:
 
 
 def again(config: Bench, training: PlannedRun) -> str:
-    """Return the command that trains one cell again."""
-    return shlex.join(["likewise", *words_of(config), "--only", str(training.number)])
+    """Return the command that trains one cell again, with the settings that decide about its result."""
+    words = ["likewise", "bench", config.grid]
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in SETTINGS_OF_AGAIN and value != field.default:
+            flag = f"--{field.name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, *value] if isinstance(value, tuple) else [flag, str(value)]
+    return shlex.join([*words, "--only", str(training.number)])
 
 
 def follow_up(
@@ -316,8 +326,8 @@ def follow_up(
     notes = []
     for name in grid.then if len(done) > 1 or grid.is_figure_only else ():
         kind = FIGURE_KINDS[name]
-        figure, lines = figure_function(name)(grid, sheet, done, config)
-        pictures += [Picture(kind.title, figure, f"{name}.png", kind.leads)] if figure else []
+        png, lines = write_drawing(name, FinishedTable(grid, sheet, done, config))
+        pictures += [Picture(kind.title, png, f"{name}.png", kind.leads)] if png else []
         notes += lines
     return pictures, notes
 

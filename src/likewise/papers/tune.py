@@ -31,6 +31,24 @@ from likewise.papers.tune_view import SearchDimension, SearchTrial, draw_search
 from likewise.runs.environment import environment
 from likewise.runs.folder import Run
 
+DEFAULT_PROTOCOL = "ClassFolds()"
+FIXED_SETTINGS = (
+    "data",
+    "root",
+    "recipe",
+    "protocol",
+    "noise",
+    "seed",
+    "select",
+    "metrics",
+    "device",
+    "workers",
+    "strict",
+)
+"""Settings that must be equal in all trials: they define the score, or do not change what is learned."""
+
+WEIGHT_FILES = ("model.safetensors", "best.safetensors", "state.pt")
+
 
 @dataclass(frozen=True)
 class TuneResult:
@@ -50,6 +68,20 @@ class TuneResult:
         notes = [f"trials: {trials}", f"settings: {self.folder / 'best.toml'}"]
         shown = table(f"best settings, trial {best['number']}", (), lines, notes)
         return shown + (self.final._repr_html_() if self.final else "")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Base settings and ranges of a search, and the protocols of the folds over which scores are averaged."""
+
+    base: Train
+    ranges: list[Range]
+    protocols: list[str]
+    name: str
+
+    def settings(self, values: dict[str, object]) -> Train:
+        """Return the settings of a trial with these values."""
+        return apply_values(self.base, self.ranges, values)
 
 
 def tune(config: Tune, say=print) -> TuneResult:
@@ -101,37 +133,6 @@ def tune(config: Tune, say=print) -> TuneResult:
         about |= {"final": {"columns": columns, "lines": lines, "notes": final.notes}}
         write_json(folder / "tune.json", about)
     return TuneResult(about, best, final, folder)
-
-
-DEFAULT_PROTOCOL = "ClassFolds()"
-FIXED_SETTINGS = (
-    "data",
-    "root",
-    "recipe",
-    "protocol",
-    "noise",
-    "seed",
-    "select",
-    "metrics",
-    "device",
-    "workers",
-    "strict",
-)
-"""Settings that must be equal in all trials: they define the score, or do not change what is learned."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """Base settings and ranges of a search, and the protocols of the folds over which scores are averaged."""
-
-    base: Train
-    ranges: list[Range]
-    protocols: list[str]
-    name: str
-
-    def settings(self, values: dict[str, object]) -> Train:
-        """Return the settings of a trial with these values."""
-        return apply_values(self.base, self.ranges, values)
 
 
 def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Search:
@@ -192,9 +193,6 @@ def check_folder(folder: Path, search: Search) -> None:
         raise LikewiseError(
             f"tune: '{folder}' holds another search (other settings, ranges or data); choose another --out"
         )
-
-
-WEIGHT_FILES = ("model.safetensors", "best.safetensors", "state.pt")
 
 
 def run_trials(config: Tune, search: Search, study, planner: Planner) -> None:

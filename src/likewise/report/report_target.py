@@ -26,8 +26,8 @@ from likewise.runs.folder import Run, find_target
 from likewise.runs.network import make_relevance
 from likewise.runs.open import OpenRun
 from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
-from likewise.score.answers import count_relevant_rows, max_results
 from likewise.score.metrics import reach
+from likewise.score.retrieve import Scoring, count_relevant_rows, max_results
 
 
 def with_query_gallery(items: Items, one: ReportTarget, row: Int[np.ndarray, "N"]) -> Items:
@@ -100,10 +100,10 @@ def from_run(run: Run, name: str, config: Report, known: dict[tuple, Items], say
     file, per_query = run.path / EMBEDDINGS_FILE, run.path / PER_QUERY
     has_network = (run.path / run.network("best")).exists()
     if not file.exists() and run.done and data is not None and has_network and is_tested(settings):
-        from likewise.score.evaluate_run import evaluate_open
+        from likewise.score.evaluate import evaluate_run
 
         try:
-            evaluate_open(opened, settings.metrics)
+            evaluate_run(opened, Evaluate(str(run.path), metrics=settings.metrics))
         except LikewiseError as error:
             notes.append(f"it could not be evaluated ({error})")
     if not is_tested(settings):
@@ -216,7 +216,7 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     Without a test split or without relevant rows, the target gets a note instead.
     """
     from likewise.score.checks import check_length
-    from likewise.score.scoring import score_with_galleries
+    from likewise.score.scoring import score_all
 
     items, row = one.items, one.row
     assert items is not None and items.x is not None and row is not None
@@ -233,9 +233,8 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     x = items.x if items.x.flags.writeable else items.x.copy()  # torch warns about read-only arrays
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")
-    scores, each, found = score_with_galleries(
-        e, items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet
-    )
+    scoring = Scoring(items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet)
+    scores, each, found = score_all(e, scoring)
     assert found is not None
     near = found.row.cpu().numpy()
     queries = PerQuery(

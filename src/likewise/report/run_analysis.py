@@ -21,8 +21,8 @@ from likewise.curate.audit.read import read_findings
 from likewise.report.report_target import relevance_of
 from likewise.report.section import Pool, ReportTarget, RunView, Score, Study, load_sections, places_of
 from likewise.runs.usage import sessions
-from likewise.score.answers import hidden_groups
 from likewise.score.metrics import as_text
+from likewise.score.retrieve import hidden_groups
 from likewise.score.score_table import (
     by_camera,
     corrected_cell,

@@ -212,12 +212,12 @@ class Section:
         pack: converts the value for JSON; None: unchanged. Dataclasses, arrays and tuples are converted later.
         is_first: whether the data is in the block `facts`, which the page reads at once, instead of the block `more`.
         blocks: yields large arrays, one block for each.
-        shown_if: returns whether the page has the section; None: if `of_run` or `of_page` returned a value.
-        template: HTML below the heading. The default holds `intro` and the element that a script fills.
+        shown_if: returns whether the page has the section; None: if `of_run`, `of_page` or `context` returned a value.
+        template: HTML below the heading, in place of a script that draws the section.
         context: computes the variable `content` of the template.
         folded: whether it is at the end of the page, under "More", because few readers need it.
         words: returns another title and introduction for these facts, or None.
-        scripts: names of its scripts, in order; the last one calls `fillSection`. None: the script with the name of the section.
+        scripts: names of its scripts, in order, if there are several; the last one calls `fillSection`.
     """
 
     name: str
@@ -230,9 +230,9 @@ class Section:
     is_first: bool = False
     blocks: Callable[[Facts], Iterator[Block]] | None = None
     shown_if: Callable[[Facts], bool] | None = None
-    template: str = "section.html"
+    template: str = ""
     context: Callable[[Facts], Any] | None = None
-    scripts: tuple[str, ...] | None = None
+    scripts: tuple[str, ...] = ()
     folded: bool = False
     words: Callable[[Facts], tuple[str, str] | None] | None = None
 
@@ -245,12 +245,14 @@ class Section:
         """Return whether the page has this section."""
         if self.shown_if is not None:
             return self.shown_if(facts)
+        if self.context is not None:
+            return bool(self.context(facts))
         return self.name in facts.found or any(self.name in run.found for run in facts.runs)
 
     @property
     def code(self) -> tuple[str, ...]:
         """File names of the scripts of this section."""
-        return tuple(f"{name}.js" for name in ((self.name,) if self.scripts is None else self.scripts))
+        return () if self.template else tuple(f"{name}.js" for name in self.scripts or (self.name,))
 
 
 def load_sections() -> tuple[Section, ...]:

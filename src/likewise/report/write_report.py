@@ -105,7 +105,9 @@ def collect_facts(config: Report, say: Callable[[str], None]) -> Facts:
         value = section.of_page(studies) if section.of_page else None
         if value:
             found[section.name] = value
-    pools = add_images(studies, found.get("compared", ()), say)
+    share = max(0, config.max_images) // max(1, len(studies.pools))  # every pool gets an equal share of the images
+    shown = [places_shown(number, studies.views, found.get("compared", ())) for number in range(len(studies.pools))]
+    pools = [with_images(number, studies, first, share, say) for number, first in enumerate(shown)]
     made = f"likewise {__version__}: {shlex.join(['likewise', 'report', *config.runs])}"
     title = ", ".join(dict.fromkeys(pool.name for pool in pools)) or ", ".join(view.name for view in studies.views)
     return Facts(title, tuple(studies.views), tuple(pools), found, tuple(studies.notes), made)
@@ -195,13 +197,6 @@ def add_slow_map(target: str, view: RunView, config: Report) -> RunView:
     x, similarity = vectors_of(target, config)
     drawn = draw_slow_map(as_tensor(x, similarity), view.name, similarity, way, config)
     return dataclasses.replace(view, found=view.found | {"map": view.found["map"] | {way: drawn}})
-
-
-def add_images(studies: Studies, compared: Sequence, say: Callable[[str], None]) -> list[Pool]:
-    """Return the pools with images. Every pool gets an equal share of `max_images`."""
-    share = max(0, studies.config.max_images) // max(1, len(studies.pools))
-    shown = [places_shown(number, studies.views, compared) for number in range(len(studies.pools))]
-    return [with_images(number, studies, first, share, say) for number, first in enumerate(shown)]
 
 
 def places_shown(number: int, views: Sequence[RunView], compared: Sequence) -> list[int]:

@@ -12,6 +12,7 @@ from likewise.score.compare import ends
 from likewise.score.intervals import MIN_INTERVAL_UNITS, paired_interval
 from likewise.score.metrics import as_text, import_metrics
 from likewise.score.relevance import relevance_of
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import as_compared, score, summary
 
 WORSE_HINT = (
@@ -48,13 +49,14 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
         run, checkpoint="untrained", device=config.device, data=config.data, root=config.root, workers=config.workers,
         allow_imports=config.allow_imports, quiet=True, say=lambda line: None,
     )  # fmt: skip
-    items, protocol, similarity, device = opened.items, opened.protocol, opened.similarity, opened.device
+    items, protocol, similarity = opened.items, opened.protocol, opened.similarity
     rows = rows_of(protocol, items, "test")
     e = as_compared(
         opened.embed(items, rows, title="embed test split, before training", quiet=config.quiet), similarity
     )
     relevance = relevance_of(items, rows, opened.settings.relevance, trained=True, allow_imports=config.allow_imports)
-    each, _ = score(e, items, protocol, metrics, similarity, device, relevance=relevance)
+    scoring = Scoring(items, protocol, metrics, similarity, opened.device, relevance=relevance)
+    each, _ = score(e, scoring)
     name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
     after = read_per_query(run.path / PER_QUERY, "train", [name])
     values = each.each[name], after.each[name]
@@ -63,7 +65,7 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
     if by.n < MIN_INTERVAL_UNITS:
         by, over = paired_interval(*values), "queries"
     change = {"metric": name, "over": over, **ends(by)}
-    return summary(each, e, similarity, metrics, device) | {"change": change}
+    return summary(each, e, scoring) | {"change": change}
 
 
 def worse_than_baseline(scores: dict) -> str:

@@ -1,21 +1,26 @@
-"""Checks before scoring: the split has rows, embeddings have a direction, and the metrics fit the test split."""
+"""Checks of an evaluation: the split has rows, embeddings have a direction, and the metrics fit the test split."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from likewise.core.contracts import Protocol, Split
+from likewise.core.files import check_output_path
 from likewise.core.progress import bar
-from likewise.core.settings import Train
+from likewise.core.settings import Evaluate, Train
 from likewise.core.settings.spec import spec
 from likewise.core.types import Items, LikewiseError
 from likewise.data.leakage import describe_leaks, leaks
-from likewise.score.answers import all_relevant_note, count_relevant_rows, max_results
 from likewise.score.levels import needs_tree, tree_of
 from likewise.score.metrics import (
     import_metrics,
+    is_graded,
+    is_label_free,
     is_set_metric,
     low_is_good,
     measure_set,
@@ -24,7 +29,19 @@ from likewise.score.metrics import (
     reach,
     spectrum,
 )
-from likewise.score.relevance import relevance_of
+from likewise.score.relevance import RelevanceOfRows, relevance_of
+from likewise.score.retrieve import count_relevant_rows, graded_rows, max_results
+
+MIN_DIRECTION_SPREAD = 1e-5
+"""Spread of the directions of embeddings from which ranking by cosine is safe; the first losses of R@1 are at 1e-6."""
+
+MAX_DIRECTION_ROWS = 4096
+"""Number of rows that `direction_note` looks at."""
+
+
+def per_query_file(config: Evaluate) -> Path | None:
+    """Return the file for scores per query, if any; raises if it cannot be written."""
+    return check_output_path(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
 
 
 def rows_of(protocol: Protocol, items: Items, split: Split) -> Int[np.ndarray, "n"]:
@@ -65,6 +82,63 @@ def check_length(z: Float[torch.Tensor, "N D"], cosine: bool) -> list[float]:
             f"(first: row {int(zero[0])}); drop them, or use --similarity euclidean with metrics per query"
         )
     return [float(length.min()), float(length.max())]
+
+
+def direction_note(z: Float[torch.Tensor, "N D"]) -> str:
+    """Return a note if the embeddings have nearly one direction, so that rounding decides the order of cosines; else "".
+
+    The spread is 1 minus the squared length of the mean unit vector, over some rows of the embeddings.
+    """
+    some = z[:: -(-len(z) // MAX_DIRECTION_ROWS)].double()
+    spread = 1 - float((some / some.norm(dim=1, keepdim=True).clamp_min(1e-150)).mean(0).square().sum())
+    if spread >= MIN_DIRECTION_SPREAD or len(some) < 2:
+        return ""
+    return (
+        f"all embeddings have nearly one direction (1 - |mean of unit vectors|^2 = {spread:.1e}): cosines are resolved to about "
+        "1e-8, so rounding decides part of the ranking; use --similarity euclidean, or subtract the mean vector first"
+    )
+
+
+def all_relevant_note(
+    owner: str,
+    items: Items,
+    protocol: Protocol,
+    rows: Int[np.ndarray, "n"],
+    relevance: RelevanceOfRows | None,
+    metrics: Sequence[str],
+) -> str:
+    """Return a sentence about the metrics that cannot be wrong because every result is relevant; "" if there are none.
+
+    Raises if all metrics are such. Metrics of values decide nothing either if all values are equal.
+    """
+    counted = [name for name in metrics if not (is_set_metric(name) or needs_triplets([name]) or needs_tree([name]))]
+    if relevance is None or not counted:
+        return ""
+    if relevance.has_pairs:
+        graded, alone = graded_rows(items, protocol, rows, relevance)
+        low, high = graded.limits(alone)
+        sure = low >= relevance.threshold
+        counted = counted if low == high else [name for name in counted if not is_graded(name)]
+    else:
+        sure = len(np.unique(items.y[rows])) == 1
+    if not sure or not counted:
+        return ""
+    if len(counted) == len([name for name in metrics if not is_set_metric(name)]):
+        raise LikewiseError(
+            f"{owner}: a query must have irrelevant gallery rows, but all of them are relevant by {relevance.facts['spec']} "
+            f"({relevance.facts['relevant']}), so every result would be right; use other labels, another relevance or threshold"
+            + (", or --no-evaluate" if owner == "train" else "")
+        )
+    return f"every gallery row is relevant to every query, so any embedding has the same {', '.join(counted)}"
+
+
+def check_set_metrics(metrics: Sequence[str], items: Items) -> None:
+    """Raise for a set metric that needs one class per sample, if samples have several labels."""
+    wrong = [name for name in metrics if is_set_metric(name) and not is_label_free(name)]
+    if items.label_sets is not None and wrong:
+        raise LikewiseError(
+            f"evaluate: '{wrong[0]}' needs one class per sample, but samples of '{items.name}' have several labels; leave it out"
+        )
 
 
 def check_metric_names(config: Train) -> list[str]:

@@ -28,12 +28,12 @@ from likewise.data.dataset import load_items, protocol_for
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun
 from likewise.runs.scores import PER_QUERY, PerQuery, as_per_query, read_per_query
-from likewise.score.answers import count_relevant_rows, max_results
 from likewise.score.checks import check_input, rows_of
-from likewise.score.evaluate_run import score_open
+from likewise.score.evaluate import OtherData, describe_classes, open_scoring, without_trained
 from likewise.score.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.score.metrics import import_metrics, is_graded, is_set_metric, low_is_good, needs_triplets, reach
-from likewise.score.other_data import OtherData, describe_classes, without_trained
+from likewise.score.retrieve import count_relevant_rows, max_results
+from likewise.score.scoring import score_all
 
 ROUNDING_TOLERANCE = 1e-12
 """Smaller differences of a metric count as equal."""
@@ -362,8 +362,9 @@ def score_sides(config: Compare, say) -> tuple[list[tuple[PerQuery, dict]], dict
     metrics = metrics_for(config, data)
     sides = []
     for opened in runs:
-        protocol = protocol_for(data.items)
-        _, scores, found, e = score_open(opened, data.items, protocol, "test", metrics, opened.similarity, say=say)
+        evaluation = Evaluate(str(opened.run.path), metrics=metrics)
+        e, scoring = open_scoring(opened, data.items, protocol_for(data.items), "test", evaluation)
+        _, scores, found = score_all(e, scoring)
         assert found is not None  # `metrics_for` gives metrics per query
         sides.append((as_per_query(scores, found, e, data.items), opened.run.about))
     facts = {"data": config.on, "rows": data.rows, "left_out": data.left_out, "trained": list(data.trained)}

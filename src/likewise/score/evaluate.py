@@ -1,21 +1,43 @@
-"""evaluate: rank the gallery for the queries of a run or of embeddings, and compute metrics per query and of the whole set."""
+"""evaluate: score a run on a split of its own data or on other data, or embeddings; metrics per query and of the whole set."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from jaxtyping import Bool
 
+from likewise.core.contracts import Protocol, Split
 from likewise.core.devices import bytes_of, choose_device
 from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
-from likewise.core.settings import Evaluate, check
-from likewise.core.types import LikewiseError
-from likewise.runs.folder import Run, find_target
-from likewise.runs.open import OpenRun
-from likewise.score.evaluate_run import evaluate_open
-from likewise.score.other_data import load_other
+from likewise.core.settings import Evaluate, check, default_metrics
+from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.data.dataset import protocol_for
+from likewise.data.decoded_cache import Pixels
+from likewise.data.protocols.splits import in_splits
+from likewise.runs.folder import Run, best_test_epoch, find_target
+from likewise.runs.open import OpenRun, has_fingerprint
+from likewise.runs.scores import write_per_query
+from likewise.runs.training_files import Trained, find_trained, read_trained
+from likewise.score.checks import check_input, find_leaks, per_query_file, rows_of
+from likewise.score.metrics import import_metrics
+from likewise.score.relevance import changed_files, relevance_of_run
+from likewise.score.results import add_set_metrics, write_results
+from likewise.score.retrieve import Scoring, read_pairs
 from likewise.score.score_table import Scored
+from likewise.score.scoring import as_compared, score_all, with_tree
+from likewise.score.wrong_labels import find_wrong_labels
+
+MAX_NAMED_CLASSES = 3
+"""Number of classes that a sentence names."""
+MAX_REMAINDER_SHARE = 0.1
+"""If classes that trained have at most this share of the samples that are left, these samples are left out, too. After a
+correction they are the few that a relabelling moved; a class of two such samples would weigh as much as any other."""
 
 
 def evaluate(config: Evaluate, say=print) -> Scored:
@@ -43,17 +65,10 @@ def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -
     if not opened.run.done:
         say(f"this run is not finished, so these are the scores of its last checkpoint: {opened.run.path}")
     if other is not None:
-        from likewise.score.evaluate_other import evaluate_other
-
-        return evaluate_other(config, open_run(config, target, device, say), other)
+        return evaluate_other(open_run(config, target, device, say), config, other)
     if config.per_query and config.relevance is None:
         raise LikewiseError(f"evaluate: '{target}' is a run and has per-query of its own; drop --per-query")
-    return evaluate_open(
-        opened, config.metrics, split=config.split, similarity=config.similarity, budget=bytes_of(config.memory),
-        exclude=config.exclude, taxonomy=config.taxonomy, correct=config.correct_test_labels, relevance=config.relevance,
-        per_query=check_output_path(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None,
-        say=say,
-    )  # fmt: skip
+    return evaluate_run(opened, config)
 
 
 def open_run(
@@ -64,3 +79,214 @@ def open_run(
         Run(target), checkpoint=config.checkpoint, device=device, allow_imports=config.allow_imports,
         workers=config.workers, quiet=config.quiet, say=say, data=data, root=root,
     )  # fmt: skip
+
+
+def evaluate_run(opened: OpenRun, config: Evaluate, pixels: Pixels | None = None) -> dict:
+    """Return the scores of the network of an open run on a split of its data.
+
+    The result is written into the run folder only for the best checkpoint on the test split, with the similarity of its loss,
+    its own relevance and without excluded pairs; metrics that an earlier evaluation of the finished run wrote stay. If all
+    metrics are of the whole set, nothing is ranked, and they are added to scores.json if the run has one.
+
+    Args:
+        config: metrics, split, relevance and so on; target, data and device are those of `opened`.
+        pixels: decoded images of the items, if the caller has them.
+    """
+    run, protocol, finished, split = opened.run, opened.protocol, opened.run.done, config.split
+    per_query = per_query_file(config)
+    items = with_tree(opened.items, config.taxonomy)
+    e, scoring = open_scoring(opened, items, protocol, split, config, pixels)
+    result, scores, found = score_all(e, scoring)
+    result |= wrong_labels(e, items, split) | {"checkpoint": opened.checkpoint, "split": split}
+    if split == "test":
+        best = best_test_epoch(run.read_log()) if opened.checkpoint == "best" else None
+        result |= {"leaks": find_leaks(items, protocol, opened.quiet), "best_test_epoch": best}
+    if per_query is not None and found is not None and world()[0] == 0:
+        write_per_query(per_query, scores, found, e, items)
+    own = opened.checkpoint == "best" and split == "test" and scoring.similarity == opened.similarity
+    own = own and config.exclude is None and config.relevance is None
+    if own and run.done == finished and world()[0] == 0:  # unless training has ended in the meantime
+        if found is None:
+            add_set_metrics(run, result)
+        else:
+            write_results(run, items, e, scoring.sides(e), scores, found, result)
+    return result
+
+
+def evaluate_other(opened: OpenRun, config: Evaluate, items: Items) -> dict:
+    """Return the scores of a run on data other than its own; with `config.per_query`, also write a parquet file.
+
+    Nothing is written into the run folder. The protocol is that of the data: `QueryGallery` if it marks queries or gallery.
+    """
+    assert config.data is not None
+    out = per_query_file(config)
+    check_input("evaluate", config.target, opened.run.about["features"], items, config.data)
+    data = without_trained(items, config.data, [opened], config.split)
+    check_any_left(data)
+    items = with_tree(data.items, config.taxonomy)
+    e, scoring = open_scoring(opened, items, protocol_for(items), "test", config)
+    result, scores, found = score_all(e, scoring)
+    result |= wrong_labels(e, items, "test")
+    if out and world()[0] == 0:
+        if found is None:
+            raise LikewiseError("evaluate: --per-query needs at least one metric per query; add R@1 to --metrics")
+        write_per_query(out, scores, found, e, items)
+    place = {"checkpoint": opened.checkpoint, "split": config.split, "data": config.data}
+    return result | place | {"left_out": data.left_out, "leaks": describe_left_out(data)}
+
+
+def wrong_labels(e: Embedded, items: Items, split: Split) -> dict:
+    """Return "wrong_labels" of scores.json for a test split: the estimated number, if it is clearly above zero; else {}."""
+    if split != "test" or items.label_sets is not None or world()[0] != 0:
+        return {}
+    found = find_wrong_labels(e, items)
+    return {"wrong_labels": found} if found else {}
+
+
+def open_scoring(
+    opened: OpenRun, items: Items, protocol: Protocol, split: Split, config: Evaluate, pixels: Pixels | None = None
+) -> tuple[Embedded, Scoring]:
+    """Return the embeddings of a split of some data by the network of an open run, and how they are scored.
+
+    Args:
+        config: metrics, similarity, relevance (by default that of the training) and so on.
+    """
+    allow_imports = opened.settings.allow_imports
+    import_metrics(config.metrics, allow_imports)
+    rows = rows_of(protocol, items, split)
+    relevance = relevance_of_run(opened.settings.relevance, config.relevance, items, rows, allow_imports)
+    for file in changed_files(relevance, opened.run.about.get("relevance_files", {})):
+        opened.say(f"the relevance is not that of the training, because this file has changed since then: {file}")
+    metrics = default_metrics(config.metrics, relevance and relevance.source.gives)
+    similarity = config.similarity or opened.similarity
+    exclude = read_pairs(config.exclude, items)
+    e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
+    return e, Scoring(
+        items, protocol, metrics, similarity, opened.device, opened.quiet, bytes_of(config.memory), exclude, relevance,
+        review=config.correct_test_labels, say=opened.say,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class OtherData:
+    """Data of which no scored sample trained: `items.split` is "test" for the samples to score, "" for all others."""
+
+    items: Items
+    name: str  # as the user gave it
+    rows: int  # samples of the split, before those that trained are left out
+    trained: tuple[int, ...]  # of these, the samples that each run trained on
+    left_out: int  # of these, the samples that a run trained on
+    classes: tuple[str, ...] = ()  # classes of the samples that are left, which a run trained on, too
+    remainder: int = 0  # samples of these classes that are left out, too, because they are few; 0: they are scored
+
+    @property
+    def noun(self) -> str:
+        return "images" if self.items.x is None else "feature vectors"
+
+
+def load_other(opened: OpenRun, root: str | None) -> Items | None:
+    """Return the data at `--data`, unless it is the data of the run at a new place.
+
+    Args:
+        opened: the run, opened with `data`.
+        root: value of `--root`. Without it, the paths of other data do not start at the root of the run's own data.
+    """
+    own_root = opened.settings.root
+    try:
+        items = opened.load()
+        if has_fingerprint(opened.run, items):
+            opened.take(items)
+            return None
+    except LikewiseError:
+        pass  # raised again below, unless other data can be read without the root of the run's own data
+    if root is None and own_root is not None:
+        opened.settings = dataclasses.replace(opened.settings, root=None)
+    return opened.load(own=False)
+
+
+def trained_samples(opened: OpenRun) -> Trained:
+    """Return the samples that a run trained on: from its folder, or from its data if an older version trained it."""
+    if (found := read_trained(opened.run.path)) is not None:
+        return found
+    try:
+        items, protocol = opened.noisy_items, opened.protocol
+        rows = [protocol.rows(items, part) for part in ("train", "val")]
+    except LikewiseError as error:
+        raise LikewiseError(
+            f"evaluate: the samples that '{opened.run.path}' trained on must be known, to leave them out of other data, but this "
+            f"run has no trained.npz, and its own data cannot be read ({error}); restore its data, or train it again"
+        ) from None
+    return find_trained(opened.items, np.union1d(*rows))
+
+
+def without_trained(items: Items, name: str, runs: Sequence[OpenRun], split: Split = "test") -> OtherData:
+    """Return the data with the samples to score: its own split, or all of it, without samples that one of the runs trained on.
+
+    Args:
+        name: the data as the user gave it.
+        split: split to score, if the data has splits.
+    """
+    rows = np.flatnonzero(chosen_rows(items, split))
+    trained = [trained_samples(opened) for opened in runs]
+    found = np.stack([one.has(items, rows) for one in trained])
+    scored = rows[~found.any(0)]
+    left_out = len(rows) - len(scored)
+    seen = {word for one, opened in zip(trained, runs) if not opened.protocol.shares_classes for word in one.class_name}
+    remains = np.isin(items.y[scored], [c for c, word in enumerate(items.class_name) if word in seen])
+    is_remainder = bool(remains.any()) and remains.mean() <= MAX_REMAINDER_SHARE
+    classes = tuple(items.class_name[c] for c in np.unique(items.y[scored][remains]).tolist())
+    scored = scored[~remains] if is_remainder else scored
+    parts = np.full(len(items), "", "<U5")
+    parts[scored] = "test"
+    return OtherData(
+        dataclasses.replace(items, split=parts), name, len(rows), tuple(found.sum(1).tolist()), left_out, classes,
+        int(remains.sum()) if is_remainder else 0,
+    )  # fmt: skip
+
+
+def chosen_rows(items: Items, split: Split) -> Bool[np.ndarray, "N"]:
+    """Return a mask of the rows of a split of the data; all rows, without junk, for the test split of data without splits."""
+    if items.split is not None and (items.split != "").any():
+        chosen = in_splits(items) & (items.split == split)
+    elif split == "test":
+        chosen = in_splits(dataclasses.replace(items, split=None))
+    else:
+        raise LikewiseError(
+            f"evaluate: '{items.name}' has no `split` column, so no {split} split; add the column, or drop --split"
+        )
+    if not chosen.any():
+        raise LikewiseError(f"evaluate: the {split} split of '{items.name}' is empty; check its `split` column")
+    return chosen
+
+
+def describe_left_out(data: OtherData) -> str:
+    """Return a sentence about the samples that are left out, and the classes that trained, for the scores of one run."""
+    noun = data.noun
+    if data.left_out:
+        text = f"{data.left_out:,} of {data.rows:,} {noun} are left out, because the run trained on them (train or val)"
+    else:
+        text = f"the run trained on none of these {data.rows:,} {noun}"
+    return text + describe_classes(data)
+
+
+def describe_classes(data: OtherData) -> str:
+    """Return the end of a sentence about classes of the samples that are left and that were trained on; "" without such."""
+    classes = data.classes
+    if not classes:
+        return ""
+    shown = ", ".join(classes[:MAX_NAMED_CLASSES]) + (", ..." if len(classes) > MAX_NAMED_CLASSES else "")
+    if data.remainder:
+        of = "a class" if len(classes) == 1 else f"{len(classes):,} classes"
+        are = "is" if data.remainder == 1 else "are"
+        return f"; {data.remainder:,} more of {of} that trained {are} left out, too ({shown})"
+    are = "class of the others was" if len(classes) == 1 else "classes of the others were"
+    return f"; {len(classes):,} {are} in training too ({shown})"
+
+
+def check_any_left(data: OtherData) -> None:
+    """Raise if the run trained on all samples."""
+    if data.left_out == data.rows:
+        raise LikewiseError(
+            f"evaluate: the run trained on all {data.rows:,} {data.noun} of '{Path(data.name).name}' that could be scored, so "
+            "nothing is left; give samples that it did not train on"
+        )

@@ -24,12 +24,12 @@ from likewise.data.relevance import GivenValues
 from likewise.data.schema import in_order, text
 from likewise.runs.embeddings import origin
 from likewise.runs.scores import write_per_query
-from likewise.score.checks import check_length, find_leaks, rows_of
-from likewise.score.label_correction import score_and_correct
+from likewise.score.checks import check_length, find_leaks, per_query_file, rows_of
 from likewise.score.metrics import import_metrics, is_set_metric
 from likewise.score.relevance import RelevanceOfRows, relevance_of, with_facts
+from likewise.score.retrieve import Scoring, read_pairs
 from likewise.score.score_table import Scored
-from likewise.score.scoring import with_tree
+from likewise.score.scoring import score_all, with_tree
 
 
 def evaluate_embeddings(config: Evaluate, file: Path, device: torch.device) -> dict:
@@ -68,7 +68,7 @@ def check_for_embeddings(config: Evaluate, what: str) -> Path | None:
         if getattr(config, name) != usual:
             raise LikewiseError(f"evaluate: {what}, but --{name} needs a run; drop --{name}")
     import_metrics(config.metrics, config.allow_imports)
-    out = check_output_path(config.per_query, ".parquet", "evaluate", "--per-query") if config.per_query else None
+    out = per_query_file(config)
     if out and all(map(is_set_metric, config.metrics)):
         raise LikewiseError("evaluate: --per-query needs at least one metric per query; add R@1 to --metrics")
     return out
@@ -102,13 +102,12 @@ def score_items(
     x = x if x.flags.writeable else x.copy()  # torch needs a writeable array
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
-    how = {"budget": bytes_of(config.memory), "exclude": config.exclude, "correct": config.correct_test_labels}
     judged = relevance_of_rows(relevance, config.relevance, items, rows, config.allow_imports)
     metrics = default_metrics(config.metrics, judged and judged.source.gives)
-    result, scores, found = score_and_correct(
-        e, items, protocol, metrics, similarity, device, config.quiet, **how, allow_imports=config.allow_imports,
-        relevance=judged,
-    )  # fmt: skip
+    result, scores, found = score_all(e, Scoring(
+        items, protocol, metrics, similarity, device, config.quiet, bytes_of(config.memory),
+        read_pairs(config.exclude, items), judged, review=config.correct_test_labels,
+    ))  # fmt: skip
     if out and world()[0] == 0:
         assert found is not None
         write_per_query(out, scores, found, e, items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from jaxtyping import Float, Int
 from torch.nn.functional import normalize
 
 from likewise.core.files import load_arrays
-from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Train, to_dict
+from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Evaluate, Train, to_dict
 from likewise.core.settings.spec import spec
 from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.dataset import make_protocol
@@ -18,8 +19,10 @@ from likewise.data.protocols import ClassFolds
 from likewise.runs.embeddings import EMBEDDINGS_FILE
 from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun, read_config
+from likewise.score.evaluate import evaluate_run
 from likewise.score.metrics import import_metrics
 from likewise.score.relevance import relevance_of
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import score, summary
 
 
@@ -49,26 +52,24 @@ def score_folds(
     rows = protocol.rows(items, "test")
     y, row = torch.as_tensor(items.y[rows]), torch.as_tensor(rows)
     judged = relevance_of(items, rows, config.relevance, trained=True, allow_imports=allow_imports)
+    scoring = Scoring(items, protocol, metrics, "cosine", device, quiet, relevance=judged)
     apart, joined = [], []
     for run in runs:
         x = read_embedded(run, items, rows, device, quiet, allow_imports)
         known = run.scores
         assert known is not None  # the run is done
         if set(metrics) - known["metrics"].keys():
-            scores, _ = score(
-                Embedded(x, y, row), items, protocol, metrics, known["similarity"], device, quiet, relevance=judged
-            )
-            known = summary(scores, Embedded(x, y, row), known["similarity"], metrics, device)
+            e, alone = Embedded(x, y, row), replace(scoring, similarity=known["similarity"])
+            known = summary(score(e, alone)[0], e, alone)
         apart.append(known)
         joined.append(normalize(x, dim=1))
     e = Embedded(normalize(torch.cat(joined, 1), dim=1), y, row)
-    scores, _ = score(e, items, protocol, metrics, "cosine", device, quiet, relevance=judged)
     folds = {name: [known["metrics"][name] for known in apart] for name in metrics}
     same = {name: apart[0][name] for name in ("queries", "unscored", "rows", "dim", "similarity")}
     means = {name: float(np.mean(values)) for name, values in folds.items()}
     return {
         "separated": {"metrics": means, "folds": folds, **same},
-        "concatenated": summary(scores, e, "cosine", metrics, device),
+        "concatenated": summary(score(e, scoring)[0], e, scoring),
     }
 
 
@@ -131,11 +132,10 @@ def read_embedded(
     """Return the embeddings of these rows from embeddings.npz of a run; evaluates the run first if the file is missing."""
     file = run.path / EMBEDDINGS_FILE
     if run.scores is None or not file.exists():
-        from likewise.score.evaluate_run import evaluate_open
-
         opened = OpenRun(run, device=device, quiet=quiet, items=items, allow_imports=allow_imports)
         # With metrics of the whole set only, evaluation would write no embeddings.
-        evaluate_open(opened, tuple(dict.fromkeys([*opened.settings.metrics, "R@1"])))
+        metrics = tuple(dict.fromkeys([*opened.settings.metrics, "R@1"]))
+        evaluate_run(opened, Evaluate(str(run.path), metrics=metrics))
     x, row = load_arrays(file, "folds", "delete it: the run is then evaluated again", ("x", "row")).values()
     if not np.array_equal(row, rows):
         raise LikewiseError(

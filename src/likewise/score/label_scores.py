@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from likewise.core.contracts import Protocol
 from likewise.core.retrieval.integer_scores import Exclusions
 from likewise.core.retrieval.relevant_rows import count_relevant, excluded_pairs
 from likewise.core.types import Embedded, Items, Retrieval
-from likewise.score.answers import exclusions_of
 from likewise.score.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.score.metrics import last_rank
+from likewise.score.retrieve import Scoring, exclusions_of
 
 MAX_STORED_LABELS = 1000
 """Labels in scores.json, those of the most queries first."""
@@ -46,27 +45,23 @@ class LabelTable:
         return place, self.flat[self.start[y[place]] + offset]
 
 
-def score_labels(
-    metrics: Sequence[str],
-    found: Retrieval,
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    exclude: Int[np.ndarray, "M 2"] | None,
-) -> dict:
+def score_labels(found: Retrieval, e: Embedded, scoring: Scoring) -> dict:
     """Return "labels" of scores.json: for each label the queries, and R@k with its interval; and the mean over labels.
 
-    R@k is measured for every R@k in `metrics` that the stored results reach. A query without another row of the label is left
+    R@k is measured for every R@k of the metrics that the stored results reach. A query without another row of the label is left
     out of that label.
     """
-    names = {name: k for name in metrics if name.startswith("R@") and (k := last_rank(name)) and ":" not in name}
+    names = {
+        name: k for name in scoring.metrics if name.startswith("R@") and (k := last_rank(name)) and ":" not in name
+    }
     names = {name: k for name, k in names.items() if k <= found.row.shape[1]}
+    items = scoring.items
     assert items.label_sets is not None and items.label_name is not None
     if not names:
         return {}
     table = LabelTable(items.label_sets)
     query, label = table.expand(e.y[found.query].numpy())
-    scored = _count_relevant(query, label, found, e, items, protocol, exclude, table) > 0
+    scored = _count_relevant(query, label, found, e, scoring, table) > 0
     query, label = query[scored], label[scored]
     first = _first_hit(query, label, found, e.y.numpy(), table)
     unit = e.y[found.query].numpy()[query]
@@ -102,16 +97,14 @@ def _first_hit(query, label, found: Retrieval, y: Int[np.ndarray, "N"], table: L
     return first
 
 
-def _count_relevant(
-    query, label, found: Retrieval, e: Embedded, items: Items, protocol: Protocol, exclude, table: LabelTable
-):
+def _count_relevant(query, label, found: Retrieval, e: Embedded, scoring: Scoring, table: LabelTable):
     """Return the number of gallery rows of a label, for pairs of a query and a label, without rows excluded for the query.
 
     Every pair counts as a query of the class `label`, and so does every pair of a gallery row and one of its labels.
     """
-    rows = e.row.numpy()
-    q, g = rows[found.query.numpy()], rows[protocol.query_gallery(items, rows)[1]]
-    whole = exclusions_of(items, q, g, _given_pairs(exclude, items, q, g))
+    items, rows = scoring.items, e.row.numpy()
+    q, g = rows[found.query.numpy()], rows[scoring.sides(e)[1]]
+    whole = exclusions_of(items, q, g, _given_pairs(scoring.exclude, items, q, g))
     row, row_label = table.expand(items.y[g])
     start = torch.as_tensor(np.searchsorted(query, np.arange(len(q) + 1)))
     code = row * table.labels + row_label  # labels of a set ascend, so codes do

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from likewise.core.contracts import Metric, Protocol
+from likewise.core.contracts import Metric
 from likewise.core.retrieval.integer_scores import euclidean_scale, pair_keys, prepare, row_slices
-from likewise.core.types import Embedded, Items, LikewiseError, Retrieval
+from likewise.core.types import Embedded, LikewiseError, Retrieval
 from likewise.score.metrics import graded_depth, is_graded, last_rank, needs_graded_hits, reach
 from likewise.score.metrics.ranking import query_of_hit
-from likewise.score.relevance import RelevanceOfRows
-from likewise.score.retrieve import retrieve
+from likewise.score.retrieve import Scoring, retrieve
 
 HIT_BYTES = 128
 """Bytes of working memory for each hit of the queries that are ranked together."""
@@ -25,38 +24,21 @@ MIN_PART_QUERIES = 64
 
 
 def measure_by_relevance(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    chosen: Mapping[str, Metric],
-    relevance: RelevanceOfRows,
-    *,
-    device: torch.device,
-    budget: int,
-    stored: int,
-    progress,
-    **how,
+    e: Embedded, scoring: Scoring, chosen: Mapping[str, Metric], progress: Callable[[float], None]
 ) -> tuple[dict[str, Float[Tensor, "Q"]], Retrieval]:
-    """Return metrics per query and the first `stored` results of every query, without its hits.
-
-    Args:
-        how: further arguments of `retrieve`.
-    """
-    is_query, in_gallery = protocol.query_gallery(items, e.row.numpy())
-    depth, queries = graded_depth(chosen), int(is_query.sum())
-    given = relevance.for_ranking(device, best=depth, hit_values=needs_graded_hits(chosen))
-    how |= {
-        "wanted": reach(chosen),
-        "relevance": given,
-        "device": device,
-        "budget": budget,
-        "stored": max(stored, depth),
-    }
+    """Return metrics per query and the first results of every query, without its hits."""
+    relevance = scoring.relevance
+    assert relevance is not None
+    is_query, in_gallery = scoring.sides(e)
+    depth, queries, stored = graded_depth(chosen), int(is_query.sum()), scoring.stored
+    hit_values = needs_graded_hits(chosen)
+    given = relevance.for_ranking(scoring.exact_device, best=depth, hit_values=hit_values)
+    deep, budget = replace(scoring, stored=max(stored, depth)), scoring.budget
     values, parts, at = [], [], 0
     size = max(MIN_PART_QUERIES, budget // (HIT_BYTES * max(1, int(in_gallery.sum()))))
     while at < queries or not parts:  # without queries, `retrieve` raises
         part = slice(at, min(at + size, queries))
-        found = retrieve(e, items, protocol, part=part, **how)
+        found = retrieve(e, deep, reach(chosen), relevance=given, part=part)
         values.append(_measure(found, chosen, relevance.threshold))
         parts.append(_without_hits(above(found, relevance.threshold), stored))
         at = part.stop
@@ -101,13 +83,12 @@ def _joined(parts: list[Retrieval]) -> Retrieval:
     return replace(parts[0], start=torch.zeros(len(whole["query"]) + 1, dtype=torch.int64), **whole)
 
 
-def triplet_agreement(
-    e: Embedded, is_query: Bool[Tensor, "N"], relevance: RelevanceOfRows | None, similarity: str, budget: int
-) -> tuple[Float[Tensor, "Q"], int]:
+def triplet_agreement(e: Embedded, scoring: Scoring) -> tuple[Float[Tensor, "Q"], int]:
     """Return the share of the judged triplets of every query that hold, NaN without triplets; and the number of triplets.
 
     Similarities are compared exactly; equal ones count as wrong.
     """
+    relevance, is_query = scoring.relevance, torch.as_tensor(scoring.sides(e)[0])
     judged = None if relevance is None else relevance.source.judged()
     if relevance is None or judged is None:
         name = "no relevance" if relevance is None else type(relevance.source).__name__
@@ -121,10 +102,12 @@ def triplet_agreement(
     found = found[(found >= 0).all(1)]
     found = found[is_query[found[:, 0]]]
     a, sides = found[:, 0], found[:, 1:]
-    both = prepare(e.z, torch.device("cpu"), euclidean_scale(e.z) if similarity == "euclidean" else None, "query")
+    both = prepare(
+        e.z, torch.device("cpu"), euclidean_scale(e.z) if scoring.similarity == "euclidean" else None, "query"
+    )
     holds = torch.zeros(len(a), dtype=torch.float64)
-    for part in row_slices(len(a), budget // 64):
-        key = pair_keys(both, both, a[part], sides[part], budget // 2)
+    for part in row_slices(len(a), scoring.budget // 64):
+        key = pair_keys(both, both, a[part], sides[part], scoring.budget // 2)
         holds[part] = (key[:, 0] > key[:, 1]).double()
     total, count = (torch.bincount(a, weights, len(is_query))[is_query] for weights in (holds, torch.ones_like(holds)))
     return total / count, len(a)  # 0 / 0 is NaN

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
-from likewise.runs import folder as log
 from likewise.runs.embeddings import EMBEDDINGS_FILE, save_embeddings
 from likewise.runs.folder import Run
 from likewise.runs.scores import PER_QUERY, read_per_query, write_per_query, write_scores
 from likewise.score.metrics import is_set_metric, is_tree_metric, level_of
-
-
-def best_test_epoch(run: Run) -> dict | None:
-    """Return the best logged test score of every metric; None if training never scored the test split."""
-    return log.best_test_epoch(run.read_log())
 
 
 def write_results(
@@ -42,15 +35,9 @@ def write_results(
     stored = merged(known, result, [*earlier, *whole]) if run.done and known else result
     earlier = {name: column for name, column in earlier.items() if name in stored["metrics"]}
     write_per_query(run.path / PER_QUERY, scores, found, e, items, earlier)
-    before = (
-        {"before": known["before"]} if "before" in known else {}
-    )  # the baseline does not depend on the training; see baseline.py
+    # The baseline does not depend on the training.
+    before = {"before": known["before"]} if "before" in known else {}
     write_scores(run.path, stored | before)
-
-
-def write_queries(file: Path, scores: Scores, found: Retrieval, e: Embedded, items: Items) -> None:
-    """Write the scores per query to a file outside of the run folder."""
-    write_per_query(file, scores, found, e, items)
 
 
 def add_set_metrics(run: Run, result: dict) -> None:

@@ -1,43 +1,82 @@
-"""Rank the gallery of every query as the protocol defines it, in one process or several."""
+"""Queries and their gallery: which rows a query can retrieve, which of them are relevant, and the ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from likewise.core.contracts import Protocol
 from likewise.core.distributed.process_group import rank_in_shares, world
-from likewise.core.retrieval.integer_scores import euclidean_scale
-from likewise.core.retrieval.ranking import WORKING_MEMORY_BYTES, rank
-from likewise.core.retrieval.relevant_rows import RowRelevance
+from likewise.core.retrieval.integer_scores import Exclusions, euclidean_scale
+from likewise.core.retrieval.ranking import WORKING_MEMORY_BYTES, pair_groups, rank
+from likewise.core.retrieval.relevant_rows import GradedRows, RowRelevance, count_relevant
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval
-from likewise.score.answers import MAX_STORED_RESULTS, hidden_groups
+from likewise.data.tabular import read_csv
+from likewise.score.levels import LevelPlan
 from likewise.score.metrics import RankingDepth
+from likewise.score.relevance import RelevanceOfRows, relevance_of
 
-if TYPE_CHECKING:
-    from likewise.score.levels import LevelPlan
+CPU = torch.device("cpu")
+
+MAX_STORED_RESULTS = 10
+"""Results stored for each query, for figures and tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """How the embeddings of some rows are scored. It is made once for an evaluation.
+
+    Attributes:
+        items: the data of the rows.
+        protocol: which rows are queries, and which are in the gallery.
+        metrics: names of the metrics, per query and of the whole set.
+        device: where to rank, and to compute metrics of the whole set.
+        budget: working memory of the ranking, in bytes.
+        exclude: pairs of rows of the data that are not results of each other.
+        relevance: what is relevant. None: rows with a label of the query if samples have several labels, else those of its class.
+        other_cameras: whether a query retrieves no row at all from its own camera, not only no row of its class.
+        stored: number of results of each query in the ranking that is returned.
+        review: .csv file of reviewed labels, from which corrected scores are estimated.
+        say: receives messages for the user.
+    """
+
+    items: Items
+    protocol: Protocol
+    metrics: Sequence[str] = ()
+    similarity: str = "cosine"
+    device: torch.device = CPU
+    quiet: bool = False
+    budget: int = WORKING_MEMORY_BYTES
+    exclude: Int[np.ndarray, "M 2"] | None = None
+    relevance: RelevanceOfRows | None = None
+    other_cameras: bool = False
+    stored: int = MAX_STORED_RESULTS
+    review: str | None = None
+    say: Callable[[str], None] = print
+
+    @property
+    def exact_device(self) -> torch.device:
+        """The device, or the CPU if the device has no float64, which exact ranking needs."""
+        return torch.device("cpu") if self.device.type == "mps" else self.device
+
+    def sides(self, e: Embedded) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
+        """Return which of the embeddings are queries, and which are in the gallery."""
+        return self.protocol.query_gallery(self.items, e.row.numpy())
 
 
 def retrieve(
     e: Embedded,
-    items: Items,
-    protocol: Protocol,
+    scoring: Scoring,
     wanted: RankingDepth = RankingDepth(1, False),
     *,
-    similarity: str = "cosine",
-    device: torch.device | None = None,
-    budget: int = WORKING_MEMORY_BYTES,
-    exclude: Int[np.ndarray, "M 2"] | None = None,
     levels: LevelPlan | None = None,
     relevance: RowRelevance | None = None,
     part: slice | None = None,
-    other_cameras: bool = False,
-    stored: int = MAX_STORED_RESULTS,
     progress: Callable[[float], None] | None = None,
 ) -> Retrieval:
     """Rank the gallery for every query, as the protocol defines them, without rows that the query's `hidden_groups` exclude.
@@ -46,28 +85,25 @@ def retrieve(
 
     Args:
         wanted: number of results that the metrics need.
-        budget: memory for the ranking, in bytes.
-        exclude: pairs of rows of the data that are not results of each other.
         levels: labels of a class tree; hits are then of the level `levels.ranked`, each with its gallery row.
         relevance: what is relevant in place of equal labels; both of its sides are the ids of all embeddings.
         part: rank only this part of the queries.
-        other_cameras: exclude all rows of the query's camera, not only those of its class.
-        stored: number of results of each query in the ranking that is returned.
     """
-    is_query, in_gallery = (torch.as_tensor(side) for side in protocol.query_gallery(items, e.row.numpy()))
+    items, protocol = scoring.items, scoring.protocol
+    is_query, in_gallery = map(torch.as_tensor, scoring.sides(e))
     if not is_query.any() or not in_gallery.any():
         raise LikewiseError(
             f"{type(protocol).__name__}: both queries and gallery rows are needed among the {len(e.row)} rows evaluated, "
             f"got {int(is_query.sum())} and {int(in_gallery.sum())}; check the columns `query`, `gallery` and `split`"
         )
     y, shown = (e.y, 1) if levels is None else (levels.ranked_y, levels.shown)
-    group = hidden_groups(items, other_cameras)
+    group = hidden_groups(items, scoring.other_cameras)
     group = None if group is None else group[e.row]
-    how = {
-        "k": max(stored, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "similarity": similarity,
-        "device": device, "budget": budget, "progress": progress,
+    how: dict[str, Any] = {
+        "k": max(scoring.stored, shown), "depth": wanted.k, "all_hits": wanted.all_hits, "progress": progress,
+        "similarity": scoring.similarity, "device": scoring.exact_device, "budget": scoring.budget,
     }  # fmt: skip
-    pairs = None if exclude is None else _positions(exclude, e, items)
+    pairs = None if scoring.exclude is None else _positions(scoring.exclude, e, items)
     if is_query.all() and in_gallery.all() and world()[1] == 1 and part is None:
         how["relevance"] = relevance
         labels = None if levels is None else (levels.label, levels.label)
@@ -75,7 +111,7 @@ def retrieve(
     q, g = is_query.nonzero()[:, 0], in_gallery.nonzero()[:, 0]
     z, gallery_z = (e.z if side.all() else e.z[side] for side in (is_query, in_gallery))
     # The same scale in all processes and parts.
-    how["scale"] = euclidean_scale(z, gallery_z) if similarity == "euclidean" else None
+    how["scale"] = euclidean_scale(z, gallery_z) if scoring.similarity == "euclidean" else None
     q, z = (q, z) if part is None else (q[part], z[part])
     in_q, in_g = (torch.full((len(e.row),), -1).index_put_((at,), torch.arange(len(at))) for at in (q, g))
     if pairs is not None:
@@ -110,3 +146,107 @@ def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[
     place[e.row] = torch.arange(len(e.row))
     found = place[torch.as_tensor(pairs)]
     return found[(found >= 0).all(1)]
+
+
+def count_relevant_rows(
+    items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"], relevance: RelevanceOfRows | None = None
+) -> Int[torch.Tensor, "Q"]:
+    """Return the number of relevant gallery rows of each query, without itself and without rows in `hidden_groups`.
+
+    Args:
+        relevance: what is relevant to these rows. None: rows with a label of the query if samples have several labels, else those
+            of its class.
+    """
+    relevance = relevance or relevance_of(items, rows)
+    if relevance is not None and relevance.has_pairs:
+        graded, alone = graded_rows(items, protocol, rows, relevance)
+        return graded.survey(alone)[0]
+    q, g = (rows[side] for side in protocol.query_gallery(items, rows))
+    return count_relevant(torch.as_tensor(items.y[q]), torch.as_tensor(items.y[g]), exclusions_of(items, q, g))
+
+
+def graded_rows(
+    items: Items, protocol: Protocol, rows: Int[np.ndarray, "n"], relevance: RelevanceOfRows
+) -> tuple[GradedRows, Exclusions]:
+    """Return the relevance of the gallery rows to the queries, and the rows that are no results of a query."""
+    is_query, in_gallery = protocol.query_gallery(items, rows)
+    given = relevance.for_ranking(torch.device("cpu"), best=0, hit_values=False)
+    given = replace(given, query=given.query[is_query], gallery=given.gallery[in_gallery])
+    alone = exclusions_of(items, rows[is_query], rows[in_gallery])
+    return GradedRows(given, torch.device("cpu"), WORKING_MEMORY_BYTES // 4), alone
+
+
+def exclusions_of(
+    items: Items, q: Int[np.ndarray, "Q"], g: Int[np.ndarray, "G"], pairs: Int[torch.Tensor, "M 2"] | None = None
+) -> Exclusions:
+    """Return the gallery rows `g` that are no results of the queries `q`: themselves, `hidden_groups`, and given pairs.
+
+    Args:
+        pairs: further excluded pairs (query number, gallery number), sorted by query.
+    """
+    place = np.full(len(items), -1)
+    place[g] = np.arange(len(g))
+    group = hidden_groups(items)
+    groups = () if group is None else pair_groups(group[q], group[g])
+    pairs = torch.zeros((0, 2), dtype=torch.int64) if pairs is None else pairs
+    return Exclusions(len(q), torch.as_tensor(place[q]), pairs, groups)
+
+
+def hidden_groups(items: Items, other_cameras: bool = False) -> Int[torch.Tensor, "N kinds"] | None:
+    """Return groups of rows that are not results of each other, as columns for `retrieval.ranking.rank`; None without columns.
+
+    One column holds the `group` of a row. The other holds its class and camera: a query does not retrieve rows of its own class
+    from its own camera, which would be nearly the same image, but it does retrieve rows of other classes from that camera
+    (Zheng et al., Scalable Person Re-identification: A Benchmark, ICCV 2015).
+
+    Args:
+        other_cameras: a query retrieves no row at all from its own camera.
+    """
+    if items.camera is not None and items.label_sets is not None:
+        raise LikewiseError(
+            "evaluate: the column `camera` hides rows of the query's own class and camera, but samples with several labels have "
+            "no class of their own; drop the column, or use `group`"
+        )
+    columns = [] if items.group is None else [items.group]
+    if items.camera is not None:
+        names, camera = np.unique(items.camera, return_inverse=True)
+        number = camera if other_cameras else items.y.astype(np.int64) * len(names) + camera
+        columns.append(np.where(items.camera == "", -1, number))
+    return torch.as_tensor(np.stack(columns, 1)) if columns else None
+
+
+def max_results(is_query: Bool[np.ndarray, "n"], in_gallery: Bool[np.ndarray, "n"]) -> int:
+    """Return the number of results that a query can have at most: all gallery rows, without the query itself."""
+    return int(in_gallery.sum()) - bool((is_query & in_gallery).sum() == is_query.sum())
+
+
+def read_pairs(file: str | None, items: Items) -> Int[np.ndarray, "M 2"] | None:
+    """Return the pairs of rows in a .csv file with the columns row_a,row_b or path_a,path_b, or row,other as an audit writes."""
+    if file is None:
+        return None
+    sheet = read_csv(file, "exclude")
+    pairs = (("row_a", "row_b"), ("path_a", "path_b"), ("row", "other"))
+    cells: list[list[Any]] = [[sheet.column.get(name) for name in pair] for pair in pairs]
+    rows, paths, audited = (None if None in pair else pair for pair in cells)
+    rows = audited if rows is None and paths is None else rows
+    if (rows is None) == (paths is None):
+        raise LikewiseError(
+            f"exclude: {sheet.file} must have the columns row_a,row_b or path_a,path_b, got {', '.join(sheet.column)}; "
+            "the duplicates.csv of an audit can be used directly"
+        )
+    if rows is not None:
+        try:
+            return np.asarray(rows, dtype=np.int64).T.reshape(-1, 2)
+        except ValueError:
+            raise LikewiseError(f"exclude: rows in {sheet.file} must be whole numbers, counted from 0") from None
+    if items.path is None:
+        raise LikewiseError(f"exclude: '{items.name}' has no paths; name pairs by row_a,row_b in {sheet.file}")
+    place = {path: row for row, path in enumerate(items.path)}
+    assert paths is not None
+    unknown = [path for path in (*paths[0], *paths[1]) if path not in place]
+    if unknown:
+        raise LikewiseError(
+            f"exclude: {len(unknown)} paths of {sheet.file} are not in '{items.name}' (first: {unknown[0]}); write them as "
+            "in the data"
+        )
+    return np.asarray([[place[path] for path in side] for side in paths], dtype=np.int64).T.reshape(-1, 2)

@@ -178,7 +178,7 @@ def label_lines(scores: Mapping) -> list[str]:
         return []
     return [
         f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; see `likewise audit RUN`, "
-        "`likewise evaluate RUN --correct-test-labels audit`"
+        "`likewise evaluate RUN --correct-test-labels review.csv`"
     ]
 
 
@@ -219,7 +219,7 @@ def corrected_notes(scores: Mapping) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for name, reason in corrected["unknown"].items():
         reasons.setdefault(reason, []).append(name)
-    source = {"audit": "posterior of the labels"}.get(corrected["source"], corrected["source"])
+    source = corrected["source"]
     first = (
         f"{CORRECTED_HEAD}: estimated from {source}; the interval covers the labels of these rows, not other classes"
     )

@@ -3,83 +3,58 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from likewise.core.contracts import Metric, Protocol
+from likewise.core.contracts import Metric
 from likewise.core.progress import bar
-from likewise.core.retrieval.ranking import WORKING_MEMORY_BYTES
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 from likewise.data.schema import in_order
-from likewise.score.answers import MAX_STORED_RESULTS, all_relevant_note, count_relevant_rows, max_results
+from likewise.data.taxonomies import taxonomy
+from likewise.score.checks import all_relevant_note, check_set_metrics, direction_note
 from likewise.score.intervals import MIN_INTERVAL_UNITS, mean_interval
-from likewise.score.metrics import (
-    is_label_free,
-    is_set_metric,
-    measure_set,
-    metric,
-    needs_triplets,
-    reach,
-    undefined_reason,
-)
-from likewise.score.relevance import RelevanceOfRows, relevance_of
-from likewise.score.resolution import direction_note
+from likewise.score.label_scores import score_labels
+from likewise.score.levels import measure, needs_tree, plan_levels, tree_facts, without_levels
+from likewise.score.metrics import is_set_metric, measure_set, metric, needs_triplets, reach, undefined_reason
+from likewise.score.relevance import relevance_of
+from likewise.score.relevance_scores import measure_by_relevance, triplet_agreement
+from likewise.score.retrieve import MAX_STORED_RESULTS, Scoring, count_relevant_rows, max_results, retrieve
+from likewise.score.wrong_labels import check_reviewable, correct_scores, first_results
 
 MAX_SCORED_CAMERAS = 50
 """Number of cameras up to which the queries of each camera have their own scores."""
 
 
-def score(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    metrics: Sequence[str],
-    similarity: str,
-    device: torch.device,
-    quiet: bool = False,
-    *,
-    budget: int = WORKING_MEMORY_BYTES,
-    exclude: Int[np.ndarray, "M 2"] | None = None,
-    other_cameras: bool = False,
-    stored: int = MAX_STORED_RESULTS,
-    relevance: RelevanceOfRows | None = None,
-) -> tuple[Scores, Retrieval | None]:
-    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set.
-
-    Args:
-        relevance: what is relevant. None: rows with a label of the query if samples have several labels, else those of its class.
-    """
-    if not metrics:
+def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
+    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
+    if not scoring.metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
-    check_set_metrics(metrics, items)
-    chosen = {name: metric(name) for name in metrics if not is_set_metric(name)}
+    check_set_metrics(scoring.metrics, scoring.items)
+    chosen = {name: metric(name) for name in scoring.metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
-    rows = e.row.numpy()
-    relevance = relevance or relevance_of(items, rows)
-    wanted, sides = reach(chosen), protocol.query_gallery(items, rows)
-    if wanted.k > (available := max_results(*sides)):
+    deepest, available = reach(chosen).k, max_results(*scoring.sides(e))
+    if deepest > available:
         raise LikewiseError(
-            f"evaluate: the metrics need {wanted.k} results of every query, but there are at most {available}; use a "
+            f"evaluate: the metrics need {deepest} results of every query, but there are at most {available}; use a "
             "smaller k in --metrics"
         )
+    relevance = scoring.relevance or relevance_of(scoring.items, e.row.numpy())
+    scoring = replace(scoring, relevance=relevance)
     facts = {} if relevance is None else {"relevance": relevance.facts}
-    agreed = None
+    judged = {}
     if needs_triplets(chosen):
-        from likewise.score.relevance_scores import triplet_agreement
-
-        agreed, count = triplet_agreement(e, torch.as_tensor(sides[0]), relevance, similarity, budget)
+        agreed, count = triplet_agreement(e, scoring)
+        judged = {name: agreed for name in chosen if needs_triplets([name])}
         facts = {"relevance": facts["relevance"] | {"triplets": count}}
-    with bar("rank", 100, quiet=quiet) as shown:
-        how = {
-            "similarity": similarity, "device": _with_float64(device), "budget": budget, "exclude": exclude,
-            "other_cameras": other_cameras, "stored": stored, "progress": shown.reach,
-        }  # fmt: skip
-        values, found = _measure(e, items, protocol, chosen, relevance, agreed, how)
-    each = {name: values[name].cpu().numpy() for name in chosen}
+    with bar("rank", 100, quiet=scoring.quiet) as shown:
+        rest = {name: one for name, one in chosen.items() if name not in judged}
+        values, found = _measure(e, scoring, rest, shown.reach)
+    each = {name: (values | judged)[name].cpu().numpy() for name in chosen}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
     by_class = relevance is None or relevance.source.by == "class"
@@ -88,61 +63,25 @@ def score(
 
 
 def _measure(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    chosen: dict[str, Metric],
-    relevance: RelevanceOfRows | None,
-    agreed: Float[torch.Tensor, "Q"] | None,
-    how: dict,
+    e: Embedded, scoring: Scoring, chosen: Mapping[str, Metric], progress: Callable[[float], None]
 ) -> tuple[dict[str, Float[torch.Tensor, "Q"]], Retrieval]:
-    """Return every metric per query and the ranking: metrics of the class tree by labels, others by relevance if there is one.
-
-    Args:
-        agreed: share of judged triplets of every query, if a metric needs it.
-        how: arguments of `retrieve`.
-    """
-    from likewise.score.levels import needs_tree
-    from likewise.score.relevance_scores import measure_by_relevance
-
-    graded = (
-        {} if relevance is None or not relevance.has_pairs else {n: m for n, m in chosen.items() if not needs_tree([n])}
-    )
-    judged = [name for name in chosen if needs_triplets([name])]
-    graded, plain = ({n: m for n, m in some.items() if n not in judged} for some in (graded, chosen))
-    plain = {name: m for name, m in plain.items() if name not in graded}
-    values, found = ({}, None) if agreed is None else (dict.fromkeys(judged, agreed), None)
+    """Return metrics per query and the ranking: metrics of the class tree by labels, others by relevance if pairs have one."""
+    by_pairs = scoring.relevance is not None and scoring.relevance.has_pairs
+    graded = {name: one for name, one in chosen.items() if by_pairs and not needs_tree([name])}
+    plain = {name: one for name, one in chosen.items() if name not in graded}
+    values, found = {}, None
     if plain or not graded:
-        values_by_label, found = _measure_by_labels(e, items, protocol, plain, how)
-        values |= values_by_label
-    if graded and relevance is not None:
-        by_relevance, found = measure_by_relevance(e, items, protocol, graded, relevance, **how)
+        levels = plan_levels(plain, scoring.items, e.y)
+        found = retrieve(e, scoring, reach(plain), levels=levels, progress=progress)
+        if levels is None:
+            values = {name: one(found) for name, one in plain.items()}
+        else:
+            values, found = measure(found, plain, levels), without_levels(found, levels, scoring.stored)
+    if graded:
+        by_relevance, found = measure_by_relevance(e, scoring, graded, progress)
         values |= by_relevance
     assert found is not None
     return values, found
-
-
-def _measure_by_labels(
-    e: Embedded, items: Items, protocol: Protocol, chosen: dict[str, Metric], how: dict
-) -> tuple[dict[str, Float[torch.Tensor, "Q"]], Retrieval]:
-    """Return metrics per query and the ranking, with rows of the query's class, or of its group on a level, as relevant."""
-    from likewise.score.levels import measure, plan_levels, without_levels
-    from likewise.score.retrieve import retrieve
-
-    levels = plan_levels(chosen, items, e.y)
-    found = retrieve(e, items, protocol, reach(chosen), levels=levels, **how)
-    if levels is None:
-        return {name: m(found) for name, m in chosen.items()}, found
-    return measure(found, chosen, levels), without_levels(found, levels, how["stored"])
-
-
-def check_set_metrics(metrics: Sequence[str], items: Items) -> None:
-    """Raise for a set metric that needs one class per sample, if samples have several labels."""
-    wrong = [name for name in metrics if is_set_metric(name) and not is_label_free(name)]
-    if items.label_sets is not None and wrong:
-        raise LikewiseError(
-            f"evaluate: '{wrong[0]}' needs one class per sample, but samples of '{items.name}' have several labels; leave it out"
-        )
 
 
 def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray, "Q"]:
@@ -153,46 +92,31 @@ def nearest_wrong(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Int[np.ndarray
     return torch.where(wrong.any(1), y[first.clamp_min(0)], -1).numpy()
 
 
-def _with_float64(device: torch.device) -> torch.device:
-    """Return the device, or the CPU if the device has no float64, which exact ranking needs."""
-    return torch.device("cpu") if device.type == "mps" else device
-
-
 def with_tree(items: Items, name: str | None) -> Items:
     """Return the data with the class tree of this name; unchanged without a name."""
-    from likewise.data.taxonomies import taxonomy
-
-    return items if name is None else dataclasses.replace(items, taxonomy=taxonomy(name, items.class_name))
+    return items if name is None else replace(items, taxonomy=taxonomy(name, items.class_name))
 
 
 def as_compared(e: Embedded, similarity: str) -> Embedded:
     """Return the embeddings for a similarity: of unit length for "cosine", raw for "euclidean"."""
-    return e if similarity == "cosine" else dataclasses.replace(e, z=e.e)
+    return e if similarity == "cosine" else replace(e, z=e.e)
 
 
-def mean_score(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    name: str,
-    similarity: str,
-    device: torch.device,
-    relevance: RelevanceOfRows | None = None,
-) -> float:
+def mean_score(e: Embedded, scoring: Scoring) -> float:
     """Return the mean of one metric over the queries, for validation."""
-    e = as_compared(e, similarity)
-    scores, _ = score(e, items, protocol, [name], similarity, device, quiet=True, relevance=relevance)
-    value = scores.each[name]
+    scores, _ = score(as_compared(e, scoring.similarity), scoring)
+    (value,) = scores.each.values()
     if np.isnan(value).all():
         raise LikewiseError(
             "train: the validation split must have two samples of a class, but every class has one; use a larger val share"
-            if relevance is None
-            else f"train: no validation sample has another relevant one by {relevance.facts['spec']}; use a larger val share"
+            if scoring.relevance is None
+            else f"train: no validation sample has another relevant one by {scoring.relevance.facts['spec']}; use a larger val "
+            "share"
         )
     return float(np.nanmean(value))
 
 
-def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str], device: torch.device) -> dict:
+def summary(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
     """Return the content of scores.json: means with 95 % intervals, means over classes, and metrics of the whole set.
 
     Means are over the queries with a relevant gallery row; "unscored" is the number of the other queries. "no_interval" has the
@@ -220,13 +144,12 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
             "interval_over": (scores.relevance or {}).get("units", "classes") if over_classes else "queries",
             "class_mean": {name: mean_over_classes(column, scores.label) for name, column in scores.each.items()},
         }
-    whole = [name for name in metrics if is_set_metric(name)]
+    whole = [name for name in scoring.metrics if is_set_metric(name)]
     if whole:
-        device = _with_float64(device)
-        value |= measure_set(whole, e.z.to(device), e.y.to(device))
+        value |= measure_set(whole, e.z.to(scoring.exact_device), e.y.to(scoring.exact_device))
     reasons = {name: undefined_reason(name, e.y) for name in whole if np.isnan(value[name])}
     return {
-        "metrics": {name: value[name] for name in metrics},
+        "metrics": {name: value[name] for name in scoring.metrics},
         **sure,
         **({"no_value": reasons} if reasons else {}),
         **({"relevance": scores.relevance} if scores.relevance else {}),
@@ -235,7 +158,7 @@ def summary(scores: Scores, e: Embedded, similarity: str, metrics: Sequence[str]
         **fewer_queries(scores, int((~lonely).sum())),
         "rows": len(e.row),
         "dim": e.z.shape[1],
-        "similarity": similarity,
+        "similarity": scoring.similarity,
     }
 
 
@@ -267,84 +190,68 @@ def fewer_queries(scores: Scores, queries: int) -> dict:
     return {"scored": fewer} if fewer else {}
 
 
-def score_with_galleries(
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    metrics: Sequence[str],
-    similarity: str,
-    device: torch.device,
-    quiet: bool,
-    *,
-    budget: int = WORKING_MEMORY_BYTES,
-    exclude: Int[np.ndarray, "M 2"] | None = None,
-    stored: int = MAX_STORED_RESULTS,
-    relevance: RelevanceOfRows | None = None,
-) -> tuple[dict, Scores, Retrieval | None]:
-    """Return the content of scores.json, the scores per query and the ranking. Named galleries and cameras are also scored
-    separately."""
-    from likewise.score.label_scores import score_labels
-    from likewise.score.levels import tree_facts
+def score_all(e: Embedded, scoring: Scoring) -> tuple[dict, Scores, Retrieval | None]:
+    """Return the content of scores.json, the scores per query and the ranking.
 
-    how = {"budget": budget, "exclude": exclude, "relevance": relevance}
-    scores, found = score(e, items, protocol, metrics, similarity, device, quiet, stored=stored, **how)
-    result = summary(scores, e, similarity, metrics, device) | tree_facts(metrics, items, e.y.numpy(), scores)
-    if found is not None and items.label_sets is not None:
-        result |= score_labels(metrics, found, e, items, protocol, exclude)
-    notes = [direction_note(e.z)] if similarity == "cosine" and found is not None else []
-    if found is not None:
-        known = relevance or relevance_of(items, e.row.numpy())
-        notes.append(all_relevant_note("evaluate", items, protocol, e.row.numpy(), known, metrics))
+    Named galleries and cameras are also scored separately. With reviewed labels, the result has corrected scores.
+    """
+    if scoring.review is not None:
+        check_reviewable(scoring)
+        scoring = replace(scoring, stored=max(scoring.stored, reach(scoring.metrics).k))
+    items, rows, metrics = scoring.items, e.row.numpy(), scoring.metrics
+    scores, found = score(e, scoring)
+    result = summary(scores, e, scoring) | tree_facts(metrics, items, e.y.numpy(), scores)
+    if found is None:
+        return result, scores, found
+    if items.label_sets is not None:
+        result |= score_labels(found, e, scoring)
+    known = scoring.relevance or relevance_of(items, rows)
+    notes = [direction_note(e.z)] if scoring.similarity == "cosine" else []
+    notes.append(all_relevant_note("evaluate", items, scoring.protocol, rows, known, metrics))
     if any(notes):
         result["note"] = "; ".join(filter(None, notes))
-    names = protocol.galleries(items, e.row.numpy())
-    if found is not None and len(names) > 1:
-        per_query = [name for name in metrics if not is_set_metric(name)]
-        alone = {}
-        for name in names:
-            one = protocol.only(name)
-            available = max_results(*one.query_gallery(items, e.row.numpy()))
-            fit = [m for m in per_query if reach([m]).k <= available]  # a small gallery has fewer than 10 results
-            if not fit or not count_relevant_rows(items, one, e.row.numpy(), relevance).any():
-                alone[name] = {"metrics": {}, "queries": 0, "unscored": len(found.query)}
-                continue
-            some, _ = score(e, items, one, fit, similarity, device, quiet, **how)
-            alone[name] = summary(some, e, similarity, fit, device)
-        result["galleries"] = alone
-    if found is not None and items.camera is not None:
-        result |= score_cameras(scores, e, items, protocol, similarity, device, quiet, **how)
+    alone = replace(scoring, metrics=[name for name in metrics if not is_set_metric(name)], stored=MAX_STORED_RESULTS)
+    names = scoring.protocol.galleries(items, rows)
+    if len(names) > 1:
+        result["galleries"] = {name: score_gallery(name, e, alone, len(found.query)) for name in names}
+    if items.camera is not None:
+        result |= score_cameras(scores, e, alone)
+    if scoring.review is not None:
+        result["corrected"] = correct_scores(e, scoring, found)
+        found = first_results(found, MAX_STORED_RESULTS)
     return result, scores, found
 
 
-def score_cameras(
-    scores: Scores,
-    e: Embedded,
-    items: Items,
-    protocol: Protocol,
-    similarity: str,
-    device: torch.device,
-    quiet: bool,
-    **how,
-) -> dict:
+def score_gallery(name: str, e: Embedded, scoring: Scoring, queries: int) -> dict:
+    """Return the scores of all queries in a named gallery alone; no metrics if it has no relevant rows."""
+    protocol, items, rows = scoring.protocol.only(name), scoring.items, e.row.numpy()
+    available = max_results(*protocol.query_gallery(items, rows))
+    fit = [m for m in scoring.metrics if reach([m]).k <= available]  # a small gallery has fewer than 10 results
+    if not fit or not count_relevant_rows(items, protocol, rows, scoring.relevance).any():
+        return {"metrics": {}, "queries": 0, "unscored": queries}
+    scoring = replace(scoring, protocol=protocol, metrics=fit)
+    return summary(score(e, scoring)[0], e, scoring)
+
+
+def score_cameras(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
     """Return the scores of the queries of each camera, and of all queries in a gallery of the other cameras only.
 
     Args:
         scores: the scores of all queries.
-        how: budget and excluded pairs, as in `score`.
     """
-    assert items.camera is not None
-    result, camera, metrics = {}, items.camera[scores.query], list(scores.each)
+    assert scoring.items.camera is not None
+    result, camera, (first, *_) = {}, scoring.items.camera[scores.query], scores.each
     names = in_order(set(camera.tolist()) - {""})
     if len(names) <= MAX_SCORED_CAMERAS:
         alone = {name: _of_queries(scores, camera == name) for name in names}
         result["cameras"] = {
             name: {"metrics": {}, "queries": 0, "unscored": len(some.query)}
-            if np.isnan(some.each[metrics[0]]).all()
-            else summary(some, e, similarity, metrics, device)
+            if np.isnan(some.each[first]).all()
+            else summary(some, e, scoring)
             for name, some in alone.items()
         }
-    others, _ = score(e, items, protocol, metrics, similarity, device, quiet, other_cameras=True, **how)
-    return result | {"other_cameras": summary(others, e, similarity, metrics, device)}
+    scoring = replace(scoring, other_cameras=True)
+    return result | {"other_cameras": summary(score(e, scoring)[0], e, scoring)}
 
 
 def _of_queries(scores: Scores, chosen: Bool[np.ndarray, "Q"]) -> Scores:

@@ -8,7 +8,7 @@ import torch
 from likewise.protocols import QueryGallery
 from likewise.types import Embedded, Items, LikewiseError
 
-from likewise.score.retrieve import retrieve
+from likewise.score.retrieve import Scoring, retrieve
 
 
 def items():
@@ -28,7 +28,7 @@ def embedded(data, rows):
 def test_queries_ask_and_the_gallery_answers():
     data = items()
     rows = QueryGallery().rows(data, "test")
-    found = retrieve(embedded(data, rows), data, QueryGallery())
+    found = retrieve(embedded(data, rows), Scoring(data, QueryGallery()))
     assert rows[found.query].tolist() == [12, 16, 20]
     for q, answers in zip(found.query.tolist(), found.row.tolist(), strict=True):
         seen = {rows[a] for a in answers if a >= 0}
@@ -46,7 +46,7 @@ def test_a_part_without_marks_asks_and_answers_itself():
     data = items()
     rows = QueryGallery(val=0.4).rows(data, "val")
     assert set(data.y[rows]) == {2}
-    found = retrieve(embedded(data, rows), data, QueryGallery())
+    found = retrieve(embedded(data, rows), Scoring(data, QueryGallery()))
     assert len(found.query) == 4 and (found.relevant == 3).all()
 
 
@@ -56,7 +56,7 @@ def test_marks_that_are_missing():
         QueryGallery().rows(dataclasses.replace(data, query=None, gallery=None), "test")
     nobody = dataclasses.replace(data, gallery=np.zeros(24, bool))
     with pytest.raises(LikewiseError, match="got 3 and 0"):
-        retrieve(embedded(data, np.arange(12, 24)), nobody, QueryGallery())
+        retrieve(embedded(data, np.arange(12, 24)), Scoring(nobody, QueryGallery()))
 
 
 def with_names():
@@ -73,13 +73,13 @@ def test_one_gallery_of_several_answers():
     for name, want in (("shop", [13, 15, 17, 19, 21, 23]), ("street", [12, 14, 18, 22])):
         part = every.only(name)
         assert np.array_equal(part.rows(data, "test"), rows)
-        found = retrieve(embedded(data, rows), data, part)
+        found = retrieve(embedded(data, rows), Scoring(data, part))
         assert rows[found.query].tolist() == [12, 16, 20]
         for q, answers in zip(found.query.tolist(), found.row.tolist(), strict=True):
             assert {rows[a] for a in answers if a >= 0} == set(want) - {rows[q]}
         assert part.galleries(data, rows) == ()  # it is one already
     assert found.relevant.tolist() == [1, 1, 1]  # in the street, 12 has only 14
-    together = retrieve(embedded(data, rows), data, every)
+    together = retrieve(embedded(data, rows), Scoring(data, every))
     assert together.relevant.tolist() == [3, 3, 3]
     assert QueryGallery(train=0.4, val=0.2, gallery="a").only("b").__dict__ == {
         "train": 0.4,

@@ -8,7 +8,7 @@ import torch
 from likewise.protocols import SeenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
-from likewise.score.retrieve import retrieve
+from likewise.score.retrieve import Scoring, retrieve
 
 PARTS = ("train", "val", "test")
 
@@ -103,7 +103,7 @@ def test_training_images_answer_and_never_ask():
     asks, answers = part.query_gallery(data, rows)
     assert np.array_equal(rows[asks], held) and np.array_equal(rows[answers], train)
     e = Embedded(torch.as_tensor(data.x[rows]), torch.as_tensor(data.y[rows]), torch.as_tensor(rows))
-    found = retrieve(e, data, part)
+    found = retrieve(e, Scoring(data, part))
     assert rows[found.query].tolist() == held.tolist()
     for q, seen in zip(held, found.row.tolist(), strict=True):
         assert {rows[a] for a in seen if a >= 0} == set(train.tolist())

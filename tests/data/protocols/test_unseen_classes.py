@@ -8,7 +8,7 @@ import torch
 from likewise.protocols import UnseenClasses
 from likewise.types import Embedded, Items, LikewiseError
 
-from likewise.score.retrieve import retrieve
+from likewise.score.retrieve import Scoring, retrieve
 
 
 def items(**columns):
@@ -50,11 +50,11 @@ def test_retrieve_leaves_self_and_group_out():
     p = UnseenClasses()
     rows = p.rows(data, "test")
     e = Embedded(torch.as_tensor(data.x[rows]), torch.as_tensor(data.y[rows]), torch.as_tensor(rows))
-    found = retrieve(e, data, p)
+    found = retrieve(e, Scoring(data, p))
     assert (found.relevant == 2).all()  # three class mates, one of them the same listing
     for q in range(20):
         assert not set(found.row[q].tolist()) & {q, q ^ 1}
-    plain = retrieve(e, dataclasses.replace(data, group=None), p)
+    plain = retrieve(e, Scoring(dataclasses.replace(data, group=None), p))
     assert (plain.relevant == 3).all()
 
 

@@ -182,6 +182,7 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     from likewise.data.dataset import make_protocol
     from likewise.runs.embed import embed_rows
     from likewise.runs.network import open_embedder
+    from likewise.score.retrieve import Scoring
     from likewise.score.scoring import mean_score
 
     config, data = read_config(run), load(settings["data"])
@@ -190,7 +191,7 @@ def test_the_best_and_the_last_network_are_both_kept(settings):
     e = embed_rows(
         open_embedder(run, config, "best", cpu), data, protocol.rows(data, "val"), None, device=cpu, quiet=True
     )
-    value = mean_score(e, data, protocol, "MAP@R", "cosine", cpu)
+    value = mean_score(e, Scoring(data, protocol, ["MAP@R"], quiet=True))
     assert value == pytest.approx(max(line["val MAP@R"] for line in log))
 
 

@@ -58,9 +58,8 @@ class Evaluate(Checkpoint):
     """Pairs of samples that must not be results of each other, such as near duplicates: a .csv with row_a,row_b (from 0) or
     path_a,path_b, or the duplicates.csv of an audit. By default none."""
     correct_test_labels: str | None = None
-    """Also estimate the scores under the true labels, if some given labels are wrong. The source is "audit" (the posterior of
-    every label, from the embeddings), a known noise such as "Uniform(share=0.1)", or a .csv file of reviewed labels, which is
-    written as a form if it does not exist. By default only plain scores."""
+    """Also estimate the scores under the true labels, if some given labels are wrong, from a .csv file of reviewed labels. If
+    the file does not exist, it is written as a form for reviewers. By default only plain scores."""
     data: Location | None = field(default=None, kw_only=True)
     """For a run: the path of its data, if that was moved; or other data to score it on, such as corrected labels or new images.
     Of other data, the test split is scored (all rows, if it has no `split` column), without samples that the run trained on. By

@@ -65,9 +65,6 @@ class Bench:
     machine."""
     gpus_per_run: float | None = None
     """With --executor, GPUs per training; with 0.25, four trainings share a GPU. By default 1 if there are GPUs."""
-    slurm: File | None = None
-    """Train nothing, and write a Slurm script to this file; each task of its job array trains one cell. By default no
-    script."""
     metrics: tuple[str, ...] | None = None
     """Metrics to compute; `likewise list metrics` shows all. By default the metrics of the grid."""
     list: bool = False

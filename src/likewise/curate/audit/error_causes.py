@@ -53,9 +53,9 @@ from likewise.curate.audit.records import (
     to_device,
 )
 from likewise.curate.audit.single_scores import check_labelled
-from likewise.score.answers import hidden_groups
 from likewise.score.error_overlap import most_wrong
 from likewise.score.intervals import t_interval
+from likewise.score.retrieve import hidden_groups
 
 SIMILARITY_BLOCK_SIZE = 2**24
 """Maximum number of similarities in memory when the nearest sample of the same class is searched."""

@@ -21,6 +21,7 @@ from likewise.runs.scores import write_per_query
 from likewise.score.checks import rows_of
 from likewise.score.compare import compare
 from likewise.score.metrics import import_metrics, is_set_metric
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import as_compared, score
 
 
@@ -83,7 +84,7 @@ def score_test_queries(run: Run, settings: Train, items: Items, config: Audit, f
     rows = rows_of(protocol, items, "test")
     e = as_compared(opened.embed(items, rows, title=f"embed test split, {file.stem}"), similarity)
     metrics = [name for name in settings.metrics if not is_set_metric(name)] or ["MAP@R"]
-    scores, answers = score(e, items, protocol, metrics, similarity, opened.device, config.quiet)
+    scores, answers = score(e, Scoring(items, protocol, metrics, similarity, opened.device, config.quiet))
     assert answers is not None
     write_per_query(file, scores, answers, e, items)
 

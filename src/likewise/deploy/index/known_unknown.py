@@ -310,7 +310,8 @@ def add_with_confusions(
         `after`: the other classes that they are confused with once all images of it are in the index, each compared with the
         other rows. Both are lists of class, images, share, low and high (95 % interval).
     """
-    index, known = calibrated.index, used_classes(calibrated)
+    index, rows = calibrated.index, calibrated.index.rows
+    known = {rows.class_name[label] for label in np.unique(rows.table["label"][rows.here])}
     new = [place for place, name in enumerate(names) if name not in known]
     before = nearest_accepted(calibrated, z[new], None)
     row = add()
@@ -318,20 +319,16 @@ def add_with_confusions(
     reports = []
     for name in dict.fromkeys(names[place] for place in new):
         own = [number for number, place in enumerate(new) if names[place] == name]
-        reason = too_few(len(own)) if before is not None and after is not None else no_threshold(calibrated)
-        found = {"class": name, "images": len(own), "reason": reason, "before": [], "after": []}
-        if not reason:
-            assert before is not None and after is not None
+        found = {"class": name, "images": len(own), "reason": "", "before": [], "after": []}
+        if before is None or after is None:
+            found["reason"] = no_threshold(calibrated)
+        elif len(own) < MIN_NEW_IMAGES:
+            found["reason"] = f"no estimate: {MIN_NEW_IMAGES} images are needed"
+        else:
             found["before"] = shares((before[number] for number in own), name)
             found["after"] = shares((after[number] for number in own), name)
         reports.append(found)
     return row, reports
-
-
-def used_classes(calibrated: IndexCalibration) -> set[str]:
-    """Return the names of the classes that have a row."""
-    rows = calibrated.index.rows
-    return {rows.class_name[label] for label in np.unique(rows.table["label"][rows.here])}
 
 
 def nearest_accepted(
@@ -369,11 +366,6 @@ def binomial_interval(count: int, total: int) -> tuple[float, float]:
     low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
     return low, high
-
-
-def too_few(images: int) -> str:
-    """Return why a class of this many images has no shares; "" if it has."""
-    return "" if images >= MIN_NEW_IMAGES else f"no estimate: {MIN_NEW_IMAGES} images are needed"
 
 
 def no_threshold(calibrated: IndexCalibration) -> str:

@@ -205,14 +205,15 @@ def gallery_of_run(run: Run, config: Search, say: Callable[[str], None]) -> tupl
 
 def write_test_split(opened: OpenRun) -> None:
     """Evaluate a run, which writes the embeddings of its test split."""
-    from likewise.score.evaluate import evaluate_open
+    from likewise.core.settings import Evaluate
+    from likewise.score.evaluate import evaluate_run
 
     if not opened.protocol.has_test_split:
         raise LikewiseError(
             f"search: '{opened.run.path}' must have a test split for --split test, but all of its data trained; "
             "drop --split test to search all images"
         )
-    evaluate_open(opened, opened.settings.metrics)
+    evaluate_run(opened, Evaluate(str(opened.run.path), metrics=opened.settings.metrics))
 
 
 def write_all(opened: OpenRun, file: Path) -> None:

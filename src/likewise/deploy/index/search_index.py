@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
@@ -158,7 +157,9 @@ def answer(
         z, image = index.rows.vectors[place], row_image(index, place) if out else None
     else:
         place, image = None, read_image(Path(config.query).expanduser())
-        z = embed_image(image, network)
+        if network is None:
+            raise LikewiseError("search: an image query needs a network, and the target names none; give --model RUN")
+        z = network.embed([network.see(image)])[0]
     wanted = parse_filter(config.filter) if config.filter else None
     hits = index.find(z[None], config.k, but=[place], wanted=wanted)[0]
     if not hits and wanted is not None:
@@ -185,13 +186,6 @@ def answer(
 def is_same(z: Float[np.ndarray, "D"], other: Float[np.ndarray, "D"]) -> bool:
     """Whether two embeddings come from the same pixels, up to rounding: other images differ much more."""
     return bool(np.linalg.norm(z - other) <= SAME_IMAGE_TOLERANCE * np.linalg.norm(other))
-
-
-def embed_image(image: Image.Image, network: Network | None) -> Float[np.ndarray, "D"]:
-    """Return the embedding of a query image by the network that embedded the gallery."""
-    if network is None:
-        raise LikewiseError("search: an image query needs a network, and the target names none; give --model RUN")
-    return network.embed([network.see(image)])[0]
 
 
 def save_figure(

@@ -13,7 +13,7 @@ import torch
 from likewise.core.devices import choose_device
 from likewise.core.distributed.process_group import first_process_first, joined, wait_for_all, world
 from likewise.core.errors import LikewiseError, memory_errors
-from likewise.core.settings import Train
+from likewise.core.settings import Evaluate, Train
 from likewise.core.types import Items
 from likewise.data.dataset import is_strict, make_protocol, training_items
 from likewise.data.decoded_cache import Pixels
@@ -35,10 +35,11 @@ from likewise.learn.training.run_log import LoggerDispatch, RunLog, make_loggers
 from likewise.learn.training.step import NetworkRunner
 from likewise.runs.folder import Run
 from likewise.runs.identity import Claim, cleared_after_failure, prepare_folder
+from likewise.runs.open import OpenRun
 from likewise.runs.training_files import write_trained
 from likewise.runs.usage import Session
 from likewise.score.checks import check_plan
-from likewise.score.evaluate_run import evaluate_run
+from likewise.score.evaluate import evaluate_run
 
 LESS_MEMORY = "lower the sampler's batch, --size or --dim, or give --chunk-size"
 
@@ -88,10 +89,10 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
             pixels = execute(claim, config, items, device, log, hooks, say, default_sampler)
         if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
             with session.evaluating():
+                how = {"workers": config.workers, "quiet": config.quiet, "settings": config, "items": items}
                 evaluate_run(
-                    run, config=config, items=items, metrics=config.metrics, device=device, workers=config.workers,
-                    quiet=config.quiet, pixels=pixels, known=True,
-                )  # fmt: skip
+                    OpenRun(run, device=device, **how), Evaluate(str(run.path), metrics=config.metrics), pixels
+                )
             wait_for_all()  # then every process can read the scores that the first process wrote
     return run
 

@@ -25,6 +25,7 @@ from likewise.runs.folder import TEST_PREFIX, Run
 from likewise.runs.network import transforms
 from likewise.score.metrics import is_set_metric
 from likewise.score.relevance import relevance_of
+from likewise.score.retrieve import Scoring
 from likewise.score.scoring import as_compared, mean_score, score
 
 
@@ -134,7 +135,10 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     e = embed(state, inputs, samples.val_rows)
     how = {"trained": True, "allow_imports": state.config.allow_imports}
     relevance = relevance_of(samples.items, samples.val_rows, state.config.relevance, **how)
-    value = mean_score(e, samples.items, samples.protocol, select, state.similarity, state.device, relevance)
+    scoring = Scoring(
+        samples.items, samples.protocol, [select], state.similarity, state.device, quiet=True, relevance=relevance
+    )
+    value = mean_score(e, scoring)
     if value > state.best:
         log.save_best(state)
     state.schedule.validated(value)
@@ -144,10 +148,8 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     if samples.items.y_clean is not None:  # for the log only: no decision uses it
         clean = replace(samples.items, y=samples.items.y_clean)
         e = replace(e, y=torch.as_tensor(clean.y[samples.val_rows]))
-        line[f"val {select} by true labels"] = mean_score(
-            e, clean, samples.protocol, select, state.similarity, state.device,
-            relevance_of(clean, samples.val_rows, state.config.relevance, **how),
-        )  # fmt: skip
+        relevance = relevance_of(clean, samples.val_rows, state.config.relevance, **how)
+        line[f"val {select} by true labels"] = mean_score(e, replace(scoring, items=clean, relevance=relevance))
     log.note(line)
 
 
@@ -160,8 +162,9 @@ def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     names = [name for name in state.config.metrics if not is_set_metric(name)]
     how = {"trained": True, "allow_imports": state.config.allow_imports}
     relevance = relevance_of(samples.loaded, rows, state.config.relevance, **how)
-    how = {"quiet": True, "relevance": relevance}
-    scores, _ = score(e, samples.loaded, samples.protocol, names, state.similarity, state.device, **how)
+    scores, _ = score(e, Scoring(
+        samples.loaded, samples.protocol, names, state.similarity, state.device, quiet=True, relevance=relevance
+    ))  # fmt: skip
     log.note({"step": state.step, **{f"{TEST_PREFIX}{k}": float(np.nanmean(v)) for k, v in scores.each.items()}})
 
 

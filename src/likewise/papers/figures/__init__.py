@@ -1,8 +1,7 @@
 """Figures that a grid names in `then`. `FIGURE_KINDS` is the registry.
 
-`draw(grid, sheet, done, config)` gets the grid, its table, its finished trainings and the settings of bench. It returns the PNG
-(None if there is nothing to draw) and notes; it writes NAME.png and NAME.csv, the values of the figure, into `sheet.folder`. What
-it computes from a run is stored in the folder of the run.
+A figure is a function that gets a `FinishedTable` and returns a `Drawing` (`drawing.py`), from which NAME.png and NAME.csv, the
+values of the figure, are written. What it computes from a run is stored in the folder of the run.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,20 +16,15 @@ from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from likewise.core.files import write_csv
 from likewise.core.render.figures import (
     BETTER_COLOUR,
     FAINT_COLOUR,
     INK_COLOUR,
     SOFT_COLOUR,
     WORSE_COLOUR,
-    write_figure,
 )
-from likewise.core.settings import Bench
 from likewise.learn.confidence.thresholds import otsu, weigh
-from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
+from likewise.papers.figures.drawing import Drawing, FinishedTable
 
 TOY_SAMPLES = 4000
 """Number of losses in a toy."""
@@ -76,12 +70,10 @@ class Toy(NamedTuple):
     ways: Sequence[ToyConfidence]
 
 
-def draw_bounds(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
+def draw_bounds(table: FinishedTable) -> Drawing:
     """Return the distribution of the confidences with both bounds, for modes that overlap and that are separable.
 
-    The threshold is the average loss, as in print. Writes toy_bounds.csv.
+    The threshold is the average loss, as in print.
     """
     toys = []
     for name, means in BOUND_TOYS.items():
@@ -89,13 +81,11 @@ def draw_bounds(
         average = float(loss.mean())
         ways = [confidence_of(text, loss, average, 1.0, bound) for text, bound in LOWER_BOUNDS.items()]
         toys.append(Toy(name, loss, wrong, ways))
-    return write_toys(toys, sheet.folder, "toy_bounds")
+    return drawing_of(toys, "toy_bounds")
 
 
-def draw_thresholds(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the distribution of the confidences above either threshold. Writes toy_thresholds.csv."""
+def draw_thresholds(table: FinishedTable) -> Drawing:
+    """Return the distribution of the confidences above either threshold."""
     toys = []
     for share in WRONG_SHARES:
         loss, wrong = mixture_losses((1.0, 3.0), 0.3, share)
@@ -105,7 +95,7 @@ def draw_thresholds(
         }
         ways = [confidence_of(name, loss, tau, 0.1, 0.0) for name, tau in taus.items()]  # lambda and beta0 as printed
         toys.append(Toy(f"{100 * share:.0f} % wrong labels", loss, wrong, ways))
-    return write_toys(toys, sheet.folder, "toy_thresholds")
+    return drawing_of(toys, "toy_thresholds")
 
 
 def mixture_losses(
@@ -125,17 +115,16 @@ def confidence_of(name: str, loss: Float[np.ndarray, "N"], tau: float, lam: floa
     return ToyConfidence(name, tau, own, over, curve)
 
 
-def write_toys(toys: Sequence[Toy], folder: Path, name: str) -> tuple[bytes, list[str]]:
-    """Write NAME.csv and NAME.png; return the PNG, and for every confidence a note about right and wrong labels."""
+def drawing_of(toys: Sequence[Toy], name: str) -> Drawing:
+    """Return the figure of toys with its values, and for every confidence a note about right and wrong labels."""
     lines = [
         [toy.name, way.name, loss, "wrong" if wrong else "right", confidence]
         for toy in toys
         for way in toy.ways
         for loss, wrong, confidence in zip(toy.loss.tolist(), toy.wrong.tolist(), way.confidence.tolist())
     ]
-    write_csv(folder / f"{name}.csv", ["toy", "confidence of", "loss", "label", "confidence"], lines)
     notes = [describe(toy, way) for toy in toys for way in toy.ways]
-    return write_figure(draw_toys(toys), folder / f"{name}.png"), notes
+    return Drawing(draw_toys(toys), notes, {name: (["toy", "confidence of", "loss", "label", "confidence"], lines)})
 
 
 def describe(toy: Toy, way: ToyConfidence) -> str:

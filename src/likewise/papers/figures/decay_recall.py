@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from likewise.core.files import write_csv
 from likewise.core.render.figures import (
     FAINT_COLOUR,
     INK_COLOUR,
@@ -20,60 +19,15 @@ from likewise.core.render.figures import (
     shorten,
     spread,
     tidy,
-    write_figure,
 )
-from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.figures.seed_groups import data_name, partners, seed_groups
+from likewise.papers.figures.drawing import Drawing, FinishedTable, partners
 from likewise.papers.figures.spectra import measure_spectra, rho_of
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
 from likewise.score.significance import Coefficient, Correlation, correlate
-
-
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the scatter plot as a PNG, and a note about the correlation. Writes decay_recall.csv with a line per method."""
-    metric, groups = seed_groups(grid, sheet, done)
-    spectra, notes = measure_spectra(groups, config)
-    plain_of = {regularised: plain for plain, regularised in partners(group.row for group in groups).items()}
-    points = [
-        DecayPoint(group.row, rho_of(own), group.score, plain_of.get(group.row))
-        for group, own in zip(groups, spectra)
-        if own
-    ]
-    if not points:
-        return None, notes
-    write_csv(
-        sheet.folder / "decay_recall.csv", ["method", "regularised", "rho", "rho_std", metric, "std", "seeds"],
-        [
-            [p.name, "yes" if p.partner else "no", p.rho.mean, p.rho.std, p.score.mean, p.score.std, p.score.n]
-            for p in points
-        ],
-    )  # fmt: skip
-    found = correlate([p.rho.mean for p in points], [p.score.mean for p in points])
-    figure = write_figure(draw_decay(points, metric, data_name(done), found), sheet.folder / "decay_recall.png")
-    said = [
-        f"Spectral decay rho of the training embeddings against {metric} of the test split: {describe_correlation(found)}."
-    ]
-    by_name = {p.name: p for p in points}
-    pairs = [(by_name[p.partner], p) for p in points if p.partner in by_name]
-    if pairs:
-        down = sum(after.rho.mean < before.rho.mean for before, after in pairs)
-        both = sum(after.rho.mean < before.rho.mean and after.score.mean > before.score.mean for before, after in pairs)
-        said.append(
-            f"With rho-regularisation rho is lower for {down} of {len(pairs)} methods, and at the same time {metric} higher "
-            f"for {both} (the paper: for each)."
-        )
-    return figure, [*said, INTERVAL_NOTE * bool(np.isfinite(found.pearson.low)), *notes]
-
 
 INTERVAL_NOTE = (
     "The intervals of the correlation treat the methods as independent draws from a population of methods; methods of one family "
     "are not independent, so the intervals are too narrow."
 )
-
 
 PLOT_WIDTH, MIN_PLOT_HEIGHT, NAME_HEIGHT, MAX_NAME_LETTERS = 5.2, 3.8, 0.18, 34
 """Inches: width and smallest height of the plot, distance between names; and the largest length of a name."""
@@ -86,6 +40,42 @@ class DecayPoint(NamedTuple):
     rho: Estimate
     score: Estimate
     partner: str | None = None
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the scatter plot, and a note about the correlation."""
+    metric, groups = table.metric, table.seed_groups()
+    spectra, notes = measure_spectra(groups, table.config)
+    plain_of = {regularised: plain for plain, regularised in partners(group.row for group in groups).items()}
+    points = [
+        DecayPoint(group.row, rho_of(own), group.score, plain_of.get(group.row))
+        for group, own in zip(groups, spectra)
+        if own
+    ]
+    if not points:
+        return Drawing(None, notes)
+    values = {"decay_recall": (
+        ["method", "regularised", "rho", "rho_std", metric, "std", "seeds"],
+        [
+            [p.name, "yes" if p.partner else "no", p.rho.mean, p.rho.std, p.score.mean, p.score.std, p.score.n]
+            for p in points
+        ],
+    )}  # fmt: skip
+    found = correlate([p.rho.mean for p in points], [p.score.mean for p in points])
+    figure = draw_decay(points, metric, table.data_name, found)
+    said = [
+        f"Spectral decay rho of the training embeddings against {metric} of the test split: {describe_correlation(found)}."
+    ]
+    by_name = {p.name: p for p in points}
+    pairs = [(by_name[p.partner], p) for p in points if p.partner in by_name]
+    if pairs:
+        down = sum(after.rho.mean < before.rho.mean for before, after in pairs)
+        both = sum(after.rho.mean < before.rho.mean and after.score.mean > before.score.mean for before, after in pairs)
+        said.append(
+            f"With rho-regularisation rho is lower for {down} of {len(pairs)} methods, and at the same time {metric} higher "
+            f"for {both} (the paper: for each)."
+        )
+    return Drawing(figure, [*said, INTERVAL_NOTE * bool(np.isfinite(found.pearson.low)), *notes], values)
 
 
 def draw_decay(points: Sequence[DecayPoint], metric: str, data: str, correlation: Correlation) -> Figure:

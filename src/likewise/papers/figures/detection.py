@@ -21,13 +21,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import atomic_write, read_json, write_csv
+from likewise.core.files import atomic_write, read_json
 from likewise.core.progress import bar
-from likewise.core.render.figures import COLOURS, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, shorten, write_figure
+from likewise.core.render.figures import COLOURS, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, shorten
 from likewise.core.settings import Audit, Bench
-from likewise.papers.benchmark_table import BenchmarkTable, label
-from likewise.papers.grid import Grid, place_of
-from likewise.papers.grid_plan import PlannedRun
+from likewise.papers.benchmark_table import label
+from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.grid import place_of
 from likewise.runs.scores import REWRITE_HINT
 from likewise.score.metrics.detection import Detection, detection
 
@@ -48,35 +48,59 @@ SHOWN_SCORES = {
 FORMAT_KEY, FORMAT_NUMBER = "format", 2
 """Entry of DETECTION_FILE; a file without it, or with another number, is computed again."""
 
+PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.9
+"""Inches: size of a panel."""
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the detection curves of all runs as a PNG, and notes.
+MAX_TITLE_LETTERS = 36
+"""Largest length of a line of the title of a panel."""
 
-    Writes detection.csv, one line for each run, score and test class, and detection_curves.csv, the curves that are drawn.
+
+class Curve(NamedTuple):
+    """One order of inspection of one method and noise model: share `found` at share inspected (`at`), mean over seeds.
+
+    `about`: legend text beside the name. `classes`: the curves of single test classes, drawn thin; `found` is their mean.
+    `dashed_of`: name of the curve whose colour this one has; it is drawn dashed.
+    """
+
+    row: str
+    column: str
+    name: str
+    at: Float[np.ndarray, "T"]
+    found: Float[np.ndarray, "T"]
+    about: str = ""
+    classes: Sequence[Float[np.ndarray, "T"]] = ()
+    dashed_of: str = ""
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the detection curves of all runs, and notes.
+
+    detection.csv has a line for each run, score and test class, and detection_curves.csv the curves that are drawn.
     """
     groups: dict[tuple[str, str], list[dict]] = {}
     lines, notes = [], []
-    with bar("score labels", len(done), quiet=config.quiet) as progress:
-        for t in done:
+    with bar("score labels", len(table.done), quiet=table.config.quiet) as progress:
+        for t in table.done:
             try:
-                measured = detected(t.job.run.path, config)
+                measured = detected(t.job.run.path, table.config)
             except LikewiseError as error:
                 measured = {}
                 notes.append(f"the labels of {label(list(t.cell.names.values()))} could not be scored: {error}")
             progress.advance(1)
             if not measured:
                 continue
-            row, column = place_of(grid, t.cell.names)
+            row, column = place_of(table.grid, t.cell.names)
             groups.setdefault((label(row), label(column)), []).append(measured)
             lines += [[*t.cell.names.values(), *line] for line in csv_lines(measured)]
     if not groups:
-        return None, notes or ["no training of this table has injected label noise, so there is nothing to detect"]
-    write_csv(sheet.folder / "detection.csv", [*grid.axes, "score", "class", "AUROC", "AP", "recall", "share"], lines)
+        reason = "no training of this table has injected label noise, so there is nothing to detect"
+        return Drawing(None, notes or [reason])
     curves = [curve for (row, column), runs in groups.items() for curve in mean_curves(row, column, runs)]
-    write_curves(sheet.folder / "detection_curves.csv", curves)
-    return write_figure(draw_detection(curves), sheet.folder / "detection.png"), [*describe(groups), *notes]
+    values = {
+        "detection": ([*table.grid.axes, "score", "class", "AUROC", "AP", "recall", "share"], lines),
+        "detection_curves": (["method", "noise", "order", "inspected", "found"], curve_lines(curves)),
+    }
+    return Drawing(draw_detection(curves), [*describe(groups), *notes], values)
 
 
 def csv_lines(measured: dict[str, dict]) -> list[list]:
@@ -104,14 +128,13 @@ def mean_curves(row: str, column: str, runs: Sequence[dict[str, dict]]) -> list[
     return curves
 
 
-def write_curves(file: Path, curves: Sequence[Curve]) -> None:
-    """Write the drawn curves: one line for each share of samples inspected."""
-    lines = [
+def curve_lines(curves: Sequence[Curve]) -> list[list]:
+    """Return the drawn curves as lines of a table: one for each share of samples inspected."""
+    return [
         [curve.row, curve.column, curve.name, at, found]
         for curve in curves
         for at, found in zip(curve.at.tolist(), curve.found.tolist())
     ]
-    write_csv(file, ["method", "noise", "order", "inspected", "found"], lines)
 
 
 def describe(groups: dict[tuple[str, str], list[dict]]) -> list[str]:
@@ -201,30 +224,6 @@ def by_class(effect: Float[Tensor, "Q N"], wrong: Bool[Tensor, "N"], classes: Se
     curve = np.mean([one.curve for one in each], 0).tolist()
     named = {name: one._asdict() for name, one in zip(classes, each, strict=True)}
     return means | {"curve": curve, "share": float(wrong.double().mean()), "classes": named}
-
-
-PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.9
-"""Inches: size of a panel."""
-
-MAX_TITLE_LETTERS = 36
-"""Largest length of a line of the title of a panel."""
-
-
-class Curve(NamedTuple):
-    """One order of inspection of one method and noise model: share `found` at share inspected (`at`), mean over seeds.
-
-    `about`: legend text beside the name. `classes`: the curves of single test classes, drawn thin; `found` is their mean.
-    `dashed_of`: name of the curve whose colour this one has; it is drawn dashed.
-    """
-
-    row: str
-    column: str
-    name: str
-    at: Float[np.ndarray, "T"]
-    found: Float[np.ndarray, "T"]
-    about: str = ""
-    classes: Sequence[Float[np.ndarray, "T"]] = ()
-    dashed_of: str = ""
 
 
 def draw_detection(curves: Sequence[Curve]) -> Figure:

@@ -11,34 +11,41 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from likewise.core.files import write_csv
-from likewise.core.render.figures import COLOURS, INK_COLOUR, Estimate, entitle, tidy, write_figure
-from likewise.core.settings import Bench, Train
+from likewise.core.render.figures import COLOURS, INK_COLOUR, Estimate, entitle, tidy
+from likewise.core.settings import Train
 from likewise.core.settings.overrides import find_argument, has_argument
-from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.figures.seed_groups import seed_groups
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
+from likewise.papers.figures.drawing import Drawing, FinishedTable
+
+FIGURE_INCHES = (6.4, 4.6)
+"""Width and height of the figure."""
+
+OUR_COLOUR, PRINTED_COLOUR = COLOURS[0], COLOURS[1]
+"""Colours of measured and printed values."""
 
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the sweep as a PNG, and a note. Writes interval_sweep.csv with one line for each interval."""
-    metric, groups = seed_groups(grid, sheet, done)
+class IntervalPoint(NamedTuple):
+    """One interval in steps (None: no groups): the score over seeds and the printed one, in per cent."""
+
+    interval: int | None
+    score: Estimate
+    printed: float | None
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the sweep, and a note."""
+    metric = table.metric
     points = [
         IntervalPoint(interval_of(g.runs[0].job.config), g.score, None if g.printed is None else g.printed.mean)
-        for g in groups
+        for g in table.seed_groups()
     ]
     points.sort(key=lambda point: point.interval or 0)
     if not any(point.interval for point in points):
-        return None, ["no sweep: no finished training has groups with an interval in steps"]
-    write_csv(
-        sheet.folder / "interval_sweep.csv", ["every", metric, "std", "seeds", "printed"],
+        return Drawing(None, ["no sweep: no finished training has groups with an interval in steps"])
+    values = {"interval_sweep": (
+        ["every", metric, "std", "seeds", "printed"],
         [[p.interval or "", *p.score, "" if p.printed is None else p.printed] for p in points],
-    )  # fmt: skip
-    figure = write_figure(draw_intervals(points, metric), sheet.folder / "interval_sweep.png")
-    return figure, [describe_sweep(points, metric)]
+    )}  # fmt: skip
+    return Drawing(draw_intervals(points, metric), [describe_sweep(points, metric)], values)
 
 
 def interval_of(config: Train) -> int | None:
@@ -54,21 +61,6 @@ def describe_sweep(points: Sequence[IntervalPoint], metric: str) -> str:
     plain = next((point.score for point in points if not point.interval), None)
     without = "" if plain is None else f"; without groups {plain.text(1)}"
     return f"{metric} with groups: {low:.1f} (every {at_low} steps) to {high:.1f} (every {at_high}){without}."
-
-
-FIGURE_INCHES = (6.4, 4.6)
-"""Width and height of the figure."""
-
-OUR_COLOUR, PRINTED_COLOUR = COLOURS[0], COLOURS[1]
-"""Colours of measured and printed values."""
-
-
-class IntervalPoint(NamedTuple):
-    """One interval in steps (None: no groups): the score over seeds and the printed one, in per cent."""
-
-    interval: int | None
-    score: Estimate
-    printed: float | None
 
 
 def draw_intervals(points: Sequence[IntervalPoint], metric: str) -> Figure:

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from likewise.core.files import write_csv
 from likewise.core.render.figures import (
     INK_COLOUR,
     ROUND_STEPS,
@@ -20,34 +19,52 @@ from likewise.core.render.figures import (
     Estimate,
     entitle,
     tidy,
-    write_figure,
 )
-from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.figures.seed_groups import SeedGroup, data_name, seed_groups
+from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup
 from likewise.papers.figures.spectra import Spectra, SpectrumLine, common_range, draw_panel, measure_spectra, rho_of
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
 
 MIXUP_SUFFIX = " + mixup"
 """How the name of a row with mixup ends; before it is the name of the row without."""
 
+PANEL_WIDTH, BARS_HEIGHT, SPECTRUM_HEIGHT, PANEL_GAP, TITLE_HEIGHT = 2.7, 0.75, 2.0, 0.58, 0.9
+"""Inches: width of a column, heights of the panels with bars and with spectra, room below a panel, and for the title."""
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the study as a PNG, one column per method, and notes. Writes mixup.csv with one line for each value."""
-    metric, groups = seed_groups(grid, sheet, done)
-    spectra, notes = measure_spectra(groups, config)
+PANEL_KINDS = {
+    "score": (BARS_HEIGHT, "", ""),
+    "rho": (BARS_HEIGHT, "spectral decay ρ", ""),
+    "whole": (SPECTRUM_HEIGHT, "rank", "singular value\n(all samples)"),
+    "classes": (SPECTRUM_HEIGHT, "rank", "singular value\n(mean of classes)"),
+}
+"""Field of a record -> height of its panel, label of the horizontal axis (the metric for "score"), and of the vertical one."""
+
+BARS_AXIS_SHARE = 1.5
+"""Length of the axis of bars as a share of the longest bar: room for its number."""
+
+
+class MixupRecord(NamedTuple):
+    """One method with or without mixup: score in per cent and rho over seeds, and mean spectra of training embeddings."""
+
+    method: str
+    is_mixed: bool
+    score: Estimate
+    rho: Estimate
+    whole: Float[np.ndarray, "S"]
+    classes: Float[np.ndarray, "R"]
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the study, one column per method, and notes."""
+    metric, groups = table.metric, table.seed_groups()
+    spectra, notes = measure_spectra(groups, table.config)
     records = [record_of(group, own) for group, own in zip(groups, spectra) if own]
     if not records:
-        return None, notes
-    write_csv(
-        sheet.folder / "mixup.csv", ["method", "mixup", "value", "rank", "mean", "std", "seeds"],
+        return Drawing(None, notes)
+    values = {"mixup": (
+        ["method", "mixup", "value", "rank", "mean", "std", "seeds"],
         [line for record in records for line in _csv_lines(record, metric)],
-    )  # fmt: skip
-    figure = write_figure(draw_mixup(records, metric, data_name(done)), sheet.folder / "mixup.png")
-    return figure, [*describe_effect(records, metric), *notes]
+    )}  # fmt: skip
+    figure = draw_mixup(records, metric, table.data_name)
+    return Drawing(figure, [*describe_effect(records, metric), *notes], values)
 
 
 def record_of(group: SeedGroup, spectra: Sequence[Spectra]) -> MixupRecord:
@@ -87,32 +104,6 @@ def describe_effect(records: Sequence[MixupRecord], metric: str) -> list[str]:
         f"spectrum decays more, for {decays}. The paper's text has stronger decay and lower rho, which by its own definition "
         "exclude each other.",
     ]
-
-
-PANEL_WIDTH, BARS_HEIGHT, SPECTRUM_HEIGHT, PANEL_GAP, TITLE_HEIGHT = 2.7, 0.75, 2.0, 0.58, 0.9
-"""Inches: width of a column, heights of the panels with bars and with spectra, room below a panel, and for the title."""
-
-PANEL_KINDS = {
-    "score": (BARS_HEIGHT, "", ""),
-    "rho": (BARS_HEIGHT, "spectral decay ρ", ""),
-    "whole": (SPECTRUM_HEIGHT, "rank", "singular value\n(all samples)"),
-    "classes": (SPECTRUM_HEIGHT, "rank", "singular value\n(mean of classes)"),
-}
-"""Field of a record -> height of its panel, label of the horizontal axis (the metric for "score"), and of the vertical one."""
-
-BARS_AXIS_SHARE = 1.5
-"""Length of the axis of bars as a share of the longest bar: room for its number."""
-
-
-class MixupRecord(NamedTuple):
-    """One method with or without mixup: score in per cent and rho over seeds, and mean spectra of training embeddings."""
-
-    method: str
-    is_mixed: bool
-    score: Estimate
-    rho: Estimate
-    whole: Float[np.ndarray, "S"]
-    classes: Float[np.ndarray, "R"]
 
 
 def draw_mixup(records: Sequence[MixupRecord], metric: str, data: str) -> Figure:

@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from likewise.core.files import write_csv
 from likewise.core.render.figures import (
     BETTER_COLOUR,
     FAINT_COLOUR,
@@ -18,24 +17,40 @@ from likewise.core.render.figures import (
     SOFT_COLOUR,
     WORSE_COLOUR,
     shorten,
-    write_figure,
 )
-from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable, label
-from likewise.papers.grid import Grid, place_of
-from likewise.papers.grid_plan import PlannedRun
+from likewise.papers.benchmark_table import label
+from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.grid import place_of
 
 WINDOW_STEPS = 100
 """Iterations of the moving average, as printed."""
 
+PANEL_WIDTH, PANEL_HEIGHT = 3.9, 2.5
+"""Inches: size of a panel."""
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the recall of every training over its iterations as a PNG, and notes. Writes noise_recall.csv."""
+MAX_TITLE_LETTERS = 50
+"""Largest length of the title of a panel."""
+
+
+class NoiseRecall(NamedTuple):
+    """Recall of wrong labels of one training, at every logged step: value, moving average, and moving share of flagged labels.
+
+    A random choice of as many labels has the flagged share as its recall.
+    """
+
+    row: str
+    column: str
+    step: Int[np.ndarray, "T"]
+    recall: Float[np.ndarray, "T"]
+    average: Float[np.ndarray, "T"]
+    flagged: Float[np.ndarray, "T"]
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the recall of every training over its iterations, and notes."""
     found, lines, coarse = [], [], []
-    for t in done:
-        row, column = place_of(grid, t.cell.names)
+    for t in table.done:
+        row, column = place_of(table.grid, t.cell.names)
         one = recall_of(t.job.run.read_log(), label(column), label(row))
         if one is None:
             continue
@@ -45,8 +60,9 @@ def draw(
         values = zip(*(values.tolist() for values in (one.step, one.recall, one.average, one.flagged)))
         lines += [[*t.cell.names.values(), *line] for line in values]
     if not found:
-        return None, ["no training of this table has both a confidence and injected label noise, so there is no recall"]
-    write_csv(sheet.folder / "noise_recall.csv", [*grid.axes, "step", "recall", "average", "flagged"], lines)
+        reason = "no training of this table has both a confidence and injected label noise, so there is no recall"
+        return Drawing(None, [reason])
+    values = {"noise_recall": ([*table.grid.axes, "step", "recall", "average", "flagged"], lines)}
     notes = [
         f"Recall: share of the wrong labels in a batch that are flagged; moving average over {WINDOW_STEPS} iterations."
     ]
@@ -62,7 +78,7 @@ def draw(
         for place in places
     ]
     notes.append(f"At the end: {'; '.join(ends)}.")
-    return write_figure(draw_noise_recall(found), sheet.folder / "noise_recall.png"), notes
+    return Drawing(draw_noise_recall(found), notes, values)
 
 
 def recall_of(lines: Sequence[dict], row: str, column: str) -> NoiseRecall | None:
@@ -90,27 +106,6 @@ def moving_average(
     first = np.searchsorted(step, step - window, side="right")
     last = np.arange(1, len(step) + 1)
     return (total[last] - total[first]) / (mass[last] - mass[first])
-
-
-PANEL_WIDTH, PANEL_HEIGHT = 3.9, 2.5
-"""Inches: size of a panel."""
-
-MAX_TITLE_LETTERS = 50
-"""Largest length of the title of a panel."""
-
-
-class NoiseRecall(NamedTuple):
-    """Recall of wrong labels of one training, at every logged step: value, moving average, and moving share of flagged labels.
-
-    A random choice of as many labels has the flagged share as its recall.
-    """
-
-    row: str
-    column: str
-    step: Int[np.ndarray, "T"]
-    recall: Float[np.ndarray, "T"]
-    average: Float[np.ndarray, "T"]
-    flagged: Float[np.ndarray, "T"]
 
 
 def draw_noise_recall(trainings: Sequence[NoiseRecall]) -> Figure:

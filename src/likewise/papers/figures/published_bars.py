@@ -16,12 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from likewise.core.files import write_csv
-from likewise.core.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, shorten, tidy, write_figure
-from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable, as_printed
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
+from likewise.core.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, shorten, tidy
+from likewise.papers.benchmark_table import as_printed
+from likewise.papers.figures.drawing import Drawing, FinishedTable
 from likewise.papers.published import Number, numbers, papers
 from likewise.score.intervals import Interval
 
@@ -46,31 +43,59 @@ UNTRAINED_METHODS = ("ImageNet-pretrained (no DML training)",)
 OUR_TABLE = "influence-table1"
 """Table whose trainings are drawn beside the printed numbers, if its folder is beside that of the figure."""
 
+BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.21, 5.6, 40
+"""Inches: height of a bar, width of the plot; and the largest length of a name."""
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the bars as a PNG, and notes with the sources. Writes published_bars.csv."""
-    ours = our_means(sheet.folder.parent / OUR_TABLE / "table.csv")
+HEAD_HEIGHT = 0.42
+"""Inches: height of the title of a group."""
+
+BAR_COLOURS = {True: COLOURS[1], False: COLOURS[0], None: SOFT_COLOUR}
+"""Whether a loss compares samples with proxies (None: no training) -> colour of its bar."""
+
+LABEL_ROOM_SHARE = 0.36
+"""Room for the numbers to the right of the longest bar, as a share of the plot."""
+
+
+class PublishedBar(NamedTuple):
+    """One bar: method, published mean and spread in per cent, and our value if there is one.
+
+    `has_proxies`: whether its loss compares samples with proxies of the classes; None without training.
+    """
+
+    name: str
+    mean: float
+    spread: float | None
+    has_proxies: bool | None
+    ours: Interval | None = None
+
+
+class BarGroup(NamedTuple):
+    """The bars of one source, the highest first."""
+
+    title: str
+    bars: Sequence[PublishedBar]
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the bars, and notes with the sources."""
+    folder = table.sheet.folder.parent
+    ours = our_means(folder / OUR_TABLE / "table.csv")
     groups, lines, notes = [], [], []
-    for (paper, table), network in BAR_SOURCES.items():
-        found = numbers(paper=paper, table=table, dataset=BAR_DATASET, metric=BAR_METRIC)
+    for (paper, number), network in BAR_SOURCES.items():
+        found = numbers(paper=paper, table=number, dataset=BAR_DATASET, metric=BAR_METRIC)
         found = sorted(found, key=lambda n: -n.mean)
         about = papers()[paper]
         first = about.authors.split(",")[0]
-        title = f"{first} et al. {about.year}, table {table} ({network})"
+        title = f"{first} et al. {about.year}, table {number} ({network})"
         bars = [bar_of(n, ours.get(n.method) if paper == "influence" else None) for n in found]
         groups.append(BarGroup(title, bars))
         lines += [csv_line(n, bar) for n, bar in zip(found, bars)]
         notes += list(dict.fromkeys(text for n in found for text in n.about))
     columns = ["paper", "table", "method", "miner", "printed", "spread", "spread_is", "proxies", "ours", "low", "high"]
-    write_csv(sheet.folder / "published_bars.csv", columns, lines)
     if not ours:
-        notes.append(
-            f"Without our trainings: {sheet.folder.parent / OUR_TABLE / 'table.csv'} does not exist or has none."
-        )
-    figure = write_figure(draw_published_bars(groups, BAR_METRIC), sheet.folder / "published_bars.png")
-    return figure, [describe(groups), *notes]
+        notes.append(f"Without our trainings: {folder / OUR_TABLE / 'table.csv'} does not exist or has none.")
+    figure = draw_published_bars(groups, BAR_METRIC)
+    return Drawing(figure, [describe(groups), *notes], {"published_bars": (columns, lines)})
 
 
 def bar_of(number: Number, ours: Interval | None) -> PublishedBar:
@@ -113,39 +138,6 @@ def describe(groups: Sequence[BarGroup]) -> str:
         f"The study (2022) states that its three best methods have proxies. Of the numbers here, some of which are later, the "
         f"three best are {named}: {count} of 3 have."
     )
-
-
-BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.21, 5.6, 40
-"""Inches: height of a bar, width of the plot; and the largest length of a name."""
-
-HEAD_HEIGHT = 0.42
-"""Inches: height of the title of a group."""
-
-BAR_COLOURS = {True: COLOURS[1], False: COLOURS[0], None: SOFT_COLOUR}
-"""Whether a loss compares samples with proxies (None: no training) -> colour of its bar."""
-
-LABEL_ROOM_SHARE = 0.36
-"""Room for the numbers to the right of the longest bar, as a share of the plot."""
-
-
-class PublishedBar(NamedTuple):
-    """One bar: method, published mean and spread in per cent, and our value if there is one.
-
-    `has_proxies`: whether its loss compares samples with proxies of the classes; None without training.
-    """
-
-    name: str
-    mean: float
-    spread: float | None
-    has_proxies: bool | None
-    ours: Interval | None = None
-
-
-class BarGroup(NamedTuple):
-    """The bars of one source, the highest first."""
-
-    title: str
-    bars: Sequence[PublishedBar]
 
 
 def draw_published_bars(groups: Sequence[BarGroup], metric: str) -> Figure:

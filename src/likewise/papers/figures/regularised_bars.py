@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from likewise.core.files import write_csv
 from likewise.core.render.figures import (
     INK_COLOUR,
     WITH_COLOUR,
@@ -20,30 +19,44 @@ from likewise.core.render.figures import (
     entitle,
     shorten,
     tidy,
-    write_figure,
 )
-from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable, as_printed
-from likewise.papers.figures.seed_groups import SeedGroup, data_name, partners, seed_groups
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
+from likewise.papers.benchmark_table import as_printed
+from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, partners
+
+BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.2, 6.0, 34
+"""Inches: height of a bar, width of the plot; and the largest length of a name."""
+
+METHOD_GAP_SHARE = 0.5
+"""Distance between two methods, as a share of a bar."""
+
+PRINTED_OFFSET = 0.2
+"""Distance of our whisker and the printed diamond from the middle of the bar, in bars."""
+
+LABEL_ROOM_SHARE = 0.42
+"""Room for the numbers to the right of the longest bar, as a share of the plot."""
 
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the bars as a PNG, and a note about the effect of regularisation. Writes regularised_bars.csv, one line per bar."""
-    metric, groups = seed_groups(grid, sheet, done)
-    bars = bars_of(groups)
+class Bar(NamedTuple):
+    """One bar: its name, the method that it belongs to, its score in per cent, and the published mean and deviation."""
+
+    name: str
+    method: str
+    score: Estimate
+    is_regularised: bool
+    printed: tuple[float, float | None] | None = None
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the bars, and a note about the effect of regularisation."""
+    metric = table.metric
+    bars = bars_of(table.seed_groups())
     if not bars:
-        return None, ["no bars: no training of this table is finished"]
-    write_csv(
-        sheet.folder / "regularised_bars.csv",
+        return Drawing(None, ["no bars: no training of this table is finished"])
+    values = {"regularised_bars": (
         ["method", "regularised", metric, "std", "seeds", "printed", "printed_std"],
         [[bar.name, "yes" if bar.is_regularised else "no", *bar.score, *(bar.printed or ("", ""))] for bar in bars],
-    )
-    figure = write_figure(draw_bars(bars, metric, data_name(done)), sheet.folder / "regularised_bars.png")
-    return figure, describe_gains(bars, metric)
+    )}  # fmt: skip
+    return Drawing(draw_bars(bars, metric, table.data_name), describe_gains(bars, metric), values)
 
 
 def bars_of(groups: Sequence[SeedGroup]) -> list[Bar]:
@@ -75,29 +88,6 @@ def describe_gains(bars: Sequence[Bar], metric: str) -> list[str]:
     return [
         f"{metric} with rho-regularisation minus without, in points: {texts}. The table has the tests of the differences."
     ]
-
-
-BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.2, 6.0, 34
-"""Inches: height of a bar, width of the plot; and the largest length of a name."""
-
-METHOD_GAP_SHARE = 0.5
-"""Distance between two methods, as a share of a bar."""
-
-PRINTED_OFFSET = 0.2
-"""Distance of our whisker and the printed diamond from the middle of the bar, in bars."""
-
-LABEL_ROOM_SHARE = 0.42
-"""Room for the numbers to the right of the longest bar, as a share of the plot."""
-
-
-class Bar(NamedTuple):
-    """One bar: its name, the method that it belongs to, its score in per cent, and the published mean and deviation."""
-
-    name: str
-    method: str
-    score: Estimate
-    is_regularised: bool
-    printed: tuple[float, float | None] | None = None
 
 
 def draw_bars(bars: Sequence[Bar], metric: str, data: str) -> Figure:

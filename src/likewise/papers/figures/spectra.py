@@ -1,4 +1,7 @@
-"""Shared by figures: spectra of the training embeddings of runs, computed once and stored in the run folder."""
+"""Spectra of training embeddings, stored in the run folder, and class spectra with rho-regularisation (figure 11).
+
+Spectra are computed once and stored in the run folder; several figures use them.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import read_json, write_csv, write_json
+from likewise.core.files import read_json, write_json
 from likewise.core.progress import bar
-from likewise.core.render.figures import INK_COLOUR, WITH_COLOUR, WITHOUT_COLOUR, Estimate, entitle, tidy, write_figure
+from likewise.core.render.figures import INK_COLOUR, WITH_COLOUR, WITHOUT_COLOUR, Estimate, entitle, tidy
 from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.figures.seed_groups import SeedGroup, data_name, partners, seed_groups
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
+from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, partners
 from likewise.runs.folder import Run
 from likewise.runs.scores import REWRITE_HINT
 
 SPECTRA_FILE = "spectra.json"
 """File of the run folder: spectral decay and spectra of its training embeddings."""
+
+MAX_ROW_PANELS = 3
+"""Largest number of panels in a row."""
+
+PANEL_WIDTH, PANEL_HEIGHT = 2.7, 2.3
+"""Inches: size of a panel without its labels."""
 
 
 class Spectra(NamedTuple):
@@ -33,6 +39,15 @@ class Spectra(NamedTuple):
     rho: float
     whole: Float[np.ndarray, "S"]
     classes: Float[np.ndarray, "R"]
+
+
+class SpectrumLine(NamedTuple):
+    """One line: its panel and name, the singular values by rank, largest first, and its colour."""
+
+    panel: str
+    name: str
+    values: Float[np.ndarray, "R"]
+    colour: str
 
 
 def measure_spectra(groups: Sequence[SeedGroup], config: Bench) -> tuple[list[list[Spectra]], list[str]]:
@@ -81,14 +96,12 @@ def rho_of(spectra: Sequence[Spectra]) -> Estimate:
     return Estimate.of([one.rho for one in spectra]) if spectra else Estimate(np.nan, np.nan, 0)
 
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the class spectra as a PNG, one panel per method, and notes. Writes class_spectra.csv with a line per value."""
-    _, groups = seed_groups(grid, sheet, done)
+def draw(table: FinishedTable) -> Drawing:
+    """Return the class spectra with and without rho-regularisation, one panel per method, and notes."""
+    groups = table.seed_groups()
     pairs = partners(group.row for group in groups)
     groups = [group for group in groups if group.row in (*pairs, *pairs.values())]
-    spectra, notes = measure_spectra(groups, config)
+    spectra, notes = measure_spectra(groups, table.config)
     mean = {group.row: np.mean([one.classes for one in own], 0) for group, own in zip(groups, spectra) if own}
     lines = []
     for plain, regularised in pairs.items():
@@ -99,17 +112,16 @@ def draw(
             else []
         )
     if not lines:
-        return None, notes or ["no class spectra: no method has rows with and without rho-regularisation"]
-    write_csv(
-        sheet.folder / "class_spectra.csv", ["method", "regularised", "rank", "share"],
+        return Drawing(None, notes or ["no class spectra: no method has rows with and without rho-regularisation"])
+    values = {"class_spectra": (
+        ["method", "regularised", "rank", "share"],
         [
             [line.panel, "no" if line.name == "without" else "yes", rank, value]
             for line in lines
             for rank, value in enumerate(line.values, 1)
         ],
-    )  # fmt: skip
-    figure = write_figure(draw_spectra(lines, data_name(done)), sheet.folder / "class_spectra.png")
-    return figure, [*describe(pairs, mean), *notes]
+    )}  # fmt: skip
+    return Drawing(draw_spectra(lines, table.data_name), [*describe(pairs, mean), *notes], values)
 
 
 def describe(pairs: dict[str, str], mean: dict[str, np.ndarray]) -> list[str]:
@@ -123,22 +135,6 @@ def describe(pairs: dict[str, str], mean: dict[str, np.ndarray]) -> list[str]:
         f"Largest singular value of a class in per cent of their sum, without and with rho-regularisation: {texts}. It is "
         f"smaller with regularisation for {less} of {len(both)} methods (the paper: slower decay for all)."
     ]
-
-
-MAX_ROW_PANELS = 3
-"""Largest number of panels in a row."""
-
-PANEL_WIDTH, PANEL_HEIGHT = 2.7, 2.3
-"""Inches: size of a panel without its labels."""
-
-
-class SpectrumLine(NamedTuple):
-    """One line: its panel and name, the singular values by rank, largest first, and its colour."""
-
-    panel: str
-    name: str
-    values: Float[np.ndarray, "R"]
-    colour: str
 
 
 def draw_spectra(lines: Sequence[SpectrumLine], data: str) -> Figure:

@@ -10,40 +10,48 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from likewise.core.files import write_csv
-from likewise.core.render.figures import COLOURS, INK_COLOUR, Estimate, entitle, tidy, write_figure
-from likewise.core.settings import Bench
-from likewise.papers.benchmark_table import BenchmarkTable, label
-from likewise.papers.figures.seed_groups import data_name, seed_groups
+from likewise.core.render.figures import COLOURS, INK_COLOUR, Estimate, entitle, tidy
+from likewise.papers.benchmark_table import label
+from likewise.papers.figures.drawing import Drawing, FinishedTable
 from likewise.papers.figures.spectra import measure_spectra, rho_of
-from likewise.papers.grid import Grid
-from likewise.papers.grid_plan import PlannedRun
 
 SWITCH_AXIS = "p_switch"
 """The axis of the grid whose names are the probabilities; 0 is training without regularisation."""
 
+FIGURE_WIDTH, PANEL_HEIGHT = 9.0, 3.1
+"""Inches: width of the figure, and height of its panels."""
 
-def draw(
-    grid: Grid, sheet: BenchmarkTable, done: Sequence[PlannedRun], config: Bench
-) -> tuple[bytes | None, list[str]]:
-    """Return the sweep as a PNG, and a note for every line. Writes switch_sweep.csv with one line for each point."""
-    if SWITCH_AXIS not in grid.axes:
-        return None, [f"no sweep: the grid needs an axis {SWITCH_AXIS}, whose names are probabilities"]
-    metric, groups = seed_groups(grid, sheet, done)
-    spectra, notes = measure_spectra(groups, config)
+MAX_LEGEND_COLUMNS = 4
+"""Number of entries in a row of the legend."""
+
+
+class SweepPoint(NamedTuple):
+    """One probability on one line: score (in per cent) and spectral decay over seeds. Probability 0: no regularisation."""
+
+    line: str
+    probability: float
+    score: Estimate
+    rho: Estimate
+
+
+def draw(table: FinishedTable) -> Drawing:
+    """Return the sweep, and a note for every line."""
+    if SWITCH_AXIS not in table.grid.axes:
+        return Drawing(None, [f"no sweep: the grid needs an axis {SWITCH_AXIS}, whose names are probabilities"])
+    metric, groups = table.metric, table.seed_groups()
+    spectra, notes = measure_spectra(groups, table.config)
     points = []
     for group, own in zip(groups, spectra):
         line = label([name for axis, name in group.names.items() if axis not in (SWITCH_AXIS, "seed")])
         points.append(SweepPoint(line, float(group.names[SWITCH_AXIS]), group.score, rho_of(own)))
     points.sort(key=lambda point: point.probability)
-    write_csv(
-        sheet.folder / "switch_sweep.csv", ["line", SWITCH_AXIS, metric, "std", "rho", "rho_std", "seeds"],
+    values = {"switch_sweep": (
+        ["line", SWITCH_AXIS, metric, "std", "rho", "rho_std", "seeds"],
         [[p.line, p.probability, p.score.mean, p.score.std, p.rho.mean, p.rho.std, p.score.n] for p in points],
-    )  # fmt: skip
+    )}  # fmt: skip
     lines = dict.fromkeys(point.line for point in points)
     said = [describe_line([point for point in points if point.line == line], metric) for line in lines]
-    figure = write_figure(draw_sweep(points, metric, data_name(done)), sheet.folder / "switch_sweep.png")
-    return figure, [*filter(None, said), *notes]
+    return Drawing(draw_sweep(points, metric, table.data_name), [*filter(None, said), *notes], values)
 
 
 def describe_line(points: Sequence[SweepPoint], metric: str) -> str:
@@ -60,22 +68,6 @@ def describe_line(points: Sequence[SweepPoint], metric: str) -> str:
         f"{best.score.text(1)} at p_switch {best.probability:g}{rho} (mean ± standard deviation over seeds). {above} of "
         f"{len(switched)} probabilities have a higher mean than without; the best of several is biased upwards."
     )
-
-
-FIGURE_WIDTH, PANEL_HEIGHT = 9.0, 3.1
-"""Inches: width of the figure, and height of its panels."""
-
-MAX_LEGEND_COLUMNS = 4
-"""Number of entries in a row of the legend."""
-
-
-class SweepPoint(NamedTuple):
-    """One probability on one line: score (in per cent) and spectral decay over seeds. Probability 0: no regularisation."""
-
-    line: str
-    probability: float
-    score: Estimate
-    rho: Estimate
 
 
 def draw_sweep(points: Sequence[SweepPoint], metric: str, data: str) -> Figure:

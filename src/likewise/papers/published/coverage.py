@@ -26,6 +26,15 @@ STATUS_NAMES = ("faithful", "deviates", "cannot")
 PRINTED_PLACE = re.compile(r"(tables?|figures?) \d+(-\d+)?")
 """The `where` of an entry about a whole table or figure, or several figures."""
 
+STATUS_STYLES = {"faithful": "green", "deviates": "yellow", "cannot": "red"}
+"""Status -> colour on the terminal."""
+
+STATUS_SIGNS = {"faithful": "\N{CHECK MARK}", "deviates": "\N{ALMOST EQUAL TO}", "cannot": "\N{MULTIPLICATION X}"}
+"""Status -> sign in front of an item."""
+
+MAX_LINE_LETTERS = 120
+"""Largest width of the list on the terminal."""
+
 
 @dataclass(frozen=True)
 class Covered:
@@ -95,16 +104,6 @@ def printed_places() -> dict[str, tuple[Covered, ...]]:
 def _order(one: Covered) -> tuple[bool, int]:
     kind, numbers = one.where.partition(",")[0].split()
     return kind.startswith("figure"), int(numbers.split("-")[0])
-
-
-STATUS_STYLES = {"faithful": "green", "deviates": "yellow", "cannot": "red"}
-"""Status -> colour on the terminal."""
-
-STATUS_SIGNS = {"faithful": "\N{CHECK MARK}", "deviates": "\N{ALMOST EQUAL TO}", "cannot": "\N{MULTIPLICATION X}"}
-"""Status -> sign in front of an item."""
-
-MAX_LINE_LETTERS = 120
-"""Largest width of the list on the terminal."""
 
 
 class PaperListing(dict):

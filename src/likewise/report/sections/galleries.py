@@ -139,12 +139,11 @@ def query_as_list(one: RankedQuery) -> list:
 
     A neighbour with a relevance has it as a fourth entry.
     """
-    return [one.place, one.value, [neighbour_as_list(near) for near in one.neighbours]]
-
-
-def neighbour_as_list(near: Neighbour) -> list:
-    graded = [] if near.relevance is None else [round(near.relevance, 4)]
-    return [near.place, near.similarity, int(near.right), *graded]
+    neighbours = []
+    for near in one.neighbours:
+        graded = [] if near.relevance is None else [round(near.relevance, 4)]
+        neighbours.append([near.place, near.similarity, int(near.right), *graded])
+    return [one.place, one.value, neighbours]
 
 
 SECTION = Section(

@@ -10,8 +10,4 @@ def context(facts: Facts) -> list[tuple[str, str]]:
     return [("", note) for note in facts.notes] + [(run.name, note) for run in facts.runs for note in run.notes]
 
 
-def has_notes(facts: Facts) -> bool:
-    return bool(facts.notes) or any(run.notes for run in facts.runs)
-
-
-SECTION = Section("notes", "Notes", "Notes", shown_if=has_notes, template="notes.html", context=context, scripts=())
+SECTION = Section("notes", "Notes", "Notes", template="notes.html", context=context)

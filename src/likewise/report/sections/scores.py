@@ -90,8 +90,10 @@ def clear_best(metric: str, scores: list[Score]) -> Score | None:
 
 
 def context(facts: Facts) -> dict[str, Any]:
-    """Return the scales, the sizes of the pools, and whether a run is marked as best."""
+    """Return the scales, the sizes of the pools, and whether a run is marked as best; {} without scores."""
     found = scales(facts)
+    if not found:
+        return {}
     return {
         "scales": found,
         "samples": list(dict.fromkeys((len(p.row), p.split, len(p.class_name), p.name) for p in facts.pools)),
@@ -101,10 +103,4 @@ def context(facts: Facts) -> dict[str, Any]:
     }
 
 
-def has_scores(facts: Facts) -> bool:
-    return any(run.scores for run in facts.runs)
-
-
-SECTION = Section(
-    "scores", "Scores", "Scores", shown_if=has_scores, template="scores.html", context=context, scripts=()
-)
+SECTION = Section("scores", "Scores", "Scores", template="scores.html", context=context)

@@ -1,0 +1,54 @@
+"""Where the networks of a table fail together: a heat map, and sentences beside the study."""
+
+import json
+from itertools import combinations
+
+import pytest
+from PIL import Image
+
+from likewise.papers.bench import bench
+from likewise.papers.figures.drawing import partners
+from likewise.papers.published import wrong_classes
+
+BIRDS = '[published]\npaper = "influence"\ntable = "1"\ndataset = "CUB200"'
+
+
+@pytest.mark.slow
+def test_where_networks_fail_together_is_said_beside_the_study(config):
+    sheet = bench(config(["overlap"], "[axes]\ndim = [2, 4]\nseed = [0, 1]", BIRDS, steps=2))
+    about = json.loads((sheet.folder / "overlap.json").read_text("utf-8"))
+    said = [note for note in sheet.notes if note.startswith("Most wrong classes: two runs of one method share ")]
+    assert len(said) == 2 and f"share {100 * about['count']['within']:.0f} % of their 10" in said[0]
+    assert len(about["runs"]) == 4
+    named = wrong_classes("CUB200")
+    shares = {True: [], False: []}
+    for (a, one), (b, other) in combinations(named.items(), 2):
+        shares[a[0] == b[0]].append(len(set(one) & set(other)) / 10)
+    within, between = (100 * sum(shares[same]) / len(shares[same]) for same in (True, False))
+    (study,) = [note for note in sheet.notes if note.startswith("In the study")]
+    assert f"one method share {within:.0f} %, two of different methods {between:.0f} %; by chance 10 %" in study
+    assert Image.open(sheet.folder / "overlap.png").width > 500
+    assert "Test classes at which networks fail" in (sheet.folder / "table.html").read_text("utf-8")
+    assert study in (sheet.folder / "table.md").read_text("utf-8")
+
+
+def test_runs_that_cannot_be_compared_leave_a_note_and_the_table(config):
+    sheet = bench(
+        config(["overlap"], '[axes]\nprotocol = ["UnseenClasses()", "UnseenClasses(train=0.25)"]\nseed = [0]')
+    )
+    (note,) = [note for note in sheet.notes if note.startswith("the error overlap could not be computed: ")]
+    assert "same test classes" in note and note in (sheet.folder / "table.md").read_text("utf-8")
+    assert not (sheet.folder / "overlap.png").exists()
+
+
+def test_a_group_has_the_seeds_of_a_cell_and_its_score_in_per_cent(made):
+    table = made({"a": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.25, 0.3)]})
+    a, b = table.seed_groups()
+    assert table.metric == "R@1" and (a.row, len(a.runs)) == ("a", 2) and b.names == {"method": "b", "seed": "0"}
+    assert a.score == (pytest.approx(55), pytest.approx(50**0.5), 2)  # deviations of 5: (25 + 25) / 1
+    assert b.score.mean == pytest.approx(25)
+
+
+def test_a_regularised_row_belongs_to_the_row_with_distance_weighted_mining():
+    rows = ["Triplet (R)", "Triplet (D)", "Contrastive", "R-Triplet", "R-Contrastive", "R-SNR", "Rank"]
+    assert partners(rows) == {"Triplet (D)": "R-Triplet", "Contrastive": "R-Contrastive"}
