@@ -69,10 +69,7 @@ def test_class_names_once_per_class(npz):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (
-            {"emb": X, "label": [0, 1, 1]},
-            r"f\.npz must hold the vectors \(N, F\) under the name x, got: emb, label",
-        ),
+        ({"emb": X, "label": [0, 1, 1]}, r"f\.npz must hold the vectors \(N, F\) under the name x, got: emb, label"),
         ({"x": X, "z": X, "label": [0, 1, 1]}, r"both x and z"),
         ({"x": X, "tags": [0, 1, 1]}, r"must hold the labels as label or y, got: tags"),
         ({"x": X, "label": [0, 1, 1], "y": [0, 1, 1]}, r"has both label and y"),

@@ -236,15 +236,7 @@ def test_the_notation_by_hand():
 
 
 def test_it_trains_and_is_evaluated_again(tmp_path):
-    how = {
-        "backbone": "conv_small",
-        "size": 16,
-        "dim": 8,
-        "steps": 4,
-        "augment": "none",
-        "workers": 0,
-        "quiet": True,
-    }
+    how = {"backbone": "conv_small", "size": 16, "dim": 8, "steps": 4, "augment": "none", "workers": 0, "quiet": True}
     how |= {
         "metrics": ("R@1",),
         "device": "cpu",

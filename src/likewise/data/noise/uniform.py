@@ -5,13 +5,7 @@ from jaxtyping import Float, Int
 
 from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
-from likewise.data.noise._selection import (
-    check_transition_size,
-    choose,
-    choose_absent,
-    draw_absent,
-    number_classes,
-)
+from likewise.data.noise._selection import check_transition_size, choose, choose_absent, draw_absent, number_classes
 
 
 class Uniform(NoiseModel):
