@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from likewise.data import crop_resize_triton as cut_cuda
-from likewise.data.crop_resize import cut, cut_by_pillow
+from likewise.data.crop_resize import cut
 
 SIZES = [(10, 13), (9, 5), (2, 11), (1, 1)]
 """Height and width of the pictures, which are small: the interpreter takes a millisecond for each weight."""
@@ -54,9 +54,8 @@ def interpreted() -> None:
     for kind, size, block, by in (*((*one, "bilinear") for one in linear), *((*one, "bicubic") for one in cubic)):
         cut_cuda.TILE_ROWS = cut_cuda.TILE_WIDTH = block
         plan = plan_of(kind, size)
-        found, wanted = cut_cuda.cut(flat, torch.from_numpy(plan), size, by), cut(flat, plan, size, by)
+        found, wanted = cut_cuda.cut(flat, torch.from_numpy(plan), size, by), cut(flat.numpy(), plan, size, by)
         assert torch.equal(found, wanted), f"{by} {kind} to {size}: {(found != wanted).sum()} grey levels differ"
-        assert torch.equal(wanted, cut_by_pillow(flat.numpy(), plan, size, by))
         print(kind, size, wanted.float().std().item())
 
 
@@ -81,7 +80,7 @@ def interpreter_fails() -> str | None:
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
+@pytest.mark.skipif(cut_cuda.triton is None, reason="needs Triton")
 def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
     """In a process of its own: Triton chooses when it is imported."""
     words = [sys.executable, "-c", "import test_crop_resize_triton as test; test.interpreted()"]
@@ -95,28 +94,27 @@ def test_interpreted_on_the_cpu_it_equals_the_reference_to_the_bit():
     assert all(float(line.split()[2]) > 20 for line in done.stdout.splitlines())  # pictures, not one grey
 
 
-@pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
+@pytest.mark.skipif(cut_cuda.triton is None, reason="needs Triton")
 def test_kernels_are_made_of_the_bare_functions():
     """Tests wrap functions to check shapes; a kernel finds what it calls in the module of the function it is given."""
-    for kernel in (
-        cut_cuda._cut,
-        cut_cuda._window,
-        cut_cuda._weight,
-        cut_cuda._apart,
-        cut_cuda._cubic,
-        cut_cuda._level,
-    ):
-        assert kernel.fn.__globals__ is vars(cut_cuda)
+    for name in ("_cut", "_window", "_weight", "_apart", "_cubic", "_level"):
+        assert getattr(cut_cuda, name).fn.__globals__ is vars(cut_cuda)
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not cut_cuda.available(), reason="needs Triton")
+@pytest.mark.skipif(cut_cuda.triton is None, reason="needs Triton")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 9, 64, 129])
 @pytest.mark.parametrize("by", ["bilinear", "bicubic"])
-def test_on_a_gpu_it_equals_the_reference_to_the_bit(kind, size, by):
-    flat, plan = torch.from_numpy(pixels()), plan_of(kind, size, each=20)
+def test_on_a_gpu_it_equals_pillow_to_the_bit_and_never_waits(kind, size, by):
+    flat, plan = pixels(), plan_of(kind, size, each=20)
+    there = torch.from_numpy(flat).cuda()
+    cut(there, plan, size, by)
     for where in (plan, plan[:1], plan[:0]):
-        found = cut(flat.cuda(), where, size, by)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            found = cut(there, where, size, by)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
         assert found.is_cuda and torch.equal(found.cpu(), cut(flat, where, size, by))
-    assert cut(flat.cuda(), plan, size).is_contiguous(memory_format=torch.channels_last)
+    assert cut(there, plan, size).is_contiguous(memory_format=torch.channels_last)

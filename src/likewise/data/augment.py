@@ -6,6 +6,7 @@ pixels come from, and whichever process computes a share of it.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,6 @@ from PIL import Image
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.data.color_jitter import check_jitter, factors, jitter
 from likewise.data.crop_resize import check_size, send, shrink, stretch
 from likewise.models.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 
@@ -35,6 +35,12 @@ colour channel, so that three channels fit into an int64."""
 CHUNK_PIXELS = 2**15
 """Pixels that `move` processes at once on a CPU, so that they stay in its cache."""
 
+FACTOR_UNIT = 2**12
+"""Fixed-point unit of the factors of colour jitter: this value means 1."""
+
+GREY_WEIGHTS = (2989, 5870, 1140)
+"""Luminance weights of red, green and blue, in units of 1/10000, as in torchvision."""
+
 
 class Plain:
     """Deterministic transform: the short side resized to size * 256 / 224, then a centre crop; for kinds other than "crop",
@@ -52,9 +58,11 @@ class Plain:
     def __init__(
         self, size: int, kind: Kind = "crop", side: int | None = None, *, preprocess: Preprocess = USUAL_PREPROCESS
     ):
-        check(size, kind)
-        if side is not None:
-            check(side, kind)
+        check_size(size)
+        check_size(size if side is None else side)
+        if kind not in AUGMENT_KINDS:
+            near = nearest_name(str(kind), AUGMENT_KINDS)
+            raise LikewiseError(f"augment: there is no kind {kind!r}{near} It is one of: {', '.join(AUGMENT_KINDS)}")
         self.size, self.kind, self.side, self.preprocess = size, kind, side, preprocess
 
     @property
@@ -104,7 +112,7 @@ class Augment(Plain):
             "none" resizes only.
         side: an image with a longer short side is shrunk to this short side first.
         scale: smallest and largest share of the area that "crop" keeps. Default from Szegedy et al. 2015, as in all peers.
-        jitter: strengths of brightness, contrast and saturation changes, see `color_jitter.factors`; None: no change.
+        jitter: strengths of brightness, contrast and saturation changes, see `factors`; None: no change.
         preprocess: interpolation of the backbone; its resizing applies to the kinds that do not crop at random.
     """
 
@@ -121,10 +129,13 @@ class Augment(Plain):
         super().__init__(size, kind, side, preprocess=preprocess)
         if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
             raise LikewiseError(
-                f"augment: scale must be two shares with 0 < smallest <= largest <= 1, got {scale}; change it"
+                f"augment: scale must be two shares, 0 < smallest <= largest <= 1, got {scale}; change it"
             )
-        if jitter is not None:
-            check_jitter(jitter)
+        if jitter is not None and not (len(jitter) == 3 and all(math.isfinite(s) and s >= 0 for s in jitter)):
+            raise LikewiseError(
+                f"augment: jitter must be the strengths of brightness, contrast and saturation, each 0 or more, got {jitter}; "
+                "0.4 0.4 0.4 is common"
+            )
         self.scale, self.jitter = scale, jitter
         self.columns = {"crop": 2 * BOX_TRIES + 3, "affine": 4, "none": 0}[kind]
 
@@ -181,16 +192,13 @@ def motions(chance: Float[np.ndarray, "B 4"], size: int) -> Int[np.ndarray, "B 4
     Pixel (i, j) of the moved square comes from row a i - b j + d, column a j + b i + c of the original square.
     """
     turn, zoom, right, down = (2 * chance - 1).T
-    angle, scale = (
-        np.radians(MAX_TURN_DEGREES * turn),
-        (ZOOM_RANGE[0] + ZOOM_RANGE[1]) / 2 + (ZOOM_RANGE[1] - ZOOM_RANGE[0]) / 2 * zoom,
-    )
+    angle = np.radians(MAX_TURN_DEGREES * turn)
+    scale = (ZOOM_RANGE[0] + ZOOM_RANGE[1]) / 2 + (ZOOM_RANGE[1] - ZOOM_RANGE[0]) / 2 * zoom
     a, b = np.cos(angle) / scale, np.sin(angle) / scale
     middle = (size - 1) / 2
     x, y = middle + MAX_SHIFT_SHARE * size * right, middle + MAX_SHIFT_SHARE * size * down
-    return np.rint(np.stack([a, b, middle - a * x - b * y, middle + b * x - a * y], 1) * 2**POSITION_BITS).astype(
-        np.int64
-    )
+    found = np.stack([a, b, middle - a * x - b * y, middle + b * x - a * y], 1)
+    return np.rint(found * 2**POSITION_BITS).astype(np.int64)
 
 
 def move(x: UInt8[Tensor, "B 3 s s"], motion: Int[Tensor, "B 4"]) -> UInt8[Tensor, "B 3 s s"]:
@@ -229,10 +237,33 @@ def _move(x: UInt8[Tensor, "b 3 s s"], motion: Int[Tensor, "b 4"]) -> UInt8[Tens
     return torch.stack(found, 1).unflatten(2, (size, size))
 
 
-def check(size: int, kind: str) -> None:
-    """Raise unless `size` is a side in pixels and `kind` a kind of augmentation."""
-    check_size(size)
-    if kind not in AUGMENT_KINDS:
-        raise LikewiseError(
-            f"augment: there is no kind {kind!r}{nearest_name(str(kind), AUGMENT_KINDS)} It is one of: {', '.join(AUGMENT_KINDS)}"
-        )
+def factors(chance: Float[np.ndarray, "B 3"], strength: tuple[float, float, float]) -> Int[np.ndarray, "B 3"]:
+    """Return factors between max(0, 1 - strength) and 1 + strength, in units of 1 / FACTOR_UNIT."""
+    most = 1 + np.asarray(strength, np.float64)
+    least = np.maximum(0, 2 - most)
+    return np.rint((least + (most - least) * chance) * FACTOR_UNIT).astype(np.int64)
+
+
+def jitter(x: UInt8[Tensor, "B 3 h w"], factor: Int[Tensor, "B 3"]) -> UInt8[Tensor, "B 3 h w"]:
+    """Change brightness, then contrast (relative to the image's mean grey), then saturation (relative to each pixel's grey).
+
+    All in integers, so equal on every device. Each is rounded down, as by torchvision's adjust_brightness, adjust_contrast and
+    adjust_saturation.
+
+    Args:
+        factor: three factors per image, in units of 1 / FACTOR_UNIT.
+    """
+    bright, contrast, colour = factor.int()[:, :, None, None, None].unbind(1)
+    x = (x.int() * bright // FACTOR_UNIT).clamp(0, 255)
+    # The mean times the number of pixels is an integer, and too large for 32 bits.
+    pixels = x.shape[2] * x.shape[3]
+    mean = (FACTOR_UNIT - contrast).long() * grey(x).sum((1, 2, 3), keepdim=True)
+    x = (x.long() * contrast * pixels + mean).div(FACTOR_UNIT * pixels, rounding_mode="floor").clamp(0, 255).int()
+    x = ((x * colour + grey(x) * (FACTOR_UNIT - colour)) // FACTOR_UNIT).clamp(0, 255)
+    return x.to(torch.uint8)
+
+
+def grey(x: Int[Tensor, "B 3 h w"]) -> Int[Tensor, "B 1 h w"]:
+    """Return the luminance of every pixel, rounded down."""
+    red, green, blue = x.unbind(1)
+    return ((GREY_WEIGHTS[0] * red + GREY_WEIGHTS[1] * green + GREY_WEIGHTS[2] * blue) // 10000)[:, None]

@@ -19,7 +19,7 @@ from likewise.core.distributed.collectives import world
 from likewise.core.files import cache_folder
 from likewise.core.types import Items, LikewiseError
 from likewise.data.augment import Plain
-from likewise.data.crop_resize import cut, send
+from likewise.data.crop_resize import cut, cuts_on, send
 from likewise.data.decode import decoded_bytes
 from likewise.data.decoded_cache import Pixels, home_of, is_cached, open_cache, open_pixels
 from likewise.data.images import BadImage
@@ -39,12 +39,13 @@ class Resident:
         device: where batches are computed.
         keep: "device": the pixels of these rows are in device memory; "host": in host memory; "disk": they are read for
             every batch. For "host" and "disk", the pixels of a batch are gathered ahead of time and copied to the device.
-            On the CPU, "device" and "host" use `pixels` without a copy.
+            On the CPU, and for a device that cannot run the kernel of `cut`, "device" and "host" use `pixels` without a copy.
     """
 
     def __init__(
         self, pixels: Pixels, rows: Int[np.ndarray, "n"], device: torch.device, keep: Literal["disk", "host", "device"]
     ):
+        device = device if cuts_on(device) else torch.device("cpu")
         self.pixels, self.device = pixels, device
         # Whether `stage` has work that is worth doing ahead of time.
         self.ahead = keep == "disk" or (keep == "host" and device.type != "cpu")
