@@ -109,7 +109,7 @@ def test_a_job_is_the_run_of_its_settings(planner, settings):
     ("wrong", "words"),
     [
         ({"loss": "Triplet(margn=1)"}, "did you mean 'margin'"),
-        ({"loss": "Triplet(margin=-1.0)"}, "Triplet: margin must be 0 or more"),
+        ({"loss": "Triplet(margin=-1.0)"}, "Triplet: margin must be at least 0"),
         ({"noise": "Uniform(shares=0.1)"}, "did you mean 'share'"),
         ({"warmup": "soon"}, "warmup must be a number of steps"),
         ({"metrics": ("R@1000",)}, "the metrics need 1000 results"),

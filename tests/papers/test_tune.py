@@ -294,6 +294,6 @@ def test_what_fails_is_worth_nothing_and_listed_with_its_reason(search_config):
     assert found.about["count"]["complete"] + len(failed) == 8
     assert all(t["value"] == 0 for t in failed)
     reasons = {(t["values"]["loss"], t["values"]["lr"]): t["reason"] for t in failed}
-    assert "margin must be 0 or more" in reasons["Triplet(margin=-1.0)", "1e-3"]
+    assert "margin must be at least 0" in reasons["Triplet(margin=-1.0)", "1e-3"]
     assert "z must be unit vectors" in reasons["Triplet()", "1e30"]
     assert found.about["best"]["values"] == {"loss": "Triplet()", "lr": "1e-3"}

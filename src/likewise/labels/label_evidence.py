@@ -285,7 +285,7 @@ class FoldSums:
 
     x: Float[Tensor, "N F"]
     fold: Int[Tensor, "N"]
-    rows: list[Int[Tensor, "n"]]  # of every fold
+    rows: list[Int[Tensor, "_"]]  # of every fold
     count: Float[Tensor, "K C"]
     total: Float[Tensor, "K C F"]
     square: Float[Tensor, "K F F"]
