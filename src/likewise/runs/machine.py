@@ -29,7 +29,7 @@ EXTRA_PACKAGES = {
     "faiss": (("faiss-cpu",), "likewise search --index hnsw or ivfpq, for millions of rows"),
     "text": (("transformers",), "text encoders of language-guided terms"),
     "datasets": (("datasets",), "data sets of Hugging Face: likewise train hf:NAME"),
-    "qdrant": (("qdrant-client",), "likewise send --to qdrant"),
+    "qdrant": (("qdrant-client",), "the example for Qdrant in docs/exchange.md"),
     "gpu": (("nvidia-ml-py",), "the energy of NVIDIA GPUs in usage.json"),
     "tune": (("optuna",), "likewise tune"),
     "ray": (("ray",), "likewise bench --executor ray"),

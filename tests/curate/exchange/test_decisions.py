@@ -47,29 +47,6 @@ def test_without_a_reviewer_the_tool_is_named(tmp_path):
     assert stored(audit) == [("tool", "sample", "1", "relabel", "wren", "")]
 
 
-@pytest.mark.parametrize(
-    ("cells", "reason"),
-    [
-        ({"row": [0, 9], "label": [LABELS[1], LABELS[1]]}, "every row must be in the audit, but row 9 is not"),
-        (
-            {"row": [0, 1], "label": [LABELS[1], "no such bird"]},
-            "a new label must be a class of this audit, got 'no such bird'",
-        ),
-        ({"row": [0], "label": [LABELS[0]]}, "must hold at least one decision or changed label, got none in 1 rows"),
-        (
-            {"row": [0], "label": ["owl"], "choice": ["keep"]},
-            "row 0 must have the label of the audit, 'wren', got 'owl'",
-        ),
-        ({"row": [0], "path": ["/images/b.png"], "label": [LABELS[1]]}, "row 0 must be the image of the audit"),
-    ],
-)
-def test_one_bad_row_stores_none(tmp_path, cells, reason):
-    audit = write_audit(tmp_path, n=4)
-    with pytest.raises(LikewiseError, match=reason):
-        store_decisions(made(**cells), str(audit), "Ann", "tool")
-    assert stored(audit) == []
-
-
 def test_a_folder_without_an_audit(tmp_path):
     with pytest.raises(LikewiseError, match="receive: the folder must be an audit"):
         store_decisions(made(row=[0], label=["a"]), str(tmp_path), "", "tool")
@@ -103,14 +80,6 @@ def test_decisions_of_reviewers_are_never_lost(tmp_path):
     with closing(Store(audit / "decisions.sqlite", read_findings(audit))) as store:
         store.undo("Ann")
     assert [one[0::3] for one in stored(audit)] == [("Ann", "remove"), ("Bo", "unsure")]
-
-
-def test_a_refused_export_leaves_no_store(tmp_path):
-    """A store has a fingerprint of the labels: an empty one would keep `likewise review` from a corrected audit."""
-    audit = write_audit(tmp_path, n=4)
-    with pytest.raises(LikewiseError, match="a new label must be a class of this audit, got 'emu' for row 1"):
-        store_decisions(made(row=[0, 1], label=["wren", "emu"]), str(audit), "Ann", "tool")
-    assert not (audit / "decisions.sqlite").exists()
 
 
 def test_classes_that_reviewers_added_are_known(tmp_path):

@@ -40,7 +40,7 @@ def playground(tmp_path, monkeypatch):
 
 
 def test_every_tool_has_a_short_example():
-    assert len(EXAMPLES) == len(TOOL_BY_NAME) + 3  # vector stores that read Parquet
+    assert len(EXAMPLES) == len(TOOL_BY_NAME) + 4  # vector stores that read Parquet
     for code in EXAMPLES.values():  # and the imports
         assert len([line for line in code.splitlines() if line.strip() and "import" not in line]) <= 5
 

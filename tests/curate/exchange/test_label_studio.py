@@ -168,64 +168,6 @@ def test_images_by_address_and_few_rows(tmp_path):
     assert 'layout="inline"' in config
 
 
-def test_a_class_name_that_xml_cannot_hold(tmp_path):
-    audit = write_audit(tmp_path, n=3)
-    text = (audit / "audit.csv").read_text("utf-8")
-    (audit / "audit.csv").write_text(text.replace("wren", "wr\x01en"), "utf-8")
-    with pytest.raises(
-        LikewiseError, match="label-studio: a class name must not hold control characters, got 'wr.x01en'"
-    ):
-        likewise.send(audit, "label-studio", tmp_path / "out")
-    assert not (tmp_path / "out" / "tasks.json").exists()
-
-
-def test_bad_exports_write_no_decision(tmp_path, subtests):
-    audit, tasks, _ = send(tmp_path, n=12)
-    good = list(annotated(tasks))
-
-    def changed(number=0, **data):
-        return [one | {"data": one["data"] | (data if n == number else {})} for n, one in enumerate(good)]
-
-    unknown = {
-        "annotations": [{"id": 1, "completed_by": 1, "result": chosen(choice="relabel", new_label="no such bird")}]
-    }
-    alone = {"annotations": [{"id": 1, "completed_by": 1, "result": chosen(choice="relabel")}]}
-    strange = {"annotations": [{"id": 1, "completed_by": 1, "result": chosen(choice="maybe")}]}
-    cases = {
-        "not annotated": (tasks, "must hold annotations, got tasks without any"),
-        "of another tool": (
-            [{"image": "a.jpg", "boxes": []}],
-            "every task must have the data row and label, and annotations, but task 1 of",
-        ),
-        "no list": ({"a": 1}, "is damaged .it holds a dict, not a list.; export the project again"),
-        "unknown row": (changed(row=99), "every row must be in the audit, but row 99 is not"),
-        "two tasks of a row": (
-            changed(0, row=good[1]["data"]["row"]),
-            "every row must be one task, but row .* is in two",
-        ),
-        "other label": (changed(5, label="owl"), "must have the label of the audit, .* got 'owl'"),
-        "other image": (changed(5, path="/x/b.png"), "must be the image of the audit, .* got '/x/b.png'"),
-        "unknown class": (
-            [*good[:-1], good[-1] | unknown],
-            "a new label must be a class of this audit, got 'no such bird'",
-        ),
-        "no new label": (
-            [*good[:-1], good[-1] | alone],
-            "a task to relabel must have another label, but row .* has 'none'",
-        ),
-        "unknown choice": (
-            [*good[:-1], good[-1] | strange],
-            "the choice for a sample must be one of keep, .* got 'maybe'",
-        ),
-    }
-    for name, (export, reason) in cases.items():
-        with subtests.test(name), pytest.raises(LikewiseError, match=reason):
-            likewise.receive(write_export(tmp_path, export), "label-studio", audit)
-    with pytest.raises(LikewiseError, match="the source must be an exported JSON file"):
-        likewise.receive(tmp_path / "none.json", "label-studio", audit)
-    assert stored(audit) == {}
-
-
 @pytest.fixture
 def server(tmp_path):
     """Yield `call(path, body) -> value` of a real Label Studio that is started for the test."""

@@ -23,7 +23,7 @@ from likewise.curate.review.store import Store
 
 IMAGES = ("a/0.png", "a/1.png", "a/2.png", "b/0.png", "xa/1.png", "b/2.png")
 LABELS = ("owl", "owl", "owl", "wren", "wren", "wren")
-OWNERS = "csv|cvat|features|hf|hugging-face|label-studio|parquet|qdrant|receive|review|table"
+OWNERS = "csv|cvat|features|hf|hugging-face|label-studio|parquet|receive|review|table"
 FOUR_PARTS = re.compile(rf"^({OWNERS}): .+\b(got|but|has|is|are)\b.+(; |\? ).+", re.S)
 """Who raises it, what must hold, what came, what to do."""
 
@@ -180,6 +180,12 @@ def test_label_studio(audit, tmp_path, subtests):
         "nested too deep": ("[" * 200_000, "is damaged"),
         "a number of 10,000 digits": (f"[{'1' * 10_000}]", "is damaged"),
         "a list of numbers": ("[1, 2]", "every task must have the data row and label"),
+        "no list": ({"a": 1}, "is damaged .it holds a dict, not a list.; export the project again"),
+        "not annotated": ([task()], "must hold annotations, got tasks without any"),
+        "an unknown class": ([task(annotation(choice=["relabel"], new_label=["emu"]))], "must be a class of this audit"),
+        "no new label": ([task(annotation(choice=["relabel"]))], "must have another label, but row 1 has 'none'"),
+        "an unknown choice": ([task(annotation(choice=["maybe"]))], "must be one of keep, .* got 'maybe'"),
+        "a row outside": ([task(keep, row=99)], "every row must be in the audit, but row 99 is not"),
         "no tasks": ("[]", "must hold annotations, got tasks without any"),
         "an archive": (b"PK\x03\x04" + bytes(99), "is damaged"),
         "JSON-MIN": ([line], {"1": ("relabel", "wren")}),
@@ -217,7 +223,7 @@ def test_label_studio(audit, tmp_path, subtests):
 
     def write(name, content):
         file = tmp_path / "export.json"
-        content = json.dumps(content) if isinstance(content, list) else content
+        content = json.dumps(content) if isinstance(content, list | dict) else content
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
@@ -311,6 +317,9 @@ def test_cvat(audit, tmp_path, subtests, monkeypatch):
         "an absolute name": (annotations(image("/a/1.png")), "must be in the audit, but '/a/1.png' is not"),
         "a name outside": (annotations(image("../a/1.png")), "must be in the audit, but '../a/1.png' is not"),
         "a name alone": (annotations(image("1.png")), "must be in the audit, but '1.png' is not"),
+        "two tags": (annotations(image().replace("</image>", '<tag label="wren"/></image>')), "must have one tag, but 'a/1"),
+        "a video": (good.replace("<image", "<track").replace("</image>", "</track>"), "got another format"),
+        "an unknown class": (annotations(image(choice="relabel", label="emu")), "must be a class of this audit, got 'emu'"),
         "an image twice": (annotations(image(), image(choice="remove")), "must occur once, but 'a/1.png' occurs twice"),
         "an unknown choice": (annotations(image(choice="maybe")), "must be one of keep, .* got 'maybe'"),
         "two choices": (
@@ -363,7 +372,6 @@ def test_parquet(audit, tmp_path, subtests):
         "a row twice": ([good, good | {"label": "owl"}], "row 1 occurs twice"),
         "a missing row": ([good, good | {"row": None}], "row must be a whole number"),
         "a negative row": ([good | {"row": -1}], "row must be a whole number from 0, got -1"),
-        "another image": ([good | {"path": "xa/1.png"}], "must be the image of the audit"),
         "a label as a struct": ([good | {"label": {"a": 1}}], "label must be one text"),
         "no vectors": ([{"row": 1, "label": "wren"}], "must hold the vectors"),
         "no changed label": ([good | {"label": "owl"}], "at least one decision or changed label"),
@@ -427,46 +435,3 @@ def test_hugging_face(audit, tmp_path, subtests):
         return folder
 
     check_all(subtests, audit, "hugging-face", cases, write)
-
-
-def test_qdrant(audit, tmp_path, subtests):
-    qdrant = pytest.importorskip("qdrant_client", reason="needs likewise[qdrant]")
-    models = qdrant.models
-    number = iter(range(100))
-
-    def write(name, content):
-        folder = tmp_path / f"q{next(number)}"
-        if isinstance(content, bytes):
-            folder.mkdir()
-            (folder / "meta.json").write_bytes(content)
-            return folder
-        ids, payloads, vector = (*content, [0.0, 1.0])[:3]
-        with closing(qdrant.QdrantClient(path=str(folder))) as client:
-            size = models.VectorParams(size=2, distance=models.Distance.DOT)
-            client.create_collection("likewise", {"a": size} if isinstance(vector, dict) else size)
-            if ids:
-                client.upsert("likewise", models.Batch(ids=ids, vectors=[vector] * len(ids), payloads=payloads)
-                              if isinstance(vector, list) else
-                              [models.PointStruct(id=one, vector=vector, payload={}) for one in ids])  # fmt: skip
-        return folder
-
-    wren = {"1": ("relabel", "wren")}
-    cases = {
-        "a changed label": (([1], [{"row": 1, "label": "wren"}]), wren),
-        "ids of its own beside rows": (([7], [{"row": 1, "label": "wren"}]), wren),
-        "paths alone": (([7], [{"path": "a/1.png", "label": "wren"}]), wren),
-        "names as ids beside paths": (([f"{9:032x}"], [{"path": "a/1.png", "label": "wren"}]), wren),
-        "ids alone": (([1], [{"label": "wren"}]), "must be identified by a column row or path, got the columns label"),
-        "a point without a row": (([1, 2], [{"row": 1, "label": "wren"}, {"label": "owl"}]), "row must be a whole number"),
-        "a row twice": (([1, 2], [{"row": 1, "label": "wren"}, {"row": 1, "label": "owl"}]), "row 1 occurs twice"),
-        "a row outside": (([1], [{"row": 9, "label": "wren"}]), "every row must be in the audit"),
-        "a row as a list": (([1], [{"row": [1], "label": "wren"}]), "row must be a whole number"),
-        "a label as a dict": (([1], [{"row": 1, "label": {"a": 1}}]), "label must be one text"),
-        "another image": (([1], [{"row": 1, "path": "a/2.png", "label": "wren"}]), "must be the image of the audit"),
-        "no points": (([], []), "must have one vector each, got none"),
-        "named vectors": (([1], [{}], {"a": [0.0, 1.0]}), "must have one vector each"),
-        "a damaged meta.json": (b"{", "cannot be used"),
-        "another meta.json": (b"[]", "cannot be used"),
-        "no collections": (b'{"collections": {}, "aliases": {}}', "there is no collection 'likewise'"),
-    }  # fmt: skip
-    check_all(subtests, audit, "qdrant", cases, write)

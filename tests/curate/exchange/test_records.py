@@ -26,16 +26,10 @@ def test_cells_become_text_and_numbers():
     assert list(made.lines())[1] == {"row": 0, "label": "", "score": None, "weather": "x"}
 
 
-def test_rows_without_numbers_are_counted():
-    assert from_cells({"label": ["a", "b"]}, "tool").row.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("cells", "x", "reason"),
     [
         ({}, None, "the source must hold at least one row, got none"),
-        ({"row": [1, 1]}, None, "row 1 occurs twice"),
-        ({"row": ["1.5"]}, None, "row must be a whole number from 0, got '1.5'"),
         ({"score": ["high"]}, None, "score must be a number or empty, got 'high'"),
         ({"score": ["inf"]}, None, "score must be a number or empty, got 'inf'"),
         ({"row": [0, 1]}, [[1, 2], [1, 2, 3]], "all vectors must have the same dimension, got several"),
@@ -47,31 +41,6 @@ def test_rows_without_numbers_are_counted():
 def test_bad_cells(cells, x, reason):
     with pytest.raises(LikewiseError, match=f"tool: .*{reason}"):
         from_cells(cells, "tool", x)
-
-
-def test_two_reviewers_may_decide_about_one_row_but_not_in_a_table(tmp_path):
-    cells = {
-        "row": [1, 1],
-        "label": ["a", "a"],
-        "reviewer": ["Ann", "Bo"],
-        "choice": ["keep", "remove"],
-        "new_label": ["", ""],
-    }
-    made = from_cells(cells, "tool")
-    with pytest.raises(LikewiseError, match="tool: a table must have one decision per row"):
-        write_labels(made, tmp_path / "t.csv", "tool")
-    assert not (tmp_path / "t.csv").exists()
-
-
-def test_decisions_are_applied_to_a_table(tmp_path):
-    cells = {
-        "row": [4, 5, 6],
-        "label": ["a", "b", "c"],
-        "choice": ["keep", "remove", "relabel"],
-        "new_label": ["", "", "d"],
-    }
-    assert write_labels(from_cells(cells, "tool"), tmp_path / "t.csv", "tool") == 2
-    assert (tmp_path / "t.csv").read_text() == "label,row\na,4\nd,6\n"
 
 
 def test_vectors_are_written_for_our_own_reader(tmp_path):
@@ -99,6 +68,7 @@ def test_columns_with_the_names_of_arrays(tmp_path):
 
 def test_rows_that_only_count_are_not_written(tmp_path):
     made = from_cells({"path": ["a.jpg"], "label": ["a"]}, "tool", [[1, 0]])
+    assert made.row.tolist() == [0]
     write_vectors(made, tmp_path / "z.npz")
     assert "row" not in np.load(tmp_path / "z.npz") and made.take([0]).is_numbered
     write_labels(made, tmp_path / "t.csv", "tool")

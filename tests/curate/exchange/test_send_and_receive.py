@@ -5,10 +5,7 @@ import errno
 import json
 import os
 import shutil
-import sys
-import tomllib
 import typing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,25 +53,11 @@ def test_bad_settings(tmp_path, unchecked):
 
 
 def test_removed_tools_name_what_to_write(tmp_path, unchecked):
-    for tool in ("faiss", "lancedb", "pgvector"):
+    for tool in ("faiss", "lancedb", "pgvector", "qdrant"):
         with pytest.raises(LikewiseError, match=f"got '{tool}'; it goes by parquet now.*docs/exchange.md"):
             likewise.send(tmp_path, tool, tmp_path / "t")
         with pytest.raises(LikewiseError, match="parquet now"):
             check_words("receive", Receive, ["t", "--from", tool])
-
-
-def test_a_missing_package_names_its_extra(tmp_path, monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "qdrant_client"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "qdrant_client", None)
-    reason = r"qdrant: the package qdrant_client is missing .*; pip install 'likewise\[qdrant\]'"
-    with pytest.raises(LikewiseError, match=reason):
-        likewise.send(write_vectors(tmp_path, n=3), "qdrant", tmp_path / "place")
-    (tmp_path / "place").mkdir(exist_ok=True)
-    with pytest.raises(LikewiseError, match=reason):
-        likewise.receive(tmp_path / "place", "qdrant", tmp_path / "back.npz")
-    file = Path(__file__).parents[3] / "pyproject.toml"
-    assert "qdrant" in tomllib.loads(file.read_text("utf-8"))["project"]["optional-dependencies"]
 
 
 def target(place, to="csv", **settings):

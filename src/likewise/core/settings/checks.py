@@ -53,7 +53,8 @@ MAX_VALUES = {
 
 REMOVED_VALUES = {
     ("to", "from"): dict.fromkeys(
-        ("faiss", "lancedb", "pgvector"), "it goes by parquet now, with five lines of its own package: docs/exchange.md"
+        ("faiss", "lancedb", "pgvector", "qdrant"),
+        "it goes by parquet now, with five lines of its own package: docs/exchange.md",
     ),
     ("influence",): dict.fromkeys(("first", "kronecker", "deep"), "write finite, or lissa for the study's baseline"),
 }

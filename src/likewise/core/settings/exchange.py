@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from likewise.core.settings.cli_types import File, Folder, Location, Positional, called
 
-ToolName = Literal["label-studio", "hugging-face", "csv", "parquet", "qdrant", "cvat"]
+ToolName = Literal["label-studio", "hugging-face", "csv", "parquet", "cvat"]
 """The tools, as in `likewise.curate.exchange.TOOL_BY_NAME`."""
 
 
@@ -20,10 +20,7 @@ class Send:
     to: ToolName
     """The tool."""
     out: Location
-    """Where to: a folder (label-studio, hugging-face, qdrant, cvat), a file (.csv, .parquet), or the address of a server (qdrant:
-    http://HOST:PORT)."""
-    name: str | None = None
-    """Name of the collection (qdrant). By default likewise."""
+    """Where to: a folder (label-studio, hugging-face, cvat), or a file (.csv, .parquet)."""
     columns: tuple[str, ...] = ()
     """New names of columns, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
     top: int | None = None
@@ -41,7 +38,7 @@ class Send:
     root: Folder | None = None
     """Current folder of the images, if they were moved. By default the folder in the audit or the data."""
     replace: bool = False
-    """Replace existing files of these names, or a collection of this name. Without it, an existing one is an error."""
+    """Replace existing files of these names. Without it, an existing one is an error."""
     allow_imports: bool = False
     """Allow the data to be a reader of your own by dotted name, which runs its code."""
     quiet: bool = False
@@ -53,14 +50,11 @@ class Receive:
     """Receive decisions, vectors or labels from another tool."""
 
     source: Annotated[Positional[str], called("SOURCE")]
-    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; parquet), a folder (hugging-face, qdrant), or the
-    address of a server (qdrant)."""
+    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; parquet), or a folder (hugging-face)."""
     from_: ToolName
     """The tool."""
     into: Location
     """An audit folder for decisions, a .npz file for vectors, or a .csv file for labels."""
-    name: str | None = None
-    """Name of the collection (qdrant). By default likewise."""
     columns: tuple[str, ...] = ()
     """Names of columns in the source, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
     reviewer: str | None = None

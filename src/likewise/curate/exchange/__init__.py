@@ -23,7 +23,6 @@ TOOL_BY_NAME = {
     "hugging-face": Tool("imagefolder", "images", "an imagefolder with metadata; --out is a new folder"),
     "csv": Tool("csv_table", "", "a table with any column names; --out is a .csv file"),
     "parquet": Tool("parquet_table", "vectors", "a table with the vectors in the column x; --out is a .parquet file"),
-    "qdrant": Tool("qdrant", "vectors", "a collection; --out is a folder, or the address of a server"),
     "cvat": Tool("cvat", "images", "tags in its XML format, and decisions back; --out is a folder"),
 }
 """Name of a tool in `--to` and `--from` -> its module, what it needs and what is written."""

@@ -39,9 +39,6 @@ CHOICE_NAMES = ("keep", "relabel", "remove", "unsure")
 NOT_UTF8 = "bytes that are not UTF-8"
 """What is wrong with a text that has lone surrogates, as Python reads such bytes in names of files."""
 
-DEFAULT_NAME = "likewise"
-"""Name of a collection or table without `--name`."""
-
 
 @dataclass(frozen=True, eq=False)
 class Records:
