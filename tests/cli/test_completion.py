@@ -1,83 +1,76 @@
-"""Completion scripts: every command and flag is in them, and bash completes by them."""
+"""Completion: what may come next, the scripts of three shells, and where they are installed."""
 
+import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from likewise.errors import LikewiseError
 
 from likewise.cli import completion
-from likewise.cli.commands import COMMANDS
-from likewise.cli.help import flags_of
+from likewise.cli.completion import SCRIPTS, offered_words
+from likewise.cli.flags import flags_of
 from likewise.cli.main import config_class, main
 
 
-def test_every_flag_and_every_choice_has_its_word():
-    words = completion.all_words()
-    assert set(words) == {name.split()[0] for name in COMMANDS}
-    train = words["train"]
+def test_the_offered_words():
+    commands, flags = offered_words(["tr"]), offered_words(["train", "photos", "--b"])
+    assert "train" in commands and commands.count("recipe") == 1 and "--version" in commands
     for flag in flags_of(config_class("train")):
-        assert flag.is_positional or f"--{flag.field.replace('_', '-')}" in train.flags
-    assert "--no-evaluate" in train.flags and "--no-quiet" not in train.flags and "--data" not in train.flags
-    assert train.choices["--optimizer"] == ("adam", "adamw", "rmsprop", "sgd")
-    assert "Triplet" in train.choices["--loss"] and "robust" in train.choices["--recipe"]
-    assert train.choices["--device"] == ("cpu", "cuda", "mps") and "--size" not in train.choices
-    assert words["export"].choices["--to"] == ("onnx", "safetensors") and "losses" in words["list"].names
-
-
-def complete(*words):
-    """Return what bash offers for the last word."""
-    spelled = " ".join(f"'{word}'" for word in ("likewise", *words))
-    code = (
-        f"{completion.script('bash')}\nCOMP_WORDS=({spelled}); COMP_CWORD={len(words)}; _likewise; "
-        'printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, check=True, timeout=600)
-    assert done.stderr == ""
-    return done.stdout.split()
+        assert flag.is_positional or f"--{flag.field.replace('_', '-')}" in flags
+    assert "--no-evaluate" in flags and "--no-quiet" not in flags and "--data" not in flags
+    assert offered_words(["train", "photos", "--optimizer", ""]) == ["adam", "adamw", "rmsprop", "sgd"]
+    assert offered_words(["export", "runs/a", "--format", ""]) == ["onnx", "safetensors"]
+    assert "Triplet" in offered_words(["train", "x", "--loss", "Tr"])
+    assert "robust" in offered_words(["train", "--recipe", ""])
+    assert offered_words(["train", "photos", "--device", ""]) == ["cpu", "cuda", "mps"]
+    assert "losses" in offered_words(["list", ""]) and "procsim-table5" in offered_words(["bench", ""])
+    assert offered_words(["recipe", ""]) == ["show", "diff"] and "robust" in offered_words(["recipe", "show", ""])
+    for files in (["train", "pho"], ["train", "photos", "--size", ""], ["list", "losses", ""], ["nothing", ""]):
+        assert offered_words(files) == []
 
 
 @pytest.mark.process
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
-def test_bash_completes(subtests):
-    for words, offered in {
-        ("tr",): ["train"],
-        ("train", "photos", "--optimizer", "ad"): ["adam", "adamw"],
-        ("train", "photos", "--batch"): ["--batch-size"],
-        ("train", "photos", "--loss", "Trip"): ["Triplet", "TripletNCA"],
-        ("recipe", "s"): ["show"],
-        ("list", "loss"): ["losses"],
-        ("train", "pho"): [],  # left to the file names of readline
-        ("--vers",): ["--version"],
-    }.items():
-        with subtests.test(" ".join(words)):
-            assert complete(*words) == offered
+def test_bash_completes(tmp_path):
+    command = tmp_path / "likewise"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m likewise "$@"\n')
+    command.chmod(0o755)
+    code = SCRIPTS["bash"] + "COMP_WORDS=({}); COMP_CWORD={}; _likewise; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
+    for words, wanted in (
+        (("train", "photos", "--batch"), ["--batch-size"]),
+        (("train", "photos", "--loss", "Trip"), ["Triplet", "TripletNCA"]),
+        (("train", "pho"), []),  # left to the names of files
+    ):
+        ending = code[len(SCRIPTS["bash"]) :].format(" ".join(["likewise", *words]), len(words))
+        done = subprocess.run(
+            ["bash", "--norc", "-c", SCRIPTS["bash"] + ending], capture_output=True, text=True, check=True, timeout=600,
+            env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )  # fmt: skip
+        assert done.stdout.split() == wanted and done.stderr == ""
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("shell", completion.SHELL_NAMES)
-def test_a_script_has_no_syntax_error(shell, tmp_path):
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_a_script_has_no_syntax_error(shell):
     if not shutil.which(shell):
         pytest.skip(f"needs {shell}")
-    file = tmp_path / "script"
-    file.write_text(completion.script(shell))
-    subprocess.run([shell, "-n", str(file)], check=True, timeout=600)
+    subprocess.run([shell, "-n"], input=SCRIPTS[shell], text=True, check=True, timeout=600)
 
 
-@pytest.mark.parametrize("shell", completion.SHELL_NAMES)
+@pytest.mark.parametrize("shell", SCRIPTS)
 def test_installing_writes_one_file_and_says_which(shell, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     main(["--install-completion"])
     (file,) = [found for found in tmp_path.rglob("*") if found.is_file()]
-    out = capsys.readouterr().out
-    assert out.startswith(f"completion: {file}\nto activate it: ") and file.read_text() == completion.script(shell)
+    assert capsys.readouterr().out.startswith(f"completion: {file}\nto activate it: ")
     main(["--print-completion", shell])
-    assert capsys.readouterr().out == completion.script(shell) + "\n"
-    assert all(
-        f"--{name}" in completion.script(shell) or f"-l {name}" in completion.script(shell) for name in ("lr", "robust")
-    )
+    assert capsys.readouterr().out == SCRIPTS[shell] + "\n" == file.read_text() + "\n"
+    main(["--complete", "export", "runs/a", "--to", ""])
+    assert capsys.readouterr().out == "onnx\nsafetensors\n"
 
 
 def test_an_unknown_shell_is_named(monkeypatch):
@@ -85,4 +78,4 @@ def test_an_unknown_shell_is_named(monkeypatch):
         completion.script("bahs")
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     with pytest.raises(LikewiseError, match="got 'tcsh' from the variable SHELL; name it"):
-        completion.current_shell()
+        completion.install()

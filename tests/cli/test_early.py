@@ -1,4 +1,4 @@
-"""Names and paths are checked before torch is imported."""
+"""Names and paths are checked before torch is imported, with the names that the registries have after import."""
 
 import subprocess
 import sys
@@ -7,9 +7,20 @@ import pytest
 from likewise.config import Train
 from likewise.errors import LikewiseError
 
-from likewise.cli.early import INPUT_PATHS, OUTPUT_SUFFIXES, SPEC_KINDS, check_early, near_path
+from likewise import data, metrics
+from likewise.cli.early import (
+    INPUT_PATHS,
+    OUTPUT_SUFFIXES,
+    SPEC_KINDS,
+    check_early,
+    component_names,
+    data_names,
+    metric_names,
+    near_path,
+)
 from likewise.cli.main import config_class, parse
 from likewise.core.settings.cli_types import spec_fields
+from likewise.core.settings.spec import REGISTRIES, find
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +129,14 @@ def test_a_mistake_is_reported_without_torch(here):
         and done.stderr.startswith("likewise: train: --loss")
         and not list(here.glob("runs/photos*"))
     )
+
+
+def test_components_are_those_of_the_registries(subtests):
+    for registry in REGISTRIES:
+        with subtests.test(registry):
+            assert sorted(component_names(registry)) == sorted(find(registry))
+
+
+def test_metrics_and_data_sets():
+    assert metric_names() == (*metrics.NAMES, *metrics.SET_NAMES)
+    assert data_names() == tuple(data.NAMES)

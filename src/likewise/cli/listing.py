@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from likewise.cli.early import COMPONENT_REGISTRIES as REGISTRIES
+from likewise.cli.early import NAME_REGISTRIES, component_names, data_names, metric_names
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.notebook import table, view
 from likewise.core.settings import List, check
-from likewise.core.settings.known_names import COMPONENT_REGISTRIES as REGISTRIES
-from likewise.core.settings.known_names import NAME_REGISTRIES, component_names, data_names, metric_names
 from likewise.learn import recipes
 from likewise.papers.grid import read_grid, table_names
 from likewise.papers.published import coverage, papers

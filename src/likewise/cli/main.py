@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import sys
@@ -102,11 +101,13 @@ def start(words: list[str]) -> None:
         print(versions())
         return
     name, rest = words[0], words[1:]
-    if name in ("--install-completion", "--print-completion"):
+    if name in ("--complete", "--install-completion", "--print-completion"):
         from likewise.cli import completion
 
-        shell = rest[0] if rest else completion.current_shell()
-        print(completion.install(shell) if name == "--install-completion" else completion.script(shell))
+        if name == "--complete":
+            print("\n".join(completion.offered_words(rest)))
+        else:
+            print(completion.install(*rest[:1]) if name == "--install-completion" else completion.script(*rest[:1]))
         return
     if name == "recipe" and rest[:1] in (["-h"], ["--help"], ["--help-all"]):
         print("\n".join(help_of(full_name, rest) for full_name in ("recipe show", "recipe diff")), end="")
@@ -144,7 +145,7 @@ def versions() -> str:
 
 def help_of(name: str, words: list[str]) -> str:
     """Return the help of a command; `--help-all` among the words shows every flag."""
-    from likewise.cli.help import help_text
+    from likewise.cli.flags import help_text
 
     return help_text(name, config_class(name), everything="--help-all" in words)
 
@@ -170,22 +171,22 @@ def parse(name: str, words: list[str]):
     """
     import tyro
 
-    from likewise.cli.help import documented
-    from likewise.cli.words import check_words, with_switch_values
-    from likewise.core import settings as configs
+    from likewise.cli.flags import check_words, documented, settings_by_flag, with_switch_values
+    from likewise.core.settings import merged_settings
 
     kind = config_class(name)
     check_words(name, kind, words)
-    robust = ["robust"] if kind is configs.Train and "--robust" in words else []
-    words = [word for word in words if not (robust and word == "--robust")]
-    words = with_switch_values(kind, words)
-    first = kind(**vars(tyro.cli(documented(kind), args=words, prog=f"likewise {name}")))
-    recipe = "+".join([first.recipe, *robust] if kind is configs.Train and first.recipe else robust)
+    words, form = with_switch_values(kind, words), documented(kind)
+    settings = vars(tyro.cli(form, args=words, prog=f"likewise {name}"))
+    recipe = "+".join(filter(None, [settings.get("recipe"), settings.pop("robust", False) and "robust"]))
     if not recipe:
-        return first
+        return kind(**settings)
     from likewise.learn.recipes import read
 
-    given = {"epochs": first.epochs} if any(word.split("=")[0] == "--epochs" for word in words) else {}
-    values = configs.merged_settings(read(recipe, first.data).values, given)
-    default = configs.Train(**{"data": first.data, **values})
-    return dataclasses.replace(tyro.cli(kind, args=words, prog=f"likewise {name}", default=default), recipe=recipe)
+    flags, data = settings_by_flag(kind), settings["data"]
+    has_epochs = any(flags.get(word.split("=")[0].replace("_", "-")) == "epochs" for word in words)
+    given = {"epochs": settings["epochs"]} if has_epochs else {}
+    default = form(**{"data": data, **merged_settings(read(recipe, data).values, given)})
+    settings = vars(tyro.cli(form, args=words, prog=f"likewise {name}", default=default))
+    del settings["robust"]
+    return kind(**settings | {"recipe": recipe})

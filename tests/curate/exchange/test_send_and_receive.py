@@ -16,7 +16,7 @@ from likewise.types import Items
 from PIL import Image
 
 import likewise
-from likewise.cli.words import check_words
+from likewise.cli.flags import check_words
 from likewise.core.settings.exchange import ToolName
 from likewise.curate.exchange import TOOL_BY_NAME
 from likewise.curate.exchange.row_records import check_free, check_source

@@ -1,4 +1,4 @@
-"""Help: every flag with its text and default, the common flags of train on one screen."""
+"""Flags: help with texts and defaults, flags of other tools, and values of a wrong type."""
 
 import dataclasses
 import re
@@ -6,9 +6,11 @@ from typing import Literal, get_type_hints
 
 import pytest
 from likewise.config import Noise, Report, Train
+from likewise.errors import LikewiseError
 
-from likewise.cli import help as help_module
+from likewise.cli import flags as help_module
 from likewise.cli import main as cli
+from likewise.cli.flags import ALIASES, FLAG_SENTENCES, ONLY_TRAIN, SIMILAR_FLAGS, check_words
 from likewise.core.settings.cli_types import Folder, Spec
 from likewise.core.settings.train import COMMON_FLAGS, FLAG_GROUPS
 
@@ -113,3 +115,89 @@ def test_a_value_that_does_not_parse_shows_the_placeholder(capsys):
         cli.main(["train", "x", "--color-jitter", "many", "0", "0"])
     out, err = capsys.readouterr()
     assert "--color-jitter FLOAT FLOAT FLOAT" in out + err and "(default: None)" not in out + err
+
+
+ALIASED = {
+    "--model resnet18": ("backbone", "resnet18"),
+    "--output-dir=runs/a": ("out", "runs/a"),
+    "--output_dir runs/a": ("out", "runs/a"),
+    "-o runs/a": ("out", "runs/a"),
+    "--num-workers 4": ("workers", 4),
+    "--learning-rate 0.5": ("lr", 0.5),
+    "--bs 8": ("batch_size", 8),
+    "--img-size 64": ("size", 64),
+    "--wd 0.1": ("weight_decay", 0.1),
+    "--optim sgd": ("optimizer", "sgd"),
+    "--metric R@1 R@5": ("metrics", ("R@1", "R@5")),
+    "--silent": ("quiet", True),
+}
+"""Words after `likewise train photos` -> the setting, and its value."""
+
+
+def test_flags_of_other_tools_with_the_same_values_work(subtests):
+    for words, (setting, value) in ALIASED.items():
+        with subtests.test(words):
+            assert getattr(cli.parse("train", ["photos", *words.split()]), setting) == value
+    assert cli.parse("search", ["runs/a", "--model", "runs/b", "--image", "3", "--topk=2"]).k == 2  # --model is its own
+    assert cli.parse("train", ["photos", "--recipe", "prism", "--num-epochs=10"]).steps is None  # as --epochs
+
+
+TRAIN_FLAGS = {
+    "--data-dir": "DATA is given without a flag: likewise train DATA",
+    "--dataset": "DATA is given without a flag: likewise train DATA",
+    "--data": "DATA is given without a flag: likewise train DATA",
+    "--num-workers 1.5": "--num-workers must be a whole number, got '1.5'",
+    "--exp-name a": "did you mean '--out'?",
+    "--gpu": "did you mean '--device'?",
+    "--resume": "the same command resumes a training that was interrupted; write no flag",
+    "--amp": "write --precision bf16",
+    "--fp16": "write --precision bf16",
+    "--verbose": "progress is printed by default",
+    "--robust=yes": "--robust takes no value, got 'yes'; write --robust, or leave it out",
+    "--quiet=yes": "--quiet takes no value, got 'yes'; write --quiet, or leave it out (--no-quiet switches it off)",
+    "--size abc": "train: --size must be a whole number, got 'abc'",
+    "--size=abc": "train: --size must be a whole number, got 'abc'",
+    "--size --lr 1": "--size must be a whole number, got nothing; write --size INT",
+    "--size": "--size must be a whole number, got nothing; write --size INT",
+    "--steps 1.5": "--steps must be a whole number, got '1.5'",
+    "--lr fast": "--lr must be a number, got 'fast'",
+    "--optimizer adm": "--optimizer must be one of adam, adamw, rmsprop, sgd, got 'adm'; did you mean 'adam'?",
+}
+"""Words after `likewise train photos` -> a part of the error."""
+
+
+def error(command, words):
+    with pytest.raises(LikewiseError) as caught:
+        check_words(command, KINDS[command], words.split())
+    return str(caught.value)
+
+
+def test_flags_of_other_tools(subtests):
+    for words, says in TRAIN_FLAGS.items():
+        with subtests.test(words):
+            assert says in error("train", f"photos {words}")
+
+
+def test_what_a_flag_means_depends_on_the_command():
+    assert "RUN is given without a flag: likewise embed RUN DATA" in error("embed", "--model runs/a photos")
+    assert "TARGET is given without a flag" in error("search", "--data runs/a")
+    assert "resumes" not in error("search", "runs/a --resume")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "photos --size 64 --lr 1e-4 --pretrained False --no-evaluate --augment none --freeze-bn",
+        "photos --size None --optimizer=sgd --batch_size=8 --robust --terms A() B()",
+        "photos --seed -1 --out my-run",
+    ],
+)
+def test_right_words_pass(words):
+    check_words("train", KINDS["train"], words.split())
+
+
+def test_every_line_of_the_tables_can_be_used():
+    settings = {name for kind in KINDS.values() for name in kind.__dataclass_fields__}
+    assert {*ALIASES, *SIMILAR_FLAGS} <= settings and set(ONLY_TRAIN) <= set(FLAG_SENTENCES)
+    flags = [flag for table in (ALIASES, SIMILAR_FLAGS) for others in table.values() for flag in others]
+    assert len(flags) == len(set(flags)) and not set(flags) & set(FLAG_SENTENCES)
