@@ -17,7 +17,6 @@ from likewise.cli import main as cli
 from likewise.core.settings.overrides import has_argument
 from likewise.core.settings.spec import build
 from likewise.data.taxonomies import taxonomy
-from likewise.papers import tune as tune_files
 from likewise.papers import tune as tune_module
 from likewise.papers.executors import attempt
 from likewise.papers.grid import adapted, as_train, cells, read_grid, toml
@@ -128,7 +127,7 @@ SEARCHES = [file for file in EXAMPLES if read_grid(file).ranges]
 @pytest.mark.parametrize("file", SEARCHES, ids=lambda file: file.stem)
 def test_an_example_search_is_searched(file, tmp_path, monkeypatch):
     pytest.importorskip("optuna")
-    monkeypatch.setattr(tune_files, "draw_search", lambda file, *_: file.touch())
+    monkeypatch.setattr("likewise.papers.optuna_study.draw_search", lambda file, *_: file.touch())
     grid = read_grid(file)
     base = as_train(grid.settings)
     ((_, _, _, *words),) = commands(file)

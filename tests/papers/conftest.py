@@ -6,7 +6,6 @@ import json
 import pytest
 from likewise.config import Bench, Train, Tune
 
-from likewise.papers import tune
 from likewise.papers.benchmark_table import BenchmarkTable, Entry
 from likewise.papers.figures.drawing import FinishedTable, write_drawing
 from likewise.papers.figures.spectra import SPECTRA_FILE
@@ -27,7 +26,8 @@ protocol = "{protocol}"
 @pytest.fixture
 def search_config(features, tmp_path, monkeypatch):
     """Settings of tune on the features, two folds, few steps, and no time spent on pictures."""
-    monkeypatch.setattr(tune, "draw_search", lambda file, *_: file.touch())
+    pytest.importorskip("optuna")
+    monkeypatch.setattr("likewise.papers.optuna_study.draw_search", lambda file, *_: file.touch())
 
     def config(*ranges, protocol="ClassFolds(folds=2)", **settings):
         file = tmp_path / "config.toml"

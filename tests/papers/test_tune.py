@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from likewise.config import Train, Tune
 from likewise.errors import LikewiseError
+from PIL import Image
 
 from likewise.cli import main as cli
 from likewise.learn.training import fit
@@ -59,7 +62,7 @@ def test_a_run_folder_is_a_config_and_a_plain_protocol_one_fold(run, tmp_path, c
     text = capsys.readouterr().out
     assert "trials: 2 complete" in text
     assert "best.toml" in text
-    assert (out / "tune.png").stat().st_size > 10_000
+    assert Image.open(out / "tune.png").width > 1000
     about = json.loads((out / "tune.json").read_text())
     assert about["folds"] == 1
     assert about["protocol"].startswith("UnseenClasses(") and "val=0.3" in about["protocol"]
@@ -147,9 +150,6 @@ def test_what_another_process_saw_later_is_not_written_over(search_config, tmp_p
     assert len(looks) == 3, "until nothing changes any more"
 
 
-pytest.importorskip("optuna")
-
-
 def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(search_config, tmp_path):
     """What was searched is in the storage."""
     tune(search_config(trials=1))
@@ -163,7 +163,7 @@ def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(sea
 
 
 def test_a_run_that_had_no_validation_part_is_searched_in_folds_with_batches_that_fit(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "draw_search", lambda file, *_: file.touch())
+    monkeypatch.setattr("likewise.papers.optuna_study.draw_search", lambda file, *_: file.touch())
     run = train(Train(**settings | {"steps": 4, "sampler": None}))
     assert "batch=48" in run.about["config"]["sampler"]  # all 12 training classes; a fold has 9
     said, out = [], tmp_path / "out"
@@ -181,9 +181,6 @@ def test_axes_are_for_bench(search_config, tmp_path):
         file.write("[axes]\nseed = [1]\n")
     with pytest.raises(LikewiseError, match="must have no axes, which are for bench"):
         tune(settings)
-
-
-pytest.importorskip("optuna")
 
 
 def test_a_trial_is_worth_the_mean_over_folds_of_the_best_validation(search_config):
@@ -236,7 +233,7 @@ def test_a_hopeless_trial_is_given_up_after_a_fold(search_config):
 
 
 def test_an_interruption_hands_the_trial_back(search_config, tmp_path, monkeypatch):
-    real, calls = trials.run_folds, []
+    real, calls = module.run_folds, []
 
     def interrupted(*arguments):
         calls.append(arguments[1])
@@ -270,9 +267,6 @@ def test_the_final_runs_have_fresh_seeds_and_are_scored_apart_and_together(searc
     assert stored["notes"] == list(found.final.notes)
 
 
-pytest.importorskip("optuna")
-
-
 @pytest.mark.slow
 def test_the_best_settings_can_be_read_by_bench_and_tune(search_config):
     found = tune(search_config("lr=1e-4..1e-1 log", "loss.base=0..1", trials=2))
@@ -297,3 +291,12 @@ def test_what_fails_is_worth_nothing_and_listed_with_its_reason(search_config):
     assert "margin must be at least 0" in reasons["Triplet(margin=-1.0)", "1e-3"]
     assert "z must be unit vectors" in reasons["Triplet()", "1e30"]
     assert found.about["best"]["values"] == {"loss": "Triplet()", "lr": "1e-3"}
+
+
+def test_figures_of_optuna_are_drawn_from_the_study_as_documented(search_config, tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(import json\nimport optuna\n.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    tune(search_config("lr=1e-4..1e-1 log", "dim=4|8", trials=4, out="tune/mine"))
+    exec(code, {})
+    assert Image.open("importance.png").width > 300

@@ -74,7 +74,7 @@ COMMANDS = {
     ),
     "tune": Command(
         "tune CONFIG --ranges ...", "search for the best settings of a training on validation classes",
-        "Tune", "papers.tune:tune", "papers.tune_view:show_tuning",
+        "Tune", "papers.tune:tune", "papers.tune:show_tuning",
     ),
     "noise": Command(
         "noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table",

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import optuna
+from matplotlib import pyplot
 from optuna import Study, Trial, samplers
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
@@ -158,3 +161,16 @@ def requeue_lost_trials(study: Study) -> None:
     for trial in study.get_trials(deepcopy=False):
         if trial.state == TrialState.RUNNING and lives(trial.user_attrs.get("owner")) is False:
             requeue_trial(study, trial.number, trial.params)
+
+
+def draw_search(file: Path, study: Study, label: str) -> None:
+    """Write the figure of a search (.png): every complete trial as a line through its settings to its value (`label`)."""
+    shown = optuna.create_study(direction="maximize")
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    shown.add_trials(t for t in complete if not t.user_attrs.get("reason"))
+    columns = 1 + max(len(t.params) for t in shown.trials)
+    with matplotlib.rc_context({"figure.figsize": (max(8.0, 1.7 * columns), 4.8)}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        figure = optuna.visualization.matplotlib.plot_parallel_coordinate(shown, target_name=label).figure
+        figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
+        pyplot.close(figure)

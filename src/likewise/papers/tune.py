@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from likewise.core.devices import choose_device
 from likewise.core.errors import LikewiseError
@@ -22,12 +24,12 @@ from likewise.core.progress import bar
 from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Bench, Train, Tune, check, to_dict
 from likewise.core.settings.overrides import settings_of
 from likewise.papers.bench import choose_executor, run_grid
+from likewise.papers.benchmark_formats import rows_for_csv, show_benchmark
 from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.executors import Executor, LocalExecutor
 from likewise.papers.grid import Grid, Point, as_train, read_grid, toml
 from likewise.papers.grid_plan import Job, Planner, plan_grid
 from likewise.papers.search_space import Range, apply_values, read_entries, read_ranges
-from likewise.papers.tune_view import SearchDimension, SearchTrial, draw_search
 from likewise.runs.environment import environment
 from likewise.runs.folder import Run
 
@@ -112,10 +114,9 @@ def tune(config: Tune, say=print) -> TuneResult:
         run_trials(config, search, study, planner)
     finally:
         written, shown = None, without_password(storage)
+        # repeated until unchanged: another process may have written a newer state in the meantime
         while written != (written := json.dumps(about := summary(config, search, study, shown, device))):
-            write_search(
-                folder, about, search
-            )  # repeated until unchanged: another process may have written a newer state in the meantime
+            write_search(folder, about, search, study)
     if about["best"] is None:
         reason = next((t["reason"] for t in about["trials"] if t["reason"]), "no trial has ended")
         raise LikewiseError(
@@ -127,8 +128,6 @@ def tune(config: Tune, say=print) -> TuneResult:
         say(f"{len(running)} trials are still running in other processes; the last process trains the final runs")
     elif config.final_runs:
         final = train_final(config, best, search, folder, device, say)
-        from likewise.papers.benchmark_formats import rows_for_csv
-
         columns, lines = rows_for_csv(final)
         about |= {"final": {"columns": columns, "lines": lines, "notes": final.notes}}
         write_json(folder / "tune.json", about)
@@ -311,7 +310,7 @@ def summary(config: Tune, search: Search, study, storage: str, device: torch.dev
     }  # fmt: skip
 
 
-def write_search(folder: Path, about: dict, search: Search) -> None:
+def write_search(folder: Path, about: dict, search: Search, study) -> None:
     """Write the files of a search; best.toml and the figure only if a trial has a score."""
     write_json(folder / "tune.json", about)
     if about["best"] is None:
@@ -321,15 +320,30 @@ def write_search(folder: Path, about: dict, search: Search) -> None:
     best = Grid(title, settings_of(search.settings(about["best"]["values"])), {}, ranges)
     with atomic_write(folder / "best.toml") as file:
         file.write_text(toml(best), "utf-8")
-    shots = [
-        SearchTrial(t["number"], t["value"], t["state"], t["values"])
-        for t in about["trials"]
-        if t["folds"] or t["reason"]
-    ]
-    dials = [SearchDimension(r.name, r.choices, r.low, r.high, r.log) for r in search.ranges]
-    label = (
-        f"mean val {about['select']} over {about['folds']} folds" if about["folds"] > 1 else f"val {about['select']}"
-    )
-    title = "several losses" if "loss" in ranges else search.base.loss
+    label = f"val {about['select']}"
+    label = f"mean {label} over {about['folds']} folds" if about["folds"] > 1 else label
+    from likewise.papers.optuna_study import draw_search
+
     with atomic_write(folder / "tune.png") as file:
-        draw_search(file, dials, shots, label, title)
+        draw_search(file, study, label)
+
+
+def show_tuning(found: TuneResult, config: Tune) -> None:
+    """Print the best settings of a search, how its trials ended, and the table of the final runs if there is one.
+
+    With `quiet`, nothing is printed.
+    """
+    if config.quiet:
+        return
+    best, count = found.about["best"], found.about["count"]
+    shown = Table("", f"best, trial {best['number']}")
+    for name, value in best["values"].items():
+        shown.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    shown.add_row(f"val {found.about['select']}", f"{100 * best['value']:.1f} %")
+    Console().print(shown)
+    print("trials: " + ", ".join(f"{number} {state}" for state, number in count.items() if number))
+    for reason in sorted({t["reason"] for t in found.about["trials"] if t["reason"]})[:5]:
+        print(f"  failed: {reason}")
+    if found.final:
+        show_benchmark(found.final)
+    print(f"settings: {found.folder / 'best.toml'}\nfigure:   {found.folder / 'tune.png'}")
