@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,14 @@ from likewise.types import LikewiseError
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from likewise.papers.benchmark_table import Point
-from likewise.papers.figures.method_means import draw_agreement, draw_means, significant_pairs
+from likewise.papers.benchmark_table import BenchmarkTable, Entry, Point
+from likewise.papers.figures.method_means import (
+    draw_agreement,
+    draw_columns,
+    draw_means,
+    numeric_series,
+    significant_pairs,
+)
 from likewise.score.intervals import Interval
 from likewise.score.significance import MethodComparison, PairTest
 
@@ -122,3 +129,44 @@ def test_what_cannot_be_drawn_is_said():
         LikewiseError, match="draw_against: at least one method must have a published value and ours, got none"
     ):
         draw_agreement([], "R@1")
+
+
+def table(*entries):
+    return BenchmarkTable("toy", "Toy", ("method",), entries)
+
+
+def test_methods_are_lines_over_the_number_in_the_names_of_columns():
+    names = ("none", "uniform 0.2", "uniform 0.5", "semantic 0.5")  # "semantic" has two numbers only
+    rows = {"bad": (0.5, 0.3, 0.1, 0.2), "good": (0.6, 0.5, 0.4, 0.3)}
+    entries = [Entry((m,), (c, "R@1"), (v, v), 2) for m, values in rows.items() for c, v in zip(names, values)]
+    figure = draw_columns(table(*entries, Entry(("good",), ("all", "NMI"), (0.1,), 1)))
+    (axes,) = figure.axes
+    assert axes.get_title("left") == "uniform"
+    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
+    assert list(lines) == ["good", "bad"]  # the best first
+    assert lines["good"] == ([0, 0.2, 0.5], pytest.approx([60, 50, 40])) and lines["bad"][1] == pytest.approx(
+        [50, 30, 10]
+    )
+
+
+def test_methods_are_bars_from_zero_with_interval_or_range_and_the_published_number():
+    paper = SimpleNamespace(mean=55.0, spread=None, about=())
+    entries = Entry(("two",), ("R@1",), (0.2, 0.3), 2, paper), Entry(("three",), ("R@1",), (0.4, 0.5, 0.6), 3)
+    (axes,) = draw_columns(table(*entries, Entry(("none yet",), ("R@1",), (), 3))).axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, pytest.approx(50)), (0, pytest.approx(25))]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["three", "two"]
+    interval, spread, printed = axes.get_lines()
+    reach = 4.302653 * 10 / math.sqrt(3)  # t of two degrees of freedom
+    assert list(interval.get_xdata()) == pytest.approx([50 - reach, 50 + reach], abs=1e-4)
+    assert list(spread.get_xdata()) == pytest.approx([20, 30]) and list(printed.get_xdata()) == [55]
+
+
+def test_fewer_than_two_methods_have_no_figure_of_columns():
+    assert draw_columns(table()) is None
+    one, nan = Entry(("one",), ("R@1",), (0.2,), 1), Entry(("nan",), ("R@1",), (math.nan,), 1)
+    assert draw_columns(table(one, nan)) is None
+
+
+def test_series_have_three_numbers_or_more():
+    assert numeric_series([("a 1",), ("a 2",), ("b",)]) == {}
+    assert numeric_series([("a", "1"), ("a", "2"), ("a", "3")]) == {"a,": {("a", "1"): 1, ("a", "2"): 2, ("a", "3"): 3}}

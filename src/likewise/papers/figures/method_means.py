@@ -1,8 +1,10 @@
-"""Figures of a benchmark: means of methods and which of them differ, and our values against the published ones."""
+"""Figures of a benchmark: methods by columns, means of methods with their differences, our values against the published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -12,6 +14,7 @@ from matplotlib.figure import Figure
 from likewise.core.errors import LikewiseError
 from likewise.core.render.figures import (
     BETTER_COLOUR,
+    COLOURS,
     FAINT_COLOUR,
     INK_COLOUR,
     SOFT_COLOUR,
@@ -21,7 +24,7 @@ from likewise.core.render.figures import (
     spread,
     tidy,
 )
-from likewise.papers.benchmark_table import Point, as_p, order_of
+from likewise.papers.benchmark_table import BenchmarkTable, Entry, Point, as_p, label, order_of
 from likewise.score.metrics import as_text
 from likewise.score.significance import MethodComparison
 
@@ -30,6 +33,87 @@ PLOT_WIDTH, LINE_HEIGHT, MIN_TITLE_WIDTH = 4.6, 0.27, 7.2
 
 MAX_NAME_LETTERS = 44
 """Largest length of a method name in a figure."""
+
+MAX_BAR_PANELS = 4
+"""Columns that are drawn as bars; further ones are in the table only."""
+
+
+def draw_columns(sheet: BenchmarkTable) -> Figure | None:
+    """Return the methods as lines over the number at the end of the names of columns, otherwise as bars of the first columns.
+
+    The metric is that of the tests, otherwise the first one. None without two methods that have it.
+    """
+    metric = sheet.contest.metric if sheet.contest else next((e.column[-1] for e in sheet.entries), "")
+    known = [e for e in sheet.entries if e.column[-1] == metric and e.ours and not math.isnan(e.ours.mean)]
+    means = {row: np.mean([e.ours.mean for e in known if e.ours and e.row == row]) for row in {e.row: 0 for e in known}}
+    if len(means) < 2:
+        return None
+    best_first = sorted(means, key=lambda row: -means[row])
+    columns = list(dict.fromkeys(e.column[:-1] for e in known))
+    series = numeric_series(columns)
+    titles = list(series) or list(map(label, columns[:MAX_BAR_PANELS]))
+    beside = min(2, len(titles))
+    lines = math.ceil(len(titles) / beside)
+    height = 3.4 if series else 0.7 + LINE_HEIGHT * len(means)
+    figure = Figure(figsize=(4.8 * beside, height * lines), facecolor="white", layout="constrained")
+    for axes, title, column in zip(figure.subplots(lines, beside, squeeze=False).flat, titles, columns):
+        if series:
+            _draw_lines(axes, [e for e in known if e.column[:-1] in series[title]], series[title], best_first)
+        else:
+            _draw_bars(axes, [e for e in known if e.column[:-1] == column])
+        axes.set_title(title, fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
+    for axes in figure.axes[len(titles) :]:
+        axes.set_axis_off()
+    if series:
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=9, frameon=False,
+            labelcolor=INK_COLOUR,
+        )  # fmt: skip
+    return figure
+
+
+def numeric_series(columns: Sequence[tuple[str, ...]]) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return name -> column -> number, for columns that differ in a number at their end, such as "uniform 0.5".
+
+    A column "none" is 0 in every series. A series has three numbers or more; other columns are in none.
+    """
+    series: dict[str, dict[tuple[str, ...], float]] = {}
+    zero = [column for column in columns if label(column) in ("none", "0")]
+    for column in (column for column in columns if column not in zero):
+        if found := re.fullmatch(r"(.*?)\s*(\d+(?:\.\d+)?)", label(column)):
+            series.setdefault(found[1], dict.fromkeys(zero, 0.0))[column] = float(found[2])
+    return {name: places for name, places in series.items() if len(set(places.values())) > 2}
+
+
+def _draw_lines(
+    axes: Axes, entries: Sequence[Entry], place: Mapping[tuple[str, ...], float], rows: Sequence[tuple[str, ...]]
+) -> None:
+    """Draw a line per method; the best methods have colours, the others are grey."""
+    for number, row in enumerate(rows):
+        points = sorted((place[e.column[:-1]], e.ours.mean) for e in entries if e.row == row and e.ours)
+        colour = COLOURS[number] if number < len(COLOURS) else FAINT_COLOUR
+        axes.plot(*np.reshape(points, (-1, 2)).T, "o-", color=colour, ms=4, lw=1.6, label=shorten(label(row), 30))
+    tidy(axes)
+
+
+def _draw_bars(axes: Axes, entries: Sequence[Entry]) -> None:
+    """Draw a bar per method, the best first, with the interval over seeds (or their range) and the published number."""
+    entries = sorted(entries, key=lambda e: -e.ours.mean if e.ours else 0.0)
+    for y, e in enumerate(entries):
+        assert e.ours is not None
+        values = [e.scale * value for value in e.values]
+        ends = (min(values), max(values)) if math.isnan(e.ours.low) else (e.ours.low, e.ours.high)
+        axes.barh(y, e.ours.mean, 0.7, color=BETTER_COLOUR if y == 0 else SOFT_COLOUR, zorder=2)
+        axes.plot(ends, (y, y), color=INK_COLOUR, lw=1.2, zorder=3)
+        if e.printed:
+            axes.plot(e.printed.mean, y, "D", ms=4, mfc="white", mec=WORSE_COLOUR, zorder=4)
+        axes.annotate(
+            f"{e.ours.mean:.{1 if e.scale == 100 else 4}f}", (max(ends), y), (5, 0), textcoords="offset points", va="center",
+            fontsize=8, color=INK_COLOUR,
+        )  # fmt: skip
+    tidy(axes, [shorten(label(e.row), MAX_NAME_LETTERS) for e in entries])
+    axes.set_ylim(len(entries) - 0.4, -0.6)
+    axes.margins(x=0.12)
 
 
 def draw_means(contest: MethodComparison) -> Figure:
