@@ -110,7 +110,7 @@ def train(data: Place | Dataset, *, recipe: str | None = None, **settings) -> Ru
         settings: fields of `likewise.config.Train`; components may be given as objects or as specs.
     """
     from likewise.core.settings import Train
-    from likewise.core.settings.from_python import plain_settings
+    from likewise.core.settings.setting_values import plain_settings
     from likewise.learn import train as training
     from likewise.learn.recipes import apply
 
@@ -150,7 +150,7 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
         )
     if is_array:
         from likewise.core.settings import Evaluate
-        from likewise.core.settings.from_python import make_config
+        from likewise.core.settings.setting_values import make_config
         from likewise.score.evaluate_arrays import evaluate_arrays
 
         relevance = None if isinstance(settings.get("relevance"), str | None) else settings.pop("relevance")
@@ -318,7 +318,7 @@ def compare_recipes(a: Place, b: Place | None = None, data: str | None = None) -
 def _call(command: str, **settings) -> Any:
     """Return the result of a command with these settings. Messages go to stderr."""
     from likewise.cli.commands import COMMANDS, config_class, function_at
-    from likewise.core.settings.from_python import make_config
+    from likewise.core.settings.setting_values import make_config
 
     return function_at(COMMANDS[command].function)(make_config(config_class(command), **settings), _say(settings))
 

@@ -19,7 +19,7 @@ from likewise.cli.early import (
     near_path,
 )
 from likewise.cli.main import config_class, parse
-from likewise.core.settings.cli_types import spec_fields
+from likewise.core.settings.field_types import spec_fields
 from likewise.core.settings.spec import REGISTRIES, find
 
 

@@ -11,8 +11,8 @@ from likewise.errors import LikewiseError
 from likewise.cli import flags as help_module
 from likewise.cli import main as cli
 from likewise.cli.flags import ALIASES, FLAG_SENTENCES, ONLY_TRAIN, SIMILAR_FLAGS, check_words
-from likewise.core.settings.cli_types import Folder, Spec
-from likewise.core.settings.train import COMMON_FLAGS, FLAG_GROUPS
+from likewise.core.settings.field_types import Folder, Spec
+from likewise.core.settings.training_settings import COMMON_FLAGS, FLAG_GROUPS
 
 KINDS = {command: cli.config_class(command) for command in cli.COMMANDS}
 

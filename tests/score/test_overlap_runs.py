@@ -10,7 +10,7 @@ import pytest
 from likewise.types import LikewiseError
 from PIL import Image
 
-from likewise.core.settings.audit import Audit
+from likewise.core.settings.label_settings import Audit
 from likewise.score.error_overlap import overlap
 
 SIZES = {"crow": 6, "finch": 4, "gull": 3, "owl": 2, "lark": 1}

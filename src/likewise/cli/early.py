@@ -19,7 +19,7 @@ from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.files import check_output_path
 from likewise.core.public_modules import PUBLIC_MODULES
 from likewise.core.settings import check
-from likewise.core.settings.cli_types import flag_name, marks, spec_fields, texts_of
+from likewise.core.settings.field_types import flag_name, marks, spec_fields, texts_of
 from likewise.core.settings.spec import REGISTRIES, names_in
 
 COMPONENT_REGISTRIES = {

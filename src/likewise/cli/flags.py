@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.core.settings.checks import replacement
-from likewise.core.settings.cli_types import flag_name, marks
-from likewise.core.settings.train import COMMON_FLAGS, FLAG_GROUPS, ROBUST_FLAG_HELP, Train
+from likewise.core.settings.field_types import flag_name, marks
+from likewise.core.settings.setting_values import replacement
+from likewise.core.settings.training_settings import COMMON_FLAGS, FLAG_GROUPS, ROBUST_FLAG_HELP, Train
 
 MAX_LINE_WIDTH = 120
 """Longest line of help, in characters, on a wider terminal."""

@@ -29,7 +29,7 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
         root: passed to the reader's argument `root`; None: not passed.
         allow_imports: whether the reader may be imported, which runs its code.
     """
-    from likewise.core.settings.imports import import_dotted
+    from likewise.core.settings.spec import import_dotted
 
     name, arguments = parse_call(data)
     reader = import_dotted(name, "data", allow_imports)

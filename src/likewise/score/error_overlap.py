@@ -26,7 +26,7 @@ from likewise.core.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, save_
 from likewise.core.render.gallery import one_line
 from likewise.core.render.tables import escape
 from likewise.core.settings import check
-from likewise.core.settings.audit import Audit
+from likewise.core.settings.label_settings import Audit
 from likewise.core.settings.spec import brief
 from likewise.data.label_sets import split_labels
 from likewise.runs.folder import Run

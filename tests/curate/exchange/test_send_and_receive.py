@@ -17,7 +17,7 @@ from PIL import Image
 
 import likewise
 from likewise.cli.flags import check_words
-from likewise.core.settings.exchange import ToolName
+from likewise.core.settings.label_settings import ToolName
 from likewise.curate.exchange import TOOL_BY_NAME
 from likewise.curate.exchange.row_records import check_free, check_source
 from likewise.curate.exchange.transfer import module_of, read_target

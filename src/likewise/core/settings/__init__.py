@@ -1,26 +1,31 @@
 """Settings of every command, without torch: fields are flags, the texts below them are their help."""
 
-from likewise.core.settings.audit import Apply, Audit, Clean, Review
-from likewise.core.settings.checks import check, to_dict
-from likewise.core.settings.cli_types import duration_fields, spec_fields, texts_of
-from likewise.core.settings.doctor import Doctor
-from likewise.core.settings.evaluate import (
+from likewise.core.settings.experiments import Bench, Demo, Published, Tune
+from likewise.core.settings.field_types import duration_fields, spec_fields, texts_of
+from likewise.core.settings.label_settings import Apply, Audit, Clean, Noise, Receive, Review, Send
+from likewise.core.settings.run_settings import (
     Calibrate,
     Compare,
+    Doctor,
     Embed,
     Evaluate,
+    Export,
     Hierarchy,
     List,
     RecipeDiff,
     RecipeShow,
+    Report,
+    Search,
+)
+from likewise.core.settings.setting_values import check, to_dict
+from likewise.core.settings.training_settings import (
+    SETTINGS_OUTSIDE_IDENTITY,
+    SPECS,
+    Train,
     default_metrics,
     default_select,
+    merged_settings,
 )
-from likewise.core.settings.exchange import Receive, Send
-from likewise.core.settings.experiments import Bench, Demo, Published, Tune
-from likewise.core.settings.noise import Noise
-from likewise.core.settings.present import Export, Report, Search
-from likewise.core.settings.train import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
 
 __all__ = [
     "SETTINGS_OUTSIDE_IDENTITY",

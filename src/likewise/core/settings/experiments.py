@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.core.settings.cli_types import Data, Device, File, Folder, Positional, called
+from likewise.core.settings.field_types import Data, Device, File, Folder, Positional, called
 
 
 @dataclass(frozen=True)

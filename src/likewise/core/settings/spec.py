@@ -2,7 +2,7 @@
 
 A spec is a Python expression of component names, literals and keyword arguments; it is parsed and never evaluated. Flags,
 config values, grid axes and table rows hold specs. Facts that only the run knows (`classes`, `dim`, ...) fill the arguments of
-the same name that a spec leaves out. An unknown argument is an error.
+the same name that a spec leaves out. An unknown argument is an error. A dotted name is imported only where the user allows it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 
 from likewise.core import argument_checks
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.core.settings.imports import import_dotted
 
 Kind = typing.TypeVar("Kind")
 
@@ -343,6 +342,27 @@ def _resolve(node: ast.expr, text: str, allow_imports: bool):
     if not isinstance(node, ast.Attribute):
         raise LikewiseError(f"spec '{text}': '{name}' is not a name")
     return import_dotted(name, f"spec '{text}'", allow_imports)
+
+
+def import_dotted(name: str, owner: str, allow_imports: bool):
+    """Return the object with a dotted name, such as `my_lab.losses.Mine`.
+
+    Args:
+        owner: first words of the error, such as "spec 'my_lab.losses.Mine()'".
+        allow_imports: the user's permission (`--allow-imports`). It is never stored in a run folder.
+    """
+    if not allow_imports:
+        raise LikewiseError(
+            f"{owner}: '{name}' would be imported, which runs its code; "
+            "add --allow-imports (Python: allow_imports=True) if it is trusted code"
+        )
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise LikewiseError(
+            f"{owner}: '{name}' cannot be imported ({error}); check the name, and that its folder is on PYTHONPATH"
+        ) from None
 
 
 def _parameters(component: type) -> dict[str, inspect.Parameter]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from likewise.core.settings.audit import Audit
+from likewise.core.settings.label_settings import Audit
 from likewise.core.types import LikewiseError
 from likewise.report.section import Packing, ReportTarget, Section, Studies
 from likewise.score.error_overlap import ErrorOverlap, describe_overlap, named_by, read_errors

@@ -1,11 +1,12 @@
-"""The settings of a training."""
+"""The settings of a training, and the metrics that an evaluation computes by default."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from likewise.core.settings.cli_types import (
+from likewise.core.settings.field_types import (
     Device,
     Duration,
     File,
@@ -80,6 +81,27 @@ FLAG_GROUPS = {
     "Output": ("out", "restart", "evaluate", "metrics", "checkpoint_every", "log_every", "loggers", "quiet"),
 }  # fmt: skip
 """Heading of `likewise train --help-all` -> its flags. Every setting of Train belongs to one group."""
+
+
+DEFAULT_METRICS = ("R@1", "R@10", "RP", "MAP@R")
+"""Metrics of an evaluation that names none."""
+
+
+def default_metrics(metrics: Sequence[str], gives: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the metrics; in place of the default ones, those that a relevance decides.
+
+    Args:
+        gives: `Relevance.gives`; None: there is no relevance.
+    """
+    if gives is None or tuple(metrics) != DEFAULT_METRICS:
+        return tuple(metrics)
+    return (*metrics, "NDCG@10") if "pairs" in gives else ("triplet-agreement",)
+
+
+def default_select(select: str, gives: Sequence[str] | None) -> str:
+    """Return the metric that selects a checkpoint: in place of the default one, of classes, that of judged triplets only."""
+    only_triplets = gives is not None and "pairs" not in gives
+    return "triplet-agreement" if only_triplets and select == "MAP@R" else select
 
 
 @dataclass(frozen=True)
@@ -265,7 +287,7 @@ class Train:
     """Discard the finished run in the folder and train again; otherwise the finished run is kept and shown."""
     evaluate: bool = True
     """Evaluate the best checkpoint on the test split after training."""
-    metrics: tuple[str, ...] = ("R@1", "R@10", "RP", "MAP@R")
+    metrics: tuple[str, ...] = DEFAULT_METRICS
     """Metrics of the evaluation; `likewise list metrics` shows all."""
     device: Device | None = None
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""

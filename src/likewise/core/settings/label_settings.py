@@ -1,12 +1,58 @@
-"""The settings of audit and review: probably wrong labels, and the decisions of reviewers about them."""
+"""The settings of commands about labels: noise, audit, review, clean, apply, send and receive."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.core.settings.cli_types import Data, File, Folder, Location, Positional, called
-from likewise.core.settings.shared import Checkpoint, Computation
+from likewise.core.settings.field_types import (
+    Checkpoint,
+    Computation,
+    Data,
+    File,
+    Folder,
+    Location,
+    Positional,
+    Spec,
+    called,
+)
+
+ToolName = Literal["label-studio", "hugging-face", "csv", "parquet", "cvat"]
+"""The tools, as in `likewise.curate.exchange.TOOL_BY_NAME`."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Make training labels wrong on purpose, and write the data as a table for `likewise train`. Test labels do not change."""
+
+    data: Annotated[Positional[str], called("DATA")]
+    """Any DATA of `likewise train`."""
+    model: Spec
+    """The noise model, as a spec such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; `likewise list noise` shows all."""
+    out: File
+    """Table to write (.csv; .parquet for features), with the true labels in the column `label_clean`, or `labels_clean` if
+    samples have several; figures (.png) are written next to it."""
+    drop_wrong: bool = False
+    """Drop the rows with wrong labels in place of writing them: the oracle baseline for robust training."""
+    seed: int = 0
+    """Seed of the noise; `likewise train --noise` with the same seed and protocol changes the same labels."""
+    taxonomy: str | None = None
+    """Taxonomy: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT. By default the taxonomy of the
+    data."""
+    root: Folder | None = None
+    """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
+    folder of the table."""
+    protocol: Spec | None = None
+    """The rule that assigns rows to splits, as a spec; the table has the result in its column `split`. By default the default of
+    `likewise train`.
+
+    To train on the table with a closed set of classes, use --protocol "SeenClasses(own_split=True)"."""
+    strict: bool = False
+    """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
+    allow_imports: bool = False
+    """Allow specs to import components by dotted name, which runs their code."""
+    quiet: bool = False
+    """Print no tables."""
 
 
 @dataclass(frozen=True)
@@ -141,3 +187,57 @@ class Apply:
     """Reverse the last call with this table."""
     root: Folder | None = None
     """The data folder. By default the folder in the audit beside the table."""
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send rows to another tool: labels with what an audit found about them, embeddings, images."""
+
+    target: Annotated[Positional[str], called("TARGET")]
+    """The folder of an audit, a run folder, embeddings (.npz), or any DATA of `likewise train`."""
+    to: ToolName
+    """The tool."""
+    out: Location
+    """Where to: a folder (label-studio, hugging-face, cvat), or a file (.csv, .parquet)."""
+    columns: tuple[str, ...] = ()
+    """New names of columns, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
+    top: int | None = None
+    """Number of rows to send: the most suspect of an audit, or the first of a file. By default all."""
+    embeddings: File | None = None
+    """Embeddings (.npz) of the rows of an audit, to send with it. By default none."""
+    labels: File | None = None
+    """Labels for embeddings without labels: a table (.csv) with the column `label`, or an array (.npy). By default the labels in
+    the file of embeddings."""
+    similarity: Literal["cosine", "euclidean"] | None = None
+    """Similarity by which the tool compares vectors. By default the one in the file of embeddings, or cosine."""
+    url: str | None = None
+    """Address at which Label Studio finds the folder of the images, such as https://images.example/birds. By default its local
+    files."""
+    root: Folder | None = None
+    """Current folder of the images, if they were moved. By default the folder in the audit or the data."""
+    replace: bool = False
+    """Replace existing files of these names. Without it, an existing one is an error."""
+    allow_imports: bool = False
+    """Allow the data to be a reader of your own by dotted name, which runs its code."""
+    quiet: bool = False
+    """Print nothing."""
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Receive decisions, vectors or labels from another tool."""
+
+    source: Annotated[Positional[str], called("SOURCE")]
+    """An exported file (label-studio: JSON or JSON-MIN; cvat: XML or zip; csv; parquet), or a folder (hugging-face)."""
+    from_: ToolName
+    """The tool."""
+    into: Location
+    """An audit folder for decisions, a .npz file for vectors, or a .csv file for labels."""
+    columns: tuple[str, ...] = ()
+    """Names of columns in the source, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
+    reviewer: str | None = None
+    """Reviewer of decisions from a tool that does not name its annotators. By default the name of the tool."""
+    replace: bool = False
+    """Replace an existing file. Without it, an existing one is an error. Decisions in an audit are never replaced."""
+    quiet: bool = False
+    """Print nothing."""
