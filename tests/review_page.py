@@ -27,8 +27,7 @@ class Server:
 
         from likewise.core.http import take_port
         from likewise.curate.audit.read import read_findings
-        from likewise.curate.review.app import Served, make_app
-        from likewise.curate.review.serve import write_corrected_table
+        from likewise.curate.review.review_page import Served, make_app, write_corrected_table
         from likewise.curate.review.store import Store
 
         self.store, door = (
@@ -148,7 +147,7 @@ SERVER = """
 import sys
 from likewise.curate.audit.read import read_findings
 from likewise.core.http import run_app
-from likewise.curate.review.app import make_app
+from likewise.curate.review.review_page import make_app
 from likewise.curate.review.store import Store
 store = Store(sys.argv[1] + "/decisions.sqlite", read_findings(sys.argv[1]))
 run_app(make_app(store, sys.argv[3]), "review", "127.0.0.1", int(sys.argv[2]), sys.argv[3])

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from planned_audit import write_planned
 
 from likewise.curate.audit.read import read_findings
-from likewise.curate.review.app import Served, make_app
+from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store
 from likewise.deploy.search.search_page import SearchContext
 from likewise.deploy.search.search_page import make_app as make_search_app

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from likewise.curate.clean import Cleaned
     from likewise.curate.exchange.transfer import Received, Sent
     from likewise.curate.review.prove import Proved
-    from likewise.curate.review.serve import Reviewed
+    from likewise.curate.review.review_page import Reviewed
     from likewise.data import noise, protocols
     from likewise.data.noise_view import NoisyItems
     from likewise.deploy.calibration.calibrate import Calibrated

@@ -85,7 +85,7 @@ def test_labels_make_no_folders(table, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_table_of_labels_is_cleaned(table, tmp_path, monkeypatch):
-    serve = pytest.importorskip("likewise.curate.review.serve", reason="the review page needs FastAPI")
+    serve = pytest.importorskip("likewise.curate.review.review_page", reason="the review page needs FastAPI")
     from likewise.curate.audit.read import read_findings
     from likewise.curate.review.consensus import write_corrected_table
     from likewise.curate.review.store import Store

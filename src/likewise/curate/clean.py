@@ -13,7 +13,7 @@ from likewise.curate.audit.apply_steps import check_new_folder
 from likewise.curate.audit.audit import Audited, audit
 from likewise.curate.audit.source import default_folder
 from likewise.curate.audit.summary import show_findings
-from likewise.curate.review.serve import Reviewed, serve_review
+from likewise.curate.review.review_page import Reviewed, serve_review
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,9 @@ import pytest
 from likewise.curate.audit.read import read_findings
 from likewise.curate.review.items import (
     ItemFilter,
-    flagged_questions,
+    Questioned,
     is_copy_pair,
     looks_like,
-    matches_filter,
-    other_questions,
-    shown,
-    tile,
 )
 
 AUDIT = """row,path,label,score,suggested,confidence,margin,reason,split
@@ -59,19 +55,19 @@ def findings(tmp_path):
 )
 def test_samples_are_asked_for_by_class_split_and_score(findings, wanted, items):
     found = [str(one.row) for one in findings.suspects]
-    assert [one for one in found if matches_filter(findings, one, ItemFilter("sample", **wanted))] == items
+    assert [one for one in found if Questioned(findings).matches(one, ItemFilter("sample", **wanted))] == items
 
 
 def test_pairs_are_asked_for_by_class_and_type(findings):
     def found(**wanted):
-        return [item for item in findings.pair if matches_filter(findings, item, ItemFilter("pair", **wanted))]
+        return [item for item in findings.pair if Questioned(findings).matches(item, ItemFilter("pair", **wanted))]
 
     assert found() == ["12-14", "12-13", "14-12"] and found(suspicion=0.9) == found(label="tit") == found()
     assert found(among="mis-similar") == ["12-13"] and found(label="wren") == []
 
 
 def test_a_sample_is_shown_with_its_classes_and_neighbours(findings):
-    [panel] = shown(findings, "11", [11])["panels"]
+    [panel] = Questioned(findings).content("11")["panels"]
     assert (panel["label"], panel["suggested"], panel["score"], panel["margin"]) == ("wren", "robin", 0.1, 0.5)
     assert panel["split"] == "train" and "carried" not in panel
     assert [one["row"] for one in panel["claimed"]] == [10]  # without itself
@@ -80,7 +76,7 @@ def test_a_sample_is_shown_with_its_classes_and_neighbours(findings):
 
 
 def test_a_class_of_another_split_is_shown_with_samples_of_that_split(findings):
-    [panel] = shown(findings, "13", [13])["panels"]
+    [panel] = Questioned(findings).content("13")["panels"]
     assert panel["suggested"] == "wren" and findings.sample[13].split == "test"
     assert [one["row"] for one in panel["instead"]] == [10, 11]
     assert findings.exemplars("test", "wren", 1) == [10] and findings.exemplars("test", "wren", 2, [10]) == [11]
@@ -88,14 +84,14 @@ def test_a_class_of_another_split_is_shown_with_samples_of_that_split(findings):
 
 
 def test_a_pair_is_shown_as_a_triple_with_its_causes(findings):
-    pair = shown(findings, "12-14", [12, 14, 13])
+    pair = Questioned(findings).content("12-14")
     assert [one["row"] for one in pair["panels"]] == [12, 14, 13]  # query, wrong neighbour, one of its own
     assert (pair["type"], pair["distance"]) == ("confusion", 0.25)
     assert pair["harmful"] == [{"row": 11, "label": "wren", "name": "row 11", "relative": 3}]
     assert [one["relative"] for one in pair["helpful"]] == [-8, -7, -6, -5, -4, -3]
-    apart = shown(findings, "12-13", [12, 14, 13])
+    apart = Questioned(findings).content("12-13")
     assert [one["row"] for one in apart["panels"]] == [12, 14, 13] and apart["harmful"] == []
-    assert [one["row"] for one in shown(findings, "14-12", [14, 12])["panels"]] == [14, 12]  # alone in its class
+    assert [one["row"] for one in Questioned(findings).content("14-12")["panels"]] == [14, 12]  # alone in its class
 
 
 COPIES = """row,path,label,score,state,suggested,confidence,margin,reason,split,same_as,off_topic
@@ -121,10 +117,10 @@ def copies(tmp_path):
 
 
 def test_copies_are_one_question_and_come_first_then_flags_then_images_of_no_class(copies):
-    assert flagged_questions(copies) == {"0": (0, 1), "2": (2,), "5": (5,)}
-    assert list(other_questions(copies)) == ["4", "3", "6"]  # rising scores; what has no score comes last
-    asked = ItemFilter("sample", label="robin")
-    assert matches_filter(copies, "0", asked)  # the label of its copy
+    asked = Questioned(copies)
+    assert asked.flagged == {"0": (0, 1), "2": (2,), "5": (5,)}
+    assert list(asked.others) == ["4", "3", "6"]  # rising scores; what has no score comes last
+    assert asked.matches("0", ItemFilter("sample", label="robin"))  # the label of its copy
     assert is_copy_pair(copies, "0-1") and not is_copy_pair(copies, "2-3")
 
 
@@ -134,9 +130,10 @@ def test_what_a_label_that_is_not_flagged_looks_like_is_said_by_its_neighbours(c
 
 
 def test_a_tile_has_the_probability_of_the_change(copies):
-    found = tile(copies, "2", (2,), {})
+    tile = Questioned(copies).tile
+    found = tile("2", {})
     assert found["probability"] == pytest.approx(0.8 * 0.5) and found["flagged"] and found["choice"] == ""
-    assert tile(copies, "5", (5,), {})["probability"] == 0.75
-    beyond = tile(copies, "4", (4,), {})
+    assert tile("5", {})["probability"] == 0.75
+    beyond = tile("4", {})
     assert beyond["probability"] is None and not beyond["flagged"] and beyond["suggested"] == "robin"
-    assert tile(copies, "0", (0, 1), {})["labels"] == ["wren", "robin"]
+    assert tile("0", {})["labels"] == ["wren", "robin"]

@@ -14,9 +14,9 @@ from review_page import KEY, Server, press, see, write_sets
 
 from likewise.curate.audit.apply import apply
 from likewise.curate.audit.read import read_findings
-from likewise.curate.review.app import Served, make_app
 from likewise.curate.review.consensus import as_csv, changes, corrected, outcome, write_corrected_table
-from likewise.curate.review.items import ItemFilter, Questioned, shown
+from likewise.curate.review.items import ItemFilter, Questioned
+from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store, kind_of
 
 
@@ -35,7 +35,7 @@ def test_questions_and_their_content(store):
     assert kind_of(findings, "0:striped") == "label"
     tile = asked.tile("0:striped", {})
     assert tile["tags"] == ["dress", "red"] and tile["question"] == "missing" and tile["advice"] == "add"
-    panel = shown(findings, "0:striped", (0,), "/c")["panels"][0]
+    panel = asked.content("0:striped", "/c")["panels"][0]
     assert [one["row"] for one in panel["with"]] == [3] and [one["row"] for one in panel["without"]] == [1, 2]
     assert panel["file"] == "/c/0.png"
     for wanted, matches in (

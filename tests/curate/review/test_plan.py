@@ -18,7 +18,7 @@ from planned_audit import GAIN, NAMES, bounds, write_planned
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.read_votes import ConsensusLine
 from likewise.curate.review import plan as module
-from likewise.curate.review.app import Served, make_app
+from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store
 
 KEY = "a token of 24 characters"

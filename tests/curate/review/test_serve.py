@@ -24,8 +24,8 @@ from likewise.config import Review
 from likewise.errors import LikewiseError
 
 from likewise.core.http import run_app
-from likewise.curate.review import serve as module
-from likewise.curate.review.serve import Reviewed, serve_review, write_corrected_table
+from likewise.curate.review import review_page as module
+from likewise.curate.review.review_page import Reviewed, serve_review, write_corrected_table
 from likewise.curate.review.store import Store
 
 

@@ -11,9 +11,9 @@ from planned_audit import write_planned
 from likewise.core.files import write_csv
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.read_votes import ConsensusLine, VoteLine, WorkerLine
-from likewise.curate.review.app import Served, make_app
+from likewise.curate.review.items import MAX_LISTED_WORKERS, WorkerVotes
+from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store
-from likewise.curate.review.worker_votes import MAX_LISTED_WORKERS, WorkerVotes
 
 
 def write_tables(folder):

@@ -1,4 +1,8 @@
-"""The page where people decide about labels and pairs: items shown, decisions stored, consensus, the server."""
+"""The page where people decide about labels and pairs.
+
+A request reaches `review_page`, which reads and appends decisions in `store`, shows `items` in the order of the `plan`, and
+writes what the decisions of all reviewers come to (`consensus`); `prove` compares it with the forecast.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from likewise.core.settings import Review, check
 
 if TYPE_CHECKING:
     from likewise.curate.review.prove import Proved
-    from likewise.curate.review.serve import Reviewed
+    from likewise.curate.review.review_page import Reviewed
 
 
 def review(config: Review, say=print) -> Reviewed | Proved:
@@ -22,7 +26,7 @@ def review(config: Review, say=print) -> Reviewed | Proved:
         from likewise.curate.review.prove import prove
 
         return prove(config, say)
-    from likewise.curate.review.serve import serve_review  # needs an extra of likewise
+    from likewise.curate.review.review_page import serve_review  # needs an extra of likewise
 
     return serve_review(config, say)
 

@@ -1,24 +1,104 @@
-"""Results of a review: what the decisions come to, and tables of the changes."""
+"""Consensus of the reviewers: the decision of all about an item, their agreement, and tables of what the decisions change.
+
+Two reviewers must agree. From three on, their decisions are votes, weighed by a model of the reviewers.
+"""
 
 from __future__ import annotations
 
 import io
+import itertools
+import math
+import operator
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, write_csv_lines
+from likewise.core.types import Votes
 from likewise.curate.audit.read import Findings
-from likewise.curate.review.agreement import Consensus, find_consensus
-from likewise.curate.review.reviewer_votes import settle_decisions
 from likewise.curate.review.store import Decision, Store
 from likewise.data.label_sets import LABEL_SEPARATOR
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of texts that a spreadsheet runs as a formula."""
+
+MIN_MODELLED_REVIEWERS = 3
+"""Number of reviewers of an item from which votes decide; with two, they must agree."""
+
+REMOVED_CLASS = "\0remove"
+"""Name of the class of samples that reviewers remove: no label of the data has it."""
+
+
+class Consensus(NamedTuple):
+    """The common decision of all reviewers about an item, and their decisions."""
+
+    choice: str
+    label: str
+    by: list[Decision]
+
+
+def agreement(decisions: Iterable[Decision]) -> list[tuple[str, str, str, int, float]]:
+    """Return Cohen's kappa for every kind and two reviewers: (kind, one, other, items of both, kappa); NaN if undefined.
+
+    Formula: (p - q) / (1 - q), p the share of equal decisions, q the share expected of two independent reviewers.
+    """
+    by_key = defaultdict(dict)
+    for d in decisions:
+        by_key[d.kind, d.reviewer][d.item] = (d.choice, d.label)
+    found = []
+    for (kind, one), (same, other) in itertools.combinations(sorted(by_key), 2):
+        both = sorted(by_key[kind, one].keys() & by_key[same, other].keys()) if kind == same else []
+        if both:
+            mine, theirs = ([by_key[kind, name][item] for item in both] for name in (one, other))
+            p = sum(map(operator.eq, mine, theirs)) / len(both)
+            count, again = Counter(mine), Counter(theirs)
+            q = sum(count[v] * again[v] for v in count) / len(both) ** 2
+            found.append((kind, one, other, len(both), (p - q) / (1 - q) if q < 1 else math.nan))
+    return found
+
+
+def find_consensus(decisions: Iterable[Decision]) -> dict[str, Consensus]:
+    """Return the consensus of every item.
+
+    "unsure" decisions are ignored. If the other decisions differ, the item is "disputed", and it stays unchanged until they
+    agree; see `settle` for three reviewers or more.
+    """
+    by_key = defaultdict(list)
+    for d in decisions:
+        if d.choice != "unsure":
+            by_key[d.item].append(d)
+    found = {}
+    for item, by in by_key.items():
+        views = {(d.choice, d.label) for d in by}
+        found[item] = Consensus(*(views.pop() if len(views) == 1 else ("disputed", "")), by)
+    return found
+
+
+def settle(findings: Findings, decisions: Iterable[Decision]) -> dict[str, Consensus]:
+    """Return the consensus of every item, "disputed" where there is none, with the exact copies that it relabels.
+
+    Reviewers who agree settle an item. If they differ about a sample and are three or more, the choice of more than half of them
+    counts, unless the model of the reviewers prefers another or does not decide: it weighs reviewers by their agreement with the
+    others on all samples.
+    """
+    made = list(decisions)
+    settled = find_consensus(made)
+    open_items = {
+        item: chosen
+        for item, one in settled.items()
+        if one.choice == "disputed" and (chosen := majority(findings, one.by)) is not None
+    }
+    if open_items:
+        likely = likely_labels(findings, made, set(open_items))
+        for item, label in open_items.items():
+            if likely.get(item) == label:
+                settled[item] = as_decision(findings, item, label, settled[item].by)
+    return settle_copies(findings, settled)
 
 
 def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str, Consensus]:
@@ -40,60 +120,103 @@ def settle_copies(findings: Findings, settled: dict[str, Consensus]) -> dict[str
     return settled | added
 
 
+def majority(findings: Findings, by: list[Decision]) -> str | None:
+    """Return the label that more than half of the reviewers of a sample choose; None for fewer than three, or for other items."""
+    if len(by) < MIN_MODELLED_REVIEWERS or by[0].kind != "sample":
+        return None
+    label, count = Counter(chosen_label(findings, d) for d in by).most_common(1)[0]
+    return label if 2 * count > len(by) else None
+
+
+def chosen_label(findings: Findings, decision: Decision) -> str:
+    """Return the label that a decision about a sample means: keeping is the given label, and removing is a class of its own."""
+    if decision.choice == "remove":
+        return REMOVED_CLASS
+    return decision.label or findings.sample[int(decision.item)].label
+
+
+def as_decision(findings: Findings, item: str, label: str, by: list[Decision]) -> Consensus:
+    """Return the decision that a label means."""
+    if label == REMOVED_CLASS:
+        return Consensus("remove", "", by)
+    keeps = label == findings.sample[int(item)].label
+    return Consensus("keep", "", by) if keeps else Consensus("relabel", label, by)
+
+
+def votes_of_decisions(findings: Findings, decisions: Iterable[Decision]) -> tuple[Votes, list[str], list[str]]:
+    """Return the decisions about samples as votes, the reviewed items, and the names of the classes; "unsure" is no vote."""
+    made = [d for d in decisions if d.kind == "sample" and d.choice != "unsure"]
+    chosen = [chosen_label(findings, d) for d in made]
+    items, names = sorted({d.item for d in made}, key=int), sorted({*chosen})
+    reviewers = sorted({d.reviewer for d in made})
+    place, number, worker = ({name: at for at, name in enumerate(all_names)} for all_names in (items, names, reviewers))
+    columns = ([place[d.item] for d in made], [worker[d.reviewer] for d in made], [number[label] for label in chosen])
+    row, who, label = (np.array(column, np.int64) for column in columns)
+    return Votes(row, who, label, tuple(reviewers)), items, names
+
+
+def likely_labels(findings: Findings, decisions: Iterable[Decision], wanted: set[str]) -> dict[str, str]:
+    """Return item -> label by the model of the reviewers, fitted with all decisions; without undecided items."""
+    import torch
+
+    from likewise.labels.annotators import MAX_VOTED_CLASSES, ballots_of, decide, fit_workers
+
+    votes, items, names = votes_of_decisions(findings, decisions)
+    if len(names) > MAX_VOTED_CLASSES:
+        return {}
+    ballots = ballots_of(votes, len(items), len(names))
+    with torch.no_grad():
+        _, q, _ = fit_workers(ballots)
+        decided = decide(q, ballots.counts)
+    return {
+        item: names[int(decided.label[at])]
+        for at, item in enumerate(items)
+        if item in wanted and not bool(decided.undecided[at])
+    }
+
+
 def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
     """Return the data's table with all changes: removed rows are gone, relabelled rows have the new label.
 
     Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows and rows that were
-    not audited are marked in the column `junk`, which excludes them from all splits.
+    not audited are marked in the column `junk`, which excludes them from all splits. Samples with several labels have them as
+    "dress|red" in the column `labels`.
     """
-    if findings.questions is not None:
-        return corrected_sets(findings, decisions, root)
-    settled, samples = settle_copies(findings, settle_decisions(findings, decisions)), findings.sample
-    names = carried_names(findings)
+    label_of, samples, names = new_labels(findings, decisions), findings.sample, carried_names(findings)
+    head = "label" if findings.questions is None else "labels"
     if any(s.path for s in samples.values()):
-        table: list[tuple] = [("path", "label", *names, "row")]
-        for s in samples.values():
-            choice, label, _ = settled.get(str(s.row), ("keep", "", ()))
-            if choice != "remove":
-                table.append((os.path.join(root, s.path), label or s.label, *(s.carried[n] for n in names), s.row))
-        return table
-    table = [("label", *names, "junk", "row")]
+        lines = (
+            (os.path.join(root, s.path), label, *(s.carried[n] for n in names), s.row)
+            for s in samples.values()
+            if (label := label_of[s.row]) is not None
+        )
+        return [("path", head, *names, "row"), *lines]
+    table: list[tuple] = [(head, *names, "junk", "row")]
     for row in range(findings.about["rows"]):
-        s, (choice, label, _) = samples.get(row), settled.get(str(row), ("keep", "", ()))
+        s, label = samples.get(row), label_of.get(row)
         carried = [s.carried[n] if s else "0" if n == "weight" else "" for n in names]
-        table.append((label or (s.label if s else "not audited"), *carried, int(s is None or choice == "remove"), row))
+        table.append((label or (s.label if s else "not audited"), *carried, int(label is None), row))
     return table
 
 
-def corrected_sets(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
-    """Return the data's table with the corrected labels of every sample, as "dress|red" in the column `labels`.
-
-    A sample without any label left is gone; without images, it is marked in the column `junk` and keeps its labels.
-    """
-    names, change = carried_names(findings), defaultdict(dict)
+def new_labels(findings: Findings, decisions: Iterable[Decision]) -> dict[int, str | None]:
+    """Return the label of every sample after all changes; None if it is removed, or has no label left."""
+    samples = findings.sample.values()
+    if findings.questions is None:
+        settled = settle(findings, decisions)
+        made = {s.row: settled.get(str(s.row), Consensus("keep", "", [])) for s in samples}
+        return {s.row: None if made[s.row].choice == "remove" else made[s.row].label or s.label for s in samples}
+    change: dict[int, dict[str, str]] = defaultdict(dict)
     for item, one in find_consensus(d for d in decisions if d.kind == "label").items():
-        question = (findings.questions or {})[item]
+        question = findings.questions[item]
         change[question.row][question.label] = one.choice
-    labels = {}
-    for s in findings.sample.values():
+    found = {}
+    for s in samples:
         made = change.get(s.row, {})
         kept = [label for label in s.label.split(LABEL_SEPARATOR) if made.get(label) != "remove"]
-        labels[s.row] = LABEL_SEPARATOR.join(
-            sorted({*kept, *(label for label, choice in made.items() if choice == "add")})
-        )
-    if any(s.path for s in findings.sample.values()):
-        lines = (
-            (os.path.join(root, s.path), labels[s.row], *(s.carried[n] for n in names), s.row)
-            for s in findings.sample.values() if labels[s.row]
-        )  # fmt: skip
-        return [("path", "labels", *names, "row"), *lines]
-    table: list[tuple] = [("labels", *names, "junk", "row")]
-    for row in range(findings.about["rows"]):
-        s = findings.sample.get(row)
-        carried = [s.carried[n] if s else "0" if n == "weight" else "" for n in names]
-        text = (labels[row] or s.label) if s else "not audited"
-        table.append((text, *carried, int(s is None or not labels[row]), row))
-    return table
+        added = [label for label, choice in made.items() if choice == "add"]
+        found[s.row] = LABEL_SEPARATOR.join(sorted({*kept, *added})) or None
+    return found
 
 
 def carried_names(findings: Findings) -> list[str]:
@@ -107,7 +230,10 @@ def carried_names(findings: Findings) -> list[str]:
 
 
 class Outcome(NamedTuple):
-    """Number of samples by decision, and the estimated number of wrong labels among the samples without a decision."""
+    """Number of samples by decision, and the estimated number of wrong labels among the samples without a decision.
+
+    If samples have several labels, `changed` are the labels that were added, and `removed` those that were removed.
+    """
 
     changed: int
     removed: int
@@ -120,45 +246,21 @@ class Outcome(NamedTuple):
 def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
     """Return what the decisions of all reviewers come to; copies that `settle_copies` relabels count as changed.
 
-    Formula: left = sum of (1 - score) over the samples that are neither kept, changed nor removed
+    Formula: left = sum of (1 - score) over the samples that are neither kept, changed nor removed; if samples have several
+        labels, the estimated number of wrong states, minus the probabilities of those that are decided
     """
-    if findings.questions is not None:
-        return label_outcome(findings, decisions)
-    decisions = [d for d in decisions if d.kind == "sample"]
-    settled = settle_copies(findings, settle_decisions(findings, decisions))
+    questions = findings.questions
+    made = [d for d in decisions if d.kind == ("sample" if questions is None else "label")]
+    settled = settle(findings, made)
     count = Counter(one.choice for one in settled.values())
-    unsure = {d.item for d in decisions} - settled.keys()
-    done = {item for item, one in settled.items() if one.choice != "disputed"}
-    left = (1 - s.score for s in findings.sample.values() if s.score is not None and str(s.row) not in done)
-    return Outcome(count["relabel"], count["remove"], count["keep"], len(unsure), count["disputed"], sum(left))
-
-
-def label_outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
-    """Return what the decisions about single labels come to: `changed` are labels that were added, `removed` those removed.
-
-    Formula: left = estimated number of wrong states, minus the probabilities of those that are decided
-    """
-    decisions = [d for d in decisions if d.kind == "label"]
-    settled = find_consensus(decisions)
-    count = Counter(one.choice for one in settled.values())
-    unsure = {d.item for d in decisions} - settled.keys()
-    done = sum(
-        (findings.questions or {})[item].chance or 0.0 for item, one in settled.items() if one.choice != "disputed"
-    )
-    left = max(0.0, findings.about.get("expected_wrong", 0.0) - done)
-    return Outcome(count["add"], count["remove"], count["keep"], len(unsure), count["disputed"], left)
-
-
-def label_changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
-    """One line for every label of a sample that is added, removed or disputed."""
-    table: list[tuple] = [("row", "path", "labels", "label", "change", "reviewers", "notes")]
-    settled = find_consensus(d for d in decisions if d.kind == "label")
-    for item, (choice, _, by) in sorted(settled.items(), key=lambda one: (findings.questions or {})[one[0]][:2]):
-        if choice != "keep":
-            s, label = findings.sample[(findings.questions or {})[item].row], (findings.questions or {})[item].label
-            who = "; ".join(f"{d.reviewer}: {d.choice}" for d in by)
-            table.append((s.row, s.path, s.label, label, choice, who, "; ".join(d.note for d in by if d.note)))
-    return table
+    unsure = {d.item for d in made} - settled.keys()
+    done = dict.fromkeys(item for item, one in settled.items() if one.choice != "disputed")
+    if questions is None:
+        left = sum(1 - s.score for s in findings.sample.values() if s.score is not None and str(s.row) not in done)
+    else:
+        left = max(0.0, findings.about.get("expected_wrong", 0.0) - sum(questions[item].chance or 0.0 for item in done))
+    changed = count["relabel"] + count["add"]
+    return Outcome(changed, count["remove"], count["keep"], len(unsure), count["disputed"], left)
 
 
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
@@ -166,12 +268,25 @@ def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
     if findings.questions is not None:
         return label_changes(findings, decisions)
     table: list[tuple] = [("row", "path", "label", "change", "new_label", "reviewers", "notes")]
-    settled = settle_copies(findings, settle_decisions(findings, (d for d in decisions if d.kind == "sample")))
+    settled = settle(findings, (d for d in decisions if d.kind == "sample"))
     for item, (choice, label, by) in sorted(settled.items(), key=lambda one: int(one[0])):
         if choice != "keep":
             said = (f"{d.reviewer}: {d.choice} {d.label}".strip() + copy_of(d, item) for d in by)
             s, who = findings.sample[int(item)], "; ".join(said)
             table.append((s.row, s.path, s.label, choice, label, who, "; ".join(d.note for d in by if d.note)))
+    return table
+
+
+def label_changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
+    """One line for every label of a sample that is added, removed or disputed."""
+    table: list[tuple] = [("row", "path", "labels", "label", "change", "reviewers", "notes")]
+    questions = findings.questions or {}
+    settled = find_consensus(d for d in decisions if d.kind == "label")
+    for item, (choice, _, by) in sorted(settled.items(), key=lambda one: questions[one[0]][:2]):
+        if choice != "keep":
+            s, label = findings.sample[questions[item].row], questions[item].label
+            who = "; ".join(f"{d.reviewer}: {d.choice}" for d in by)
+            table.append((s.row, s.path, s.label, label, choice, who, "; ".join(d.note for d in by if d.note)))
     return table
 
 

@@ -8,14 +8,16 @@ has the row and the label.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from PIL import Image
 
 from likewise.curate.audit.read import Findings, LabelQuestion, Sample
+from likewise.curate.audit.read_votes import read_consensus, read_votes, read_workers
 from likewise.curate.audit.states import REVIEWED_STATES
 from likewise.curate.review.store import Decision
 from likewise.data.images import read_image
@@ -23,6 +25,8 @@ from likewise.data.label_sets import LABEL_SEPARATOR
 
 MAX_SHOWN_SAMPLES = 6
 """Maximum number of exemplars of a class, of neighbours, and of causes of each direction."""
+MAX_LISTED_WORKERS = 50
+"""Maximum number of workers that the page lists, the least accurate first."""
 
 Questions = dict[str, tuple[int, ...]]
 """Item -> the rows that are decided together."""
@@ -52,6 +56,127 @@ class ItemFilter:
         return (self.label, self.among, self.state, self.given, self.suggested, self.suspicion) != ("",) * 5 + (0,)
 
 
+@dataclass
+class Questioned:
+    """The questions of an audit: about flagged samples (or single labels), about the others, and about pairs."""
+
+    findings: Findings
+    flagged: Questions = field(init=False)
+    others: Questions = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.findings.questions is None:
+            self.kinds = ("sample", "pair")
+            self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
+        else:
+            self.kinds = ("label", "pair")
+            asked = self.findings.questions.values()
+            self.flagged = {one.item: (one.row,) for one in asked if one.state == "flagged"}
+            self.others = {one.item: (one.row,) for one in asked if one.state != "flagged"}
+        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
+        self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
+        self.single = {item for item, rows in self.flagged.items() if len(rows) == 1}
+        self.copies = [[str(row) for row in rows] for rows in self.flagged.values() if len(rows) > 1]
+
+    def rows(self, item: str) -> tuple[int, ...]:
+        """Return the rows that are decided together with an item, or those of a pair."""
+        if pair := self.findings.pair.get(item):
+            return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
+        found = self.flagged.get(item) or self.others.get(item)
+        return found or self.flagged[self.first[int(item)]]
+
+    def stored_items(self, item: str) -> list[str]:
+        """Return the items of the store that a question decides: the rows of its copies, or the pair or label itself."""
+        if item in self.findings.pair or self.findings.questions is not None:
+            return [item]
+        return [str(row) for row in self.rows(item)]
+
+    def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
+        """Return how many questions of a kind are decided, and how many there are."""
+        if kind == "pair":
+            return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
+        done = len(self.single.intersection(decided)) + sum(all(row in decided for row in rows) for rows in self.copies)
+        return {"done": done, "whole": len(self.flagged)}
+
+    def matches(self, item: str, wanted: ItemFilter) -> bool:
+        """Return whether an item matches the filter; the state of a question about a label is its kind."""
+        findings = self.findings
+        if wanted.kind == "pair":
+            pair = findings.pair[item]
+            labels = [findings.sample[row].label for row in (pair.query, pair.wrong)]
+            return wanted.label in ("", *labels) and wanted.among in ("", pair.type)
+        if findings.questions is not None:
+            one = findings.questions[item]
+            return (
+                wanted.label in ("", one.label)
+                and wanted.among in ("", findings.sample[one.row].split)
+                and wanted.state in ("", one.kind)
+                and (one.chance is None or one.chance >= wanted.suspicion - 1e-9)
+            )
+        one = findings.sample[int(item)]
+        group = [findings.sample[row] for row in findings.copies_of(one.row)] if one.state == "conflict" else []
+        looks = looks_like(findings, one)
+        return (
+            wanted.label in ("", one.label, looks, *(copy.label for copy in group))
+            and wanted.given in ("", one.label)
+            and wanted.suggested in ("", looks)
+            and wanted.among in ("", one.split, *(copy.split for copy in group))
+            and wanted.state in ("", one.state)
+            and (one.score is None or 1 - one.score >= wanted.suspicion - 1e-9)
+        )
+
+    def tile(self, item: str, decided: Mapping[str, Decision]) -> dict:
+        """Return what the page shows of a question or a pair before its details are loaded.
+
+        Args:
+            decided: item -> this reviewer's decision.
+        """
+        rows, made = list(self.rows(item)), [decided.get(one) for one in self.stored_items(item)]
+        own = made[0] if all(made) else None
+        labels = [self.findings.sample[row].label for row in rows]
+        shared = {
+            "item": item, "rows": rows, "labels": labels, "name": self.findings.sample[rows[0]].name,
+            "choice": own.choice if own else "", "note": own.note if own else "",
+        }  # fmt: skip
+        if pair := self.findings.pair.get(item):
+            return shared | {"type": pair.type}
+        if self.findings.questions is not None:
+            one = self.findings.questions[item]
+            return shared | {
+                "tags": labels[0].split(LABEL_SEPARATOR), "label": one.label, "question": one.kind, "suggested": "",
+                "probability": one.chance, "state": one.state, "flagged": one.state == "flagged", "advice": one.advice,
+                "new_label": "",
+            }  # fmt: skip
+        one = self.findings.sample[rows[0]]
+        return shared | {
+            "label": one.label, "suggested": looks_like(self.findings, one), "probability": suggestion_probability(one),
+            "state": one.state, "flagged": one.state in REVIEWED_STATES, "advice": one.decision,
+            "new_label": own.label if own else "",
+        }  # fmt: skip
+
+    def content(self, item: str, root: str = "") -> dict:
+        """Return the content of an item for the page.
+
+        A sample, or a label of a sample, has one panel, and an image with several labels one per copy. A pair has up to three:
+        the query, its nearest sample of another class, and its nearest sample of its own class.
+
+        Args:
+            root: folder that relative image paths start from.
+        """
+        findings, pair, rows = self.findings, self.findings.pair.get(item), self.rows(item)
+        if pair is None and findings.questions is not None:
+            return {"panels": [label_panel(findings, findings.questions[item], root)]}
+        panels = [panel(findings, row, rows, root) for row in rows]
+        if pair is None:
+            return {"panels": panels}
+        found = findings.causes.get((pair.type, item), {})
+        causes = {
+            name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:MAX_SHOWN_SAMPLES]]
+            for name in ("harmful", "helpful")
+        }
+        return {"panels": panels, "type": pair.type, "distance": pair.distance, **causes}
+
+
 def flagged_questions(findings: Findings) -> Questions:
     """Return the questions about samples to review: images with several labels, flagged labels, images of no class."""
     found: Questions = {}
@@ -71,97 +196,6 @@ def other_questions(findings: Findings) -> Questions:
     return {str(one.row): (one.row,) for one in sorted(others, key=lambda s: (s.score is None, s.score or 0.0, s.row))}
 
 
-def label_questions(asked: Iterable[LabelQuestion]) -> Questions:
-    """Return the questions about single labels in their order."""
-    return {one.item: (one.row,) for one in asked}
-
-
-@dataclass
-class Questioned:
-    """The questions of an audit: about flagged samples (or single labels), about the others, and about pairs."""
-
-    findings: Findings
-    flagged: Questions = field(init=False)
-    others: Questions = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.findings.questions is None:
-            self.kinds = ("sample", "pair")
-            self.flagged, self.others = flagged_questions(self.findings), other_questions(self.findings)
-        else:
-            self.kinds = ("label", "pair")
-            asked = self.findings.questions.values()
-            self.flagged = label_questions(one for one in asked if one.state == "flagged")
-            self.others = label_questions(one for one in asked if one.state != "flagged")
-        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
-        self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
-        self.single = {item for item, rows in self.flagged.items() if len(rows) == 1}
-        self.copies = [[str(row) for row in rows] for rows in self.flagged.values() if len(rows) > 1]
-
-    def rows(self, item: str) -> tuple[int, ...]:
-        """Return the rows that are decided together with an item, or those of a pair."""
-        if pair := self.findings.pair.get(item):
-            return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
-        found = self.flagged.get(item) or self.others.get(item)
-        return found or self.flagged[self.first[int(item)]]
-
-    def stored_items(self, item: str) -> list[str]:
-        """Return the items of the store that a question decides: the rows of its copies, or the pair or label itself."""
-        if item in self.findings.pair or self.findings.questions is not None:
-            return [item]
-        return [str(row) for row in self.rows(item)]
-
-    def matches(self, item: str, wanted: ItemFilter) -> bool:
-        """Return whether an item matches the filter."""
-        return matches_filter(self.findings, item, wanted)
-
-    def tile(self, item: str, decided: Mapping[str, Decision]) -> dict:
-        """Return what the page shows of a question or a pair before its details are loaded."""
-        if item in self.findings.pair:
-            return pair_tile(self.findings, item, decided)
-        if self.findings.questions is not None:
-            return label_tile(self.findings, self.findings.questions[item], decided)
-        return tile(self.findings, item, self.rows(item), decided)
-
-    def progress(self, kind: str, decided: Collection[str]) -> dict[str, int]:
-        """Return how many questions of a kind are decided, and how many there are."""
-        if kind == "pair":
-            return {"done": sum(item in decided for item in self.pairs), "whole": len(self.pairs)}
-        done = len(self.single.intersection(decided)) + sum(all(row in decided for row in rows) for rows in self.copies)
-        return {"done": done, "whole": len(self.flagged)}
-
-
-def matches_filter(findings: Findings, item: str, wanted: ItemFilter) -> bool:
-    """Return whether an item matches the filter."""
-    if wanted.kind == "pair":
-        pair = findings.pair[item]
-        labels = [findings.sample[row].label for row in (pair.query, pair.wrong)]
-        return wanted.label in ("", *labels) and wanted.among in ("", pair.type)
-    if findings.questions is not None:
-        return matches_question(findings, findings.questions[item], wanted)
-    one = findings.sample[int(item)]
-    group = [findings.sample[row] for row in findings.copies_of(one.row)] if one.state == "conflict" else []
-    looks = looks_like(findings, one)
-    return (
-        wanted.label in ("", one.label, looks, *(copy.label for copy in group))
-        and wanted.given in ("", one.label)
-        and wanted.suggested in ("", looks)
-        and wanted.among in ("", one.split, *(copy.split for copy in group))
-        and wanted.state in ("", one.state)
-        and (one.score is None or 1 - one.score >= wanted.suspicion - 1e-9)
-    )
-
-
-def matches_question(findings: Findings, one: LabelQuestion, wanted: ItemFilter) -> bool:
-    """Return whether a question about a label matches the filter; its state is its kind, missing or superfluous."""
-    return (
-        wanted.label in ("", one.label)
-        and wanted.among in ("", findings.sample[one.row].split)
-        and wanted.state in ("", one.kind)
-        and (one.chance is None or one.chance >= wanted.suspicion - 1e-9)
-    )
-
-
 def looks_like(findings: Findings, one: Sample) -> str:
     """Return the suggested label; for a label that is not flagged, the commonest other label of its neighbours."""
     if one.suggested or one.state != "ok":
@@ -169,32 +203,6 @@ def looks_like(findings: Findings, one: Sample) -> str:
     labels = Counter(findings.sample[row].label for row in findings.near.get(one.row, ()) if row != one.row)
     labels.pop(one.label, None)
     return labels.most_common(1)[0][0] if labels else ""
-
-
-def tile(findings: Findings, item: str, rows: Iterable[int], decided: Mapping[str, Decision]) -> dict:
-    """Return what the page shows of a question before its details are loaded.
-
-    Args:
-        decided: item -> this reviewer's decision.
-    """
-    one, rows = findings.sample[int(item)], list(rows)
-    made = [decided.get(str(row)) for row in rows]
-    own = made[0] if all(made) else None
-    return {
-        "item": item,
-        "rows": rows,
-        "labels": [findings.sample[row].label for row in rows],
-        "name": one.name,
-        "label": one.label,
-        "suggested": looks_like(findings, one),
-        "probability": suggestion_probability(one),
-        "state": one.state,
-        "flagged": one.state in REVIEWED_STATES,
-        "advice": one.decision,
-        "choice": own.choice if own else "",
-        "new_label": own.label if own else "",
-        "note": own.note if own else "",
-    }
 
 
 def suggestion_probability(one: Sample) -> float | None:
@@ -207,43 +215,6 @@ def suggestion_probability(one: Sample) -> float | None:
     if one.score is None or one.confidence is None:
         return None
     return (1 - one.score) * one.confidence
-
-
-def label_tile(findings: Findings, one: LabelQuestion, decided: Mapping[str, Decision]) -> dict:
-    """Return what the page shows of a question about a label before its details are loaded."""
-    sample, own = findings.sample[one.row], decided.get(one.item)
-    return {
-        "item": one.item,
-        "rows": [one.row],
-        "labels": [sample.label],
-        "tags": sample.label.split(LABEL_SEPARATOR),
-        "name": sample.name,
-        "label": one.label,
-        "question": one.kind,
-        "suggested": "",
-        "probability": one.chance,
-        "state": one.state,
-        "flagged": one.state == "flagged",
-        "advice": one.advice,
-        "choice": own.choice if own else "",
-        "new_label": "",
-        "note": own.note if own else "",
-    }
-
-
-def pair_tile(findings: Findings, item: str, decided: Mapping[str, Decision]) -> dict:
-    """Return what the page shows of a pair before its details are loaded."""
-    pair, own = findings.pair[item], decided.get(item)
-    rows = [row for row in (pair.query, pair.wrong, pair.mate) if row >= 0]
-    return {
-        "item": item,
-        "rows": rows,
-        "labels": [findings.sample[row].label for row in rows],
-        "name": findings.sample[pair.query].name,
-        "type": pair.type,
-        "choice": own.choice if own else "",
-        "note": own.note if own else "",
-    }
 
 
 def is_copy_pair(findings: Findings, item: str) -> bool:
@@ -260,30 +231,7 @@ def is_outdated(findings: Findings, item: str, decided: Mapping[str, Decision]) 
     return any(one is not None and one.choice in ("remove", "relabel") for one in made)
 
 
-def shown(findings: Findings, item: str, rows: Iterable[int], root: str = "") -> dict:
-    """Return the content of an item for the page.
-
-    A sample, or a label of a sample, has one panel, and an image with several labels one per copy. A pair has up to three: the
-    query, its nearest sample of another class, and its nearest sample of its own class.
-
-    Args:
-        root: folder that relative image paths start from.
-    """
-    pair, rows = findings.pair.get(item), list(rows)
-    if pair is None and findings.questions is not None:
-        return {"panels": [label_panel(findings, findings.questions[item], root)]}
-    panels = [panel(findings, row, rows, root) for row in rows]
-    if pair is None:
-        return {"panels": panels}
-    found = findings.causes.get((pair.type, item), {})
-    causes = {
-        name: [{**named(findings, c.row), "relative": c.relative} for c in found.get(name, [])[:MAX_SHOWN_SAMPLES]]
-        for name in ("harmful", "helpful")
-    }
-    return {"panels": panels, "type": pair.type, "distance": pair.distance, **causes}
-
-
-def panel(findings: Findings, row: int, but: list[int], root: str) -> dict:
+def panel(findings: Findings, row: int, but: Sequence[int], root: str) -> dict:
     """Return one sample of an item: its line of audit.csv, exemplars of both classes, copies and neighbours."""
     one = findings.sample[row]
     looks = looks_like(findings, one)
@@ -330,7 +278,7 @@ def named(findings: Findings, row: int) -> dict:
     return {"row": row, "label": findings.sample[row].label, "name": findings.sample[row].name}
 
 
-def exemplars(findings: Findings, row: int, label: str, but: list[int]) -> list[dict]:
+def exemplars(findings: Findings, row: int, label: str, but: Sequence[int]) -> list[dict]:
     """Return samples of a class, from the split of `row` if it has the class, the least suspect first."""
     split = findings.sample[row].split
     return [named(findings, one) for one in findings.exemplars(split, label, MAX_SHOWN_SAMPLES, but)]
@@ -342,7 +290,28 @@ def find_root(findings: Findings, root: str | None = None) -> str:
     return os.path.abspath(os.path.expanduser(root)) if root else ""
 
 
-def load_image(findings: Findings, root: str, row: int) -> Image.Image:
+def load_row_image(findings: Findings, root: str, row: int) -> Image.Image:
     """Return the image of a row, or the part of it in the box of the row."""
     one = findings.sample[row]
     return read_image(os.path.join(root, one.path), one.box)
+
+
+class WorkerVotes:
+    """The votes in the folder of an audit; None, or a folder without votes: there are none."""
+
+    def __init__(self, folder: Path | None):
+        self.votes: dict[int, list[dict]] = defaultdict(list)
+        for one in [] if folder is None else read_votes(folder):
+            self.votes[one.row].append({"worker": one.worker, "label": one.label})
+        self.consensus = {} if folder is None else {one.row: one for one in read_consensus(folder)}
+        workers = [] if folder is None else read_workers(folder)
+        self.workers = [{**one._asdict(), "confusion": one.confusion} for one in workers[:MAX_LISTED_WORKERS]]
+
+    def about(self, row: int) -> dict:
+        """Return the votes about a sample, and its consensus with the estimated chance that it is wrong; None: no votes."""
+        one = self.consensus.get(row)
+        if one is None:
+            return {"votes": self.votes.get(row, []), "consensus": None}
+        names = ("state", "wrong", "votes", "for_consensus")
+        found = {"label": one.consensus, **{name: getattr(one, name) for name in names}}
+        return {"votes": self.votes.get(row, []), "consensus": found}

@@ -1,7 +1,8 @@
 """Plan of a review: the open flagged questions in groups and in their order, what the next decisions gain, and when to stop.
 
-A plan follows from the audit and one reviewer's own current decisions: reviewers work blind. The newest plan of each reviewer
-stays in memory. Plans of large audits are made by a thread, so that no other request waits for them.
+A plan follows from the audit and one reviewer's own current decisions: reviewers work blind. The minutes that are left follow
+from the pace of the reviewer, measured from the times of their decisions. The newest plan of each reviewer stays in memory.
+Plans of large audits are made by a thread, so that no other request waits for them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
 
 from likewise.core.errors import LikewiseError
-from likewise.curate.audit.forecast import forecast_at, read_forecast
+from likewise.curate.audit.forecast import SECONDS_PER_DECISION, forecast_at, read_forecast
 from likewise.curate.audit.proof import read_proof
 from likewise.curate.audit.read_votes import read_consensus
 from likewise.curate.audit.review_queue import (
@@ -33,10 +35,9 @@ from likewise.curate.audit.review_queue import (
     queue_of_findings,
     read_queue,
 )
+from likewise.curate.review.consensus import chosen_label
 from likewise.curate.review.items import Questioned, Questions
-from likewise.curate.review.pace import Pace, PaceMeter
-from likewise.curate.review.reviewer_votes import chosen_label
-from likewise.curate.review.store import Decision, Store, tidy
+from likewise.curate.review.store import Decision, Store, Stored, tidy
 from likewise.labels.review_forecast import MAX_GROUP_SIZE, METRICS, expected_decisions, remaining_gain
 
 NEXT_DECISIONS_COUNT = 20
@@ -46,8 +47,10 @@ MAX_INLINE_SECONDS = 0.02
 """CPU time of a plan that is made in the event loop at most; 3.4 ms with 3,000 rows and 541 suspects."""
 MAX_PLANS_COUNT = 256
 """Maximum number of plans in memory, of different reviewers and orders."""
-
-PlanOrder = Literal["suspicion", "gain", "votes"]
+MAX_GAP_SECONDS = 60.0
+"""Longest time between two decisions that counts as work; a longer one is a break."""
+MIN_MEASURED_LABELS = 10
+"""Number of labels from which a pace is measured; with fewer it is assumed."""
 
 
 class Group(NamedTuple):
@@ -425,3 +428,53 @@ def disputed_rows(folder: Path) -> list[int]:
     """Return the rows whose votes differ, from consensus.csv: those with the smallest share of votes for the consensus first."""
     found = [one for one in read_consensus(folder) if int(one.voted.rpartition(" x ")[2]) < one.votes]
     return [one.row for one in sorted(found, key=lambda one: (one.for_consensus / one.votes, -one.wrong, one.row))]
+
+
+class Pace(NamedTuple):
+    """Seconds per flagged label, and the number of labels that it was measured with; 0: the pace is assumed."""
+
+    seconds: float
+    measured: int
+
+
+class PaceMeter:
+    """Measures the pace of one reviewer from what they store, row by row, so that no row is read twice.
+
+    Decisions that were made at once are one act. The time of an act is the gap to the act before it, of any kind; the first act
+    and acts after a break have no known time and do not count. The time of undone decisions and of undos counts, their labels do
+    not.
+    Formula: (sum of the gaps before acts about flagged labels) / (number of flagged labels that these acts decide)
+
+    Args:
+        flagged: items of flagged labels.
+    """
+
+    def __init__(self, flagged: Collection[str]):
+        self.flagged, self.seconds, self.rows = flagged, 0.0, 0
+        self.timed: set[int] = set()  # ids of decisions about flagged labels, in acts with a known time
+        self.act = self.counted = 0  # the last act, and the last act whose gap is in `seconds`; a bulk, or minus an id
+        self.gap, self.end = 0.0, -math.inf
+
+    def add(self, stored: Stored) -> None:
+        """Add what the reviewer stored next."""
+        one, act = stored.decision, stored.bulk or -stored.decision.id
+        when = datetime.fromisoformat(one.time).timestamp()
+        if act != self.act:
+            self.act, self.gap = act, when - self.end
+        self.end = when
+        self.rows += 1
+        if one.item not in self.flagged or not 0 <= self.gap <= MAX_GAP_SECONDS:
+            return
+        if act != self.counted:
+            self.counted = act
+            self.seconds += self.gap
+        self.timed.add(one.id)
+
+    def pace(self, current: Collection[int]) -> Pace:
+        """Return the pace.
+
+        Args:
+            current: ids of the current decisions.
+        """
+        labels = len(self.timed.intersection(current))
+        return Pace(SECONDS_PER_DECISION, 0) if labels < MIN_MEASURED_LABELS else Pace(self.seconds / labels, labels)

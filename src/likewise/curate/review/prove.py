@@ -14,10 +14,8 @@ from likewise.curate.audit.page import write_page
 from likewise.curate.audit.proof import proof_lines, prove_review
 from likewise.curate.audit.read import Findings, find_audit, read_findings
 from likewise.curate.audit.retrain_labels import retrain_with_decisions
-from likewise.curate.review.agreement import Consensus
-from likewise.curate.review.consensus import settle_copies
-from likewise.curate.review.items import find_root, load_image
-from likewise.curate.review.reviewer_votes import settle_decisions
+from likewise.curate.review.consensus import Consensus, settle
+from likewise.curate.review.items import find_root, load_row_image
 from likewise.curate.review.store import Store
 
 
@@ -50,7 +48,7 @@ def prove(config: Review, say=print) -> Proved:
     if not file.exists():
         raise LikewiseError(f"review: --retrain needs decisions, but there is no {file}; review the audit first")
     with closing(Store(file, findings)) as store:
-        settled = settle_copies(findings, settle_decisions(findings, sample_decisions(store)))
+        settled = settle(findings, (one for one in store.current_decisions() if one.kind == "sample"))
     settled = {int(item): one for item, one in settled.items() if one.choice != "disputed"}
     labels = changed_labels(findings, settled)
     again = None
@@ -58,13 +56,8 @@ def prove(config: Review, say=print) -> Proved:
         again = partial(retrain_with_decisions, findings.about, labels, audit_settings(config, findings), folder, say)
     proof = prove_review(folder, findings, labels, set(settled), again)
     root = find_root(findings, config.root)
-    shown = partial(load_image, findings, root) if findings.about["pictures"] else lambda row: None
+    shown = partial(load_row_image, findings, root) if findings.about["pictures"] else lambda row: None
     return Proved(proof, write_page(folder, shown, config.quiet))
-
-
-def sample_decisions(store: Store) -> list:
-    """Return the current decisions about samples."""
-    return [one for one in store.current_decisions() if one.kind == "sample"]
 
 
 def changed_labels(findings: Findings, settled: dict[int, Consensus]) -> dict[int, str | None]:

@@ -1,4 +1,4 @@
-"""Server of the review page: items to review, images by row number, decisions in, tables out.
+"""The review page: its server (items to review, images by row number, decisions in, tables out), and the serving of an audit.
 
 No text from the browser is opened as a path: images are requested by row, and the caller's `load_image` loads them. Reviewers
 work blind: the page shows each of them only their own decisions, until they have decided about an item and disagree.
@@ -14,6 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,28 +23,37 @@ from typing import Annotated, Literal
 from PIL import Image
 
 from likewise.core.errors import LikewiseError
-from likewise.core.http import ImageCache, JSONResponse, Text, new_app, plain_text
-from likewise.curate.audit.read import UNSPLIT_NAME
-from likewise.curate.review.agreement import agreement, find_consensus
+from likewise.core.http import (
+    LOOPBACK_HOSTS,
+    ImageCache,
+    JSONResponse,
+    Text,
+    choose_token,
+    new_app,
+    plain_text,
+    run_app,
+)
+from likewise.core.notebook import table, view
+from likewise.core.open_page import page_opener
+from likewise.core.settings import Review
+from likewise.curate.audit.data_name import data_name
+from likewise.curate.audit.read import UNSPLIT_NAME, find_audit, read_findings
 from likewise.curate.review.consensus import (
+    agreement,
     as_csv,
     changes,
     corrected,
     escape_formulas,
+    find_consensus,
     outcome,
+    settle,
+    write_corrected_table,
 )
-from likewise.curate.review.items import (
-    ItemFilter,
-    Questioned,
-    is_outdated,
-    shown,
-)
+from likewise.curate.review.items import ItemFilter, Questioned, WorkerVotes, find_root, is_outdated, load_row_image
 from likewise.curate.review.plan import Planner
-from likewise.curate.review.reviewer_votes import settle_decisions
-from likewise.curate.review.store import Choice, Decision, Store, kind_of, tidy
-from likewise.curate.review.worker_votes import WorkerVotes
+from likewise.curate.review.store import Choice, Decision, Store, kind_of, system_user, tidy
 
-from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `web.http` raises if FastAPI is missing
+from fastapi import BackgroundTasks, Depends, FastAPI, Response  # isort: skip - `core.http` raises if FastAPI is missing
 from fastapi.concurrency import run_in_threadpool  # isort: skip
 from fastapi.responses import FileResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
@@ -233,14 +243,14 @@ def show_item(store: Store, questions: Questioned, root: str, votes: WorkerVotes
     disputed = bool(own) and any(s.choice == "disputed" for s in find_consensus(about_it).values())
     others = [d._asdict() for d in about_it if disputed and d.reviewer != tidy(reviewer)]
     item = str(rows[0]) if kind == "sample" else item
-    found = shown(findings, item, rows, root)
+    found = questions.content(item, root)
     panels = [{**one, **votes.about(one["row"])} for one in found["panels"]]
     return {**questions.tile(item, own), **found, "panels": panels, "others": others}
 
 
 def disputed_items(store: Store, questions: Questioned, kind: str) -> list[str]:
     """Return the questions of a kind about which reviewers disagree."""
-    settled = settle_decisions(store.findings, store.current_decisions()).items()
+    settled = settle(store.findings, store.current_decisions()).items()
     items = [item for item, one in settled if one.choice == "disputed" and kind_of(store.findings, item) == kind]
     return list(dict.fromkeys(questions.first.get(int(item), item) if kind == "sample" else item for item in items))
 
@@ -289,7 +299,7 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned, votes
         names = ("kind", "one", "other", "both", "kappa")
         made = store.current_decisions()
         agreed = [(*a[:4], None if math.isnan(a[4]) else a[4]) for a in agreement(made)]
-        disputed = sum(one.choice == "disputed" for one in settle_decisions(store.findings, made).values())
+        disputed = sum(one.choice == "disputed" for one in settle(store.findings, made).values())
         agreements = [dict(zip(names, a, strict=True)) for a in agreed]
         decided = Counter(d.reviewer for d in made)
         return JSONResponse(
@@ -349,3 +359,48 @@ def add_file_routes(app: FastAPI, store: Store, served: Served) -> None:
             media_type="text/csv",
             headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
         )
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The file of decisions, the number of its decisions and reviewers, and the corrected table (None: no decisions)."""
+
+    file: Path
+    decisions: int
+    reviewers: int
+    corrected: Path | None = None
+
+    def __str__(self) -> str:
+        made = f"{count(self.decisions, 'decision')} of {count(self.reviewers, 'reviewer')} stored in {self.file}"
+        if self.corrected is None:
+            return made
+        return f"{made}\n{self.corrected}: the corrected table\nnext: likewise train {shlex.quote(str(self.corrected))}"
+
+    @view
+    def _repr_html_(self) -> str:
+        lines = [("decisions", self.decisions), ("reviewers", self.reviewers), ("file", self.file)]
+        lines += [] if self.corrected is None else [("corrected table", self.corrected)]
+        return table("review of an audit", (), lines)
+
+
+def serve_review(config: Review, say=print) -> Reviewed:
+    """Serve the review page until people finish it or Ctrl-C, and write corrected.csv. `say` gets the address."""
+    token, folder = choose_token("review", config.token_file), find_audit(config.audit, "review")
+    findings = read_findings(folder)
+    root = find_root(findings, config.root)
+    file = folder / "decisions.sqlite" if config.store is None else Path(config.store).expanduser()
+    with closing(Store(file, findings)) as store:
+        finish = partial(write_corrected_table, store, folder / "corrected.csv", root)
+        picture = partial(load_row_image, findings, root) if findings.about["pictures"] else None
+        served = Served(
+            picture, root, data_name(findings), folder / "corrected.csv", finish,
+            system_user() if config.host in LOOPBACK_HOSTS else "", folder, config.order or "", config.stop_below,
+        )  # fmt: skip
+        with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the other normal end
+            run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
+        made = store.current_decisions()
+        return Reviewed(file, len(made), len({decision.reviewer for decision in made}), finish())
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 
 from likewise.curate.audit.read import read_findings
-from likewise.curate.review.app import STATIC_FOLDER, Served, make_app
+from likewise.curate.review.review_page import STATIC_FOLDER, Served, make_app
 from likewise.curate.review.store import Store
 
 KEY = "a token of 24 characters"
