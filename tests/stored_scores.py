@@ -20,5 +20,8 @@ class StoredScores:
     def blocks(self):
         return row_blocks(self.table.shape[1], self.classes, self.table.device)
 
+    def columns(self, rows: Tensor) -> None:
+        return None
+
     def scores(self, rows: Tensor) -> Tensor:
         return self.table[:, rows]

@@ -54,7 +54,7 @@ def trial(x, y, classes, folds=4, setting=SETTING, seed=0, cluster=None):
     """The first round of `discriminate`, for one setting."""
     x = principal_components(x)
     unit = F.normalize(x, dim=1)
-    near, distance = label_evidence.nearest_neighbours(unit, 60)
+    near, distance = label_evidence.nearest_neighbours(unit, 60)[:2]
     cluster = torch.arange(len(y)) if cluster is None else cluster
     votes = ClassVotes(near, vote_distances(near, distance, cluster), y, classes)
     x = unit * x.shape[1] ** 0.5 if setting[0] else x

@@ -23,8 +23,8 @@ from likewise.labels.label_noise import (
     class_probabilities,
     fit_noise,
     log_frequencies_slope,
+    nearest_table,
     row_blocks,
-    similar_classes,
     true_frequencies,
 )
 
@@ -67,7 +67,8 @@ def test_probabilities_and_posterior_by_hand():
 
 
 def test_labels_of_every_true_class_have_the_probability_1_in_all():
-    table = similar_classes(torch.rand(50, 5, generator=torch.Generator().manual_seed(0)).double())
+    p = torch.rand(50, 5, generator=torch.Generator().manual_seed(0)).double()
+    table = nearest_table(p.T @ p)
     noise = Noise((1.0,), 0.2, 0.15, table, torch.zeros(5).double(), 0.0, 1)
     torch.testing.assert_close(noise.label_probabilities(torch.arange(5)).sum(0), torch.ones(5).double())
 
@@ -87,14 +88,14 @@ def test_true_frequencies_by_hand():
 
 def test_similar_classes_by_hand():
     p = torch.softmax(3 * torch.randn(40, 10, generator=torch.Generator().manual_seed(0)), 1).double()
-    found = similar_classes(p)
+    found = nearest_table(p.T @ p)
     assert SIMILAR_CLASSES_COUNT == 7
     for a in range(10):
         both = {b: sum(float(row[a] * row[b]) for row in p) for b in range(10) if b != a}
         near = sorted(both, key=lambda b: -both[b])[:7]
         total = sum(both[b] for b in near)
         assert found[a].tolist() == pytest.approx([both[b] / total if b in near else 0.0 for b in range(10)])
-    assert similar_classes(p[:, :2]).tolist() == [[0, pytest.approx(1)], [pytest.approx(1), 0]]
+    assert nearest_table(p[:, :2].T @ p[:, :2]).tolist() == [[0, pytest.approx(1)], [pytest.approx(1), 0]]
 
 
 def gain_by_hand(tables, y, noise):
@@ -264,9 +265,10 @@ def test_the_gradient_of_the_likelihood_is_that_of_its_values(similar, values):
     )  # some classes at the smallest prior
     fit, point = _Likelihood(scores, y, count), np.array(values)
     p, any_share, similar_share, prior = fit._parts(point, similar)
-    near = None if similar == 0 else similar_classes(p).T[y]
+    table = None if similar == 0 else nearest_table(p.T @ p)
+    near = None if table is None else table.T[y]
     found, gradient = fit._objective(point, similar, near)
-    noise = Noise((1.0,), any_share, similar_share, None if near is None else similar_classes(p), prior, 0.0, 0)
+    noise = Noise((1.0,), any_share, similar_share, table, prior, 0.0, 0)
     by_hand = (p * noise.label_probabilities(y)).sum(1).log().mean()
     assert found == pytest.approx(-by_hand.item(), rel=1e-12)
     for i, slope in enumerate(gradient):

@@ -9,11 +9,15 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 MAX_CPU_MATRIX_ROWS = 512
 """Maximum number of rows of a matrix whose eigenvectors the CPU computes faster than a GPU."""
+
+GATHERED_BLOCK_SIZE = 2**21
+"""Maximum number of values of class centres that are gathered at a time."""
 
 MIN_WITHIN_SHARE = 1e-4
 """Smallest variance within classes, as a share of the whole variance: below it is rounding of float32."""
@@ -45,24 +49,41 @@ class ClassDensity(NamedTuple):
 
     mean: Float[Tensor, "F"]
     projection: Float[Tensor, "F k"]
-    centre: Float[Tensor, "C k"]  # posterior mean of the centre
+    weight: Float[Tensor, "C k"]  # posterior mean of the centre times the precision
     precision: Float[Tensor, "C k"]  # 1 / (1 + posterior variance of the centre)
-    unseen_precision: Float[Tensor, "k"]  # the same for a class without samples
+    offset: Float[Tensor, "C"]
+    unseen_precision: Float[Tensor, "k"]  # the precision of a class without samples
 
     @property
     def classes(self) -> int:
-        return len(self.centre)
+        return len(self.weight)
+
+    @property
+    def centre(self) -> Float[Tensor, "C k"]:
+        """Return the posterior mean of the centre of every class."""
+        return self.weight / self.precision
+
+    def project(self, x: Float[Tensor, "b F"]) -> Float[Tensor, "b k"]:
+        """Return samples in the directions in which class centres vary, where the variance within a class is 1."""
+        return (x - self.mean) @ self.projection
 
     def scores(self, x: Float[Tensor, "b F"]) -> Float[Tensor, "b C"]:
         """Return the log density of every sample under every class, up to a constant per sample."""
-        z = (x - self.mean) @ self.projection
-        weight = self.centre * self.precision
-        offset = 0.5 * (self.precision.log() - self.centre * weight).sum(1)
-        return torch.addmm(offset, z, weight.T).addmm_(z * z, self.precision.T, alpha=-0.5)
+        z = self.project(x)
+        return torch.addmm(self.offset, z, self.weight.T).addmm_(z * z, self.precision.T, alpha=-0.5)
+
+    def scores_at(self, x: Float[Tensor, "b F"], label: Int[Tensor, "b W"]) -> Float[Tensor, "b W"]:
+        """Return the log density of every sample under some classes, with the constant of `scores`."""
+        z, found = self.project(x)[:, :, None], self.offset[label]
+        rows = max(1, GATHERED_BLOCK_SIZE // (label.shape[1] * max(1, len(self.unseen_precision))))
+        for some, own, part in zip(found.split(rows), label.split(rows), z.split(rows)):
+            linear = F.embedding(own, self.weight) @ part
+            some += linear.sub_(F.embedding(own, self.precision) @ (part * part), alpha=0.5)[:, :, 0]
+        return found
 
     def unseen_scores(self, x: Float[Tensor, "b F"]) -> Float[Tensor, "b"]:
         """Return the log density of every sample under a class without samples, with the constant of `scores`."""
-        z = (x - self.mean) @ self.projection
+        z = self.project(x)
         return 0.5 * (self.unseen_precision.log().sum() - (z * z) @ self.unseen_precision)
 
 
@@ -110,7 +131,9 @@ def fit_class_density(
     precision = 1 / (1 + between / (1 + known))
     projection = torch.linalg.solve_triangular(root.T, basis, upper=True)
     projection, centre, precision, unseen = (t.to(total) for t in (projection, centre, precision, 1 / (1 + between)))
-    return ClassDensity(mean, projection, centre, precision, unseen)
+    weight = centre * precision
+    offset = 0.5 * (precision.log() - centre * weight).sum(1)
+    return ClassDensity(mean, projection, weight, precision, offset, unseen)
 
 
 def eigenvectors(matrix: Float[Tensor, "K K"]) -> tuple[Float[Tensor, "K"], Float[Tensor, "K K"]]:

@@ -19,6 +19,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.labels.class_columns import (
+    CANDIDATE_CLASSES_COUNT,
+    MAX_DENSE_CLASSES,
+    NEAREST_CENTRES_COUNT,
+    CandidateClasses,
+    Columns,
+    choose_candidates,
+    shared_candidates,
+)
 from likewise.labels.class_density import (
     MAX_RELATED_LABELS,
     MAX_RELATED_ODDS,
@@ -40,13 +49,13 @@ from likewise.labels.label_noise import (
     fit_noise,
     true_frequencies,
 )
+from likewise.labels.neighbour_search import nearest_centres, nearest_neighbours
 from likewise.labels.neighbour_votes import (
     VOTING_NEIGHBOURS_COUNT,
     ClassVotes,
     LabelVotes,
     SoftVotes,
     copy_clusters,
-    nearest_neighbours,
     vote_distances,
 )
 
@@ -58,6 +67,12 @@ SHRINK_GRID = (0.5, 0.2, 0.8, 0.95)
 
 SELECTION_SCORES_LIMIT = 2**17
 """Maximum number of scores that the scaling and the shrinkage are chosen by."""
+
+REFIT_CLASSES_COUNT = 24
+"""Number of candidates of a sample that classes are fitted again with, the most probable ones."""
+
+MIN_SOFT_SHARE = 1e-3
+"""Smallest probability of a candidate with which a sample counts for a class."""
 
 Setting = tuple[bool, float]
 """Whether features are scaled to unit length, and the shrinkage."""
@@ -73,11 +88,16 @@ class CrossFitted:
     fold: Int[Tensor, "N"]
     models: list[ClassDensity] | list[LinearOdds]
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
-        found = self.x.new_empty(1, len(rows), self.models[0].classes)
+    def scores(self, rows: Int[Tensor, "b"], columns: Columns | None = None) -> Float[Tensor, "1 b W"]:
+        width = self.models[0].classes if columns is None else columns.label.shape[1]
+        found = self.x.new_empty(1, len(rows), width)
         for k, model in enumerate(self.models):
-            mine = self.fold[rows] == k
-            found[0, mine] = model.scores(self.x[rows[mine]])
+            mine = (self.fold[rows] == k).nonzero()[:, 0]
+            if columns is None:
+                found[0, mine] = model.scores(self.x[rows[mine]])
+            elif len(mine):
+                assert isinstance(model, ClassDensity)
+                found[0, mine] = model.scores_at(self.x[rows[mine]], columns.label[mine])
         return found
 
     def unseen_scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b"]:
@@ -99,6 +119,8 @@ class LabelEvidence:
     cluster: Int[Tensor, "N"]  # number of the cluster of near copies
     setting: Setting
     related: CrossFitted | None = None  # log odds of each label by the other labels of the sample
+    candidates: CandidateClasses | None = None  # None: all classes have scores
+    recall: float = 1.0  # share of the nearest neighbours that the search found
 
     @property
     def classes(self) -> int:
@@ -107,9 +129,33 @@ class LabelEvidence:
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
         return self.votes.blocks()
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]:
+    def columns(self, rows: Int[Tensor, "b"]) -> Columns | None:
+        return None if self.candidates is None else self.candidates.columns(rows)
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b W"]:
+        if self.candidates is not None:
+            return torch.cat([self.density.scores(rows, self.columns(rows)), self.votes.scores(rows)])
         tables = [self.density, self.votes, *([] if self.related is None else [self.related])]
         return torch.cat([one.scores(rows) for one in tables])
+
+
+def joint_scores(
+    each: LabelEvidence, rows: Int[Tensor, "n"], number: Int[Tensor, "n"], y: Int[Tensor, "N"]
+) -> tuple[Float[Tensor, "M n W"], Columns | None]:
+    """Return the scores of some samples, and the columns, which are the same for all samples of a group.
+
+    Args:
+        number: group of every sample, from 0.
+        y: given class of all samples.
+    """
+    if each.candidates is None:
+        return each.scores(rows), None
+    near, every = each.votes.near[rows], torch.arange(len(rows), device=rows.device)
+    chosen = shared_candidates(each.candidates, rows, number, y, near)
+    assert isinstance(each.votes, ClassVotes)
+    votes = replace(each.votes, near=near, distance=each.votes.distance[rows], candidates=chosen)
+    columns = chosen.columns(every)
+    return torch.cat([each.density.scores(rows, columns), votes.scores(every)]), columns
 
 
 class Layout(NamedTuple):
@@ -120,6 +166,7 @@ class Layout(NamedTuple):
     distance: Float[Tensor, "N k"]  # in units of the temperature; infinite: no vote
     cluster: Int[Tensor, "N"]
     fold: Int[Tensor, "N"]
+    recall: float  # share of the nearest neighbours that the search found
 
 
 def lay_out(
@@ -134,10 +181,11 @@ def lay_out(
     """
     centred = principal_components(x)
     unit = F.normalize(centred, dim=1)
-    near, distance = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT)
+    near, distance, recall = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT, seed)
     cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
     scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
-    return Layout(scaled, near, vote_distances(near, distance, cluster), cluster, draw_folds(cluster, folds, seed))
+    voting = vote_distances(near, distance, cluster)
+    return Layout(scaled, near, voting, cluster, draw_folds(cluster, folds, seed), recall)
 
 
 def most_likely(make: Callable[[Setting], T], gain: Callable[[T], float]) -> T:
@@ -155,7 +203,7 @@ def most_likely(make: Callable[[Setting], T], gain: Callable[[T], float]) -> T:
 def discriminate(
     x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, *, rounds: int = 2, folds: int = 10,
     setting: Setting | None = None, seed: int = 0, group: Int[Tensor, "N"] | None = None,
-    cluster: Int[Tensor, "N"] | None = None,
+    cluster: Int[Tensor, "N"] | None = None, candidates: int | None = None,
 ) -> tuple[LabelEvidence, Noise]:  # fmt: skip
     """Return the evidence about the true classes, and the fitted noise model.
 
@@ -171,13 +219,19 @@ def discriminate(
         seed: seed of the folds.
         group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
         cluster: clusters of near copies, if they are known.
+        candidates: number of classes of a sample that have scores; `classes`: all. None: `CANDIDATE_CLASSES_COUNT` of more
+            than `MAX_DENSE_CLASSES` classes. The cost is N x candidates x F.
     """
     layout = lay_out(x, y, folds, seed, group, cluster)
-    votes = ClassVotes(layout.near, layout.distance, y, classes)
+    if candidates is None:
+        candidates = classes if classes <= MAX_DENSE_CLASSES else CANDIDATE_CLASSES_COUNT
+    chosen = None if candidates >= classes else layout_candidates(layout, y, classes, candidates, seed)
+    votes = ClassVotes(layout.near, layout.distance, y, classes, chosen)
 
     def trial(setting: Setting) -> Trial:
         sums = fold_sums(layout.scaled[setting[0]], layout.fold, folds, y, classes, setting[1])
-        return Trial(sums, votes, LabelEvidence(sums.fitted(), votes, layout.cluster, setting), seed)
+        each = LabelEvidence(sums.fitted(), votes, layout.cluster, setting, candidates=chosen, recall=layout.recall)
+        return Trial(sums, votes, each, seed)
 
     best = most_likely(trial, lambda one: one.gain) if setting is None else trial(setting)
     each, noise = best.evidence, fit_noise(best.evidence, y, seed=seed)
@@ -186,6 +240,16 @@ def discriminate(
     again = replace(each, density=refit(best, noise))
     better = selection_gain(again, y, seed) > best.gain
     return (again, fit_noise(again, y, seed=seed)) if better else (each, noise)
+
+
+def layout_candidates(
+    layout: Layout, y: Int[Tensor, "N"], classes: int, count: int, seed: int
+) -> CandidateClasses:  # fmt: skip
+    """Return the candidate classes of every sample: of its neighbours, and with the nearest centres."""
+    x = layout.scaled[False]
+    density = fold_sums(x, torch.zeros_like(y), 1, y, classes, SHRINK_GRID[0]).without()
+    central = nearest_centres(density.project(x), density.centre, min(NEAREST_CENTRES_COUNT, count - 1), seed)
+    return choose_candidates(y, layout.near, layout.distance, central, classes, count, seed)
 
 
 def selection_gain(each: LabelEvidence, y: Int[Tensor, "N"], seed: int) -> float:
@@ -290,6 +354,7 @@ class FoldSums:
     total: Float[Tensor, "K C F"]
     square: Float[Tensor, "K F F"]
     shrink: float
+    width: int  # number of scores of a sample
 
     def without(self, *left_out: int) -> ClassDensity:
         """Return the densities of all folds but some."""
@@ -302,7 +367,7 @@ class FoldSums:
         """Return the densities that are fitted with these labels."""
         return CrossFitted(self.x, self.fold, [self.without(k) for k in range(len(self.rows))])
 
-    def refitted(self, posterior: Callable[[ClassDensity, int, Tensor], Float[Tensor, "n C"]]) -> CrossFitted:
+    def refitted(self, posterior: Callable[[ClassDensity, int, Tensor], SoftLabels]) -> CrossFitted:
         """Return densities that are fitted with posteriors as soft labels; no posterior saw the fold that it serves.
 
         Args:
@@ -313,14 +378,38 @@ class FoldSums:
         for pair in combinations(range(len(self.rows)), 2):
             model = self.without(*pair)
             for k, own in (pair, pair[::-1]):
-                for rows in self.rows[own].split(max(1, SCORE_BLOCK_SIZE // count.shape[1])):
-                    q = posterior(model, k, rows)
-                    count[k] += q.sum(0)
-                    total[k] += q.T @ self.x[rows]
+                for rows in self.rows[own].split(max(1, SCORE_BLOCK_SIZE // self.width)):
+                    add_soft_labels(count[k], total[k], posterior(model, k, rows), self.x[rows])
         models = [
             fit_class_density(count[k], total[k], square - self.square[k], self.shrink) for k in range(len(self.rows))
         ]
         return CrossFitted(self.x, self.fold, models)
+
+
+class SoftLabels(NamedTuple):
+    """Probabilities of all classes, or of the classes of some columns."""
+
+    q: Float[Tensor, "n W"]
+    label: Int[Tensor, "n W"] | None = None  # None: column c is class c
+
+
+def add_soft_labels(
+    count: Float[Tensor, "C"], total: Float[Tensor, "C F"], soft: SoftLabels, x: Float[Tensor, "n F"]
+) -> None:
+    """Add softly labelled samples to the number and the sum of the samples of every class.
+
+    Of candidates, those with less than `MIN_SOFT_SHARE` are left out, and the others add up to 1.
+    """
+    if soft.label is None:
+        count += soft.q.sum(0)
+        total += soft.q.T @ x
+        return
+    q = soft.q * (soft.q >= MIN_SOFT_SHARE)
+    q = q / q.sum(1, keepdim=True).clamp_min(1e-30)
+    row, column = q.nonzero(as_tuple=True)
+    label, share = soft.label[row, column], q[row, column]
+    count.index_add_(0, label, share)
+    total.index_add_(0, label, x[row] * share[:, None])
 
 
 def fold_sums(
@@ -337,7 +426,7 @@ def fold_sums(
         zero = x.new_zeros(classes, x.shape[1])
         count = torch.stack([torch.bincount(labels[own], minlength=classes).to(x) for own in rows])
         total = torch.stack([zero.index_add(0, labels[own], x[own]) for own in rows])
-    return FoldSums(x, fold, rows, count, total, square, shrink)
+    return FoldSums(x, fold, rows, count, total, square, shrink, classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,14 +445,36 @@ class Trial:
 
 
 def refit(trial: Trial, noise: Noise) -> CrossFitted:
-    """Return class densities that are fitted with the posteriors of the first round; no posterior saw the fold that it serves."""
-    sums = trial.sums
+    """Return class densities that are fitted with the posteriors of the first round; no posterior saw the fold that it serves.
+
+    Of candidates, only the `REFIT_CLASSES_COUNT` most probable ones of the first round take part.
+    """
+    sums, chosen = trial.sums, trial.evidence.candidates
     given, folds = sums.count.sum(0), range(len(sums.rows))
-    votes = [trial.votes.without(sums.fold == k) for k in folds]
+    if chosen is not None:
+        chosen = narrow_candidates(trial.evidence, chosen, noise, trial.votes.y)
+        sums = replace(sums, width=chosen.width)
+    voters = replace(trial.votes, candidates=chosen)
+    votes = [voters.without(sums.fold == k) for k in folds]
     prior = [true_frequencies(given - sums.count[k], noise.any).log() for k in folds]
 
-    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> Float[Tensor, "n C"]:
-        scores = torch.cat([model.scores(sums.x[rows])[None], votes[k].scores(rows)])
-        return noise._replace(prior=prior[k]).posterior(scores, trial.votes.y[rows])
+    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> SoftLabels:
+        x, y, columns = sums.x[rows], trial.votes.y[rows], None if chosen is None else chosen.columns(rows)
+        density = model.scores(x) if columns is None else model.scores_at(x, columns.label)
+        scores = torch.cat([density[None], votes[k].scores(rows)])
+        q = noise._replace(prior=prior[k]).posterior(scores, y, columns)
+        return SoftLabels(q, None if columns is None else columns.label)
 
     return sums.refitted(posterior)
+
+
+def narrow_candidates(
+    each: LabelEvidence, chosen: CandidateClasses, noise: Noise, y: Int[Tensor, "N"]
+) -> CandidateClasses:
+    """Return the given class and the most probable other candidates of every sample, without drawn classes."""
+    count = min(REFIT_CLASSES_COUNT, chosen.width - chosen.drawn)
+    keep = torch.zeros(len(y), count, dtype=torch.long, device=y.device)
+    for rows in each.blocks():
+        q = noise.posterior(each.scores(rows), y[rows], chosen.columns(rows))[:, 1 : chosen.width - chosen.drawn]
+        keep[rows, 1:] = 1 + q.topk(count - 1, 1).indices
+    return chosen.narrowed(keep)

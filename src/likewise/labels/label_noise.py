@@ -18,11 +18,16 @@ from jaxtyping import Bool, Float, Int
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from likewise.labels.class_columns import Columns, given_column
+
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
 
 MAX_FITTED_SCORES = 2**20
 """Maximum number of scores (rows x classes) that the noise model is fitted on; of more rows, some are drawn at random."""
+
+MIN_FITTED_ROWS = 4096
+"""Minimum number of samples that the noise model is fitted on, if only candidate classes have scores."""
 
 MAX_SIMILARITY_CLASSES = 2048
 """Maximum number of classes for which exchanges of similar classes are modelled; the table of more would not fit in memory."""
@@ -51,6 +56,9 @@ MIN_PRIOR_SAMPLES = 1.0
 
 MIN_RIGHT_SHARE = 0.02
 """Smallest share of right labels beyond chance that counts of given labels are divided by."""
+
+MIN_SHARED_PROBABILITY = 1e-5
+"""Smallest probability of a candidate that counts for the similarity of classes."""
 
 SIMILAR_ONLY_SHARE = 0.95
 """Share of similar classes in the noise if nearly all of it is between similar classes."""
@@ -91,14 +99,19 @@ MAX_STEPS = 200
 
 @runtime_checkable
 class Evidence(Protocol):
-    """M tables of scores of every class (or independent label) for any of N samples, computed without the given labels."""
+    """M tables of scores of every class (or independent label) for any of N samples, computed without the given labels.
+
+    With many classes, the tables have W columns, those of `Columns`, in place of one for every class.
+    """
 
     @property
     def classes(self) -> int: ...
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]: ...
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b C"]: ...
+    def columns(self, rows: Int[Tensor, "b"]) -> Columns | None: ...
+
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b W"]: ...
 
 
 def row_blocks(count: int, classes: int, device: torch.device) -> Iterator[Int[Tensor, "b"]]:
@@ -130,28 +143,36 @@ class Noise(NamedTuple):
         parameters = len(self.weight) + 2
         return self.gain * self.fitted > parameters * math.log(self.fitted)
 
-    def probabilities(self, scores: Float[Tensor, "M b C"]) -> Float[Tensor, "b C"]:
-        """Return P(true class | features)."""
-        return class_probabilities(scores, scores.new_tensor(self.weight), self.prior.to(scores))
+    def probabilities(self, scores: Float[Tensor, "M b W"], columns: Columns | None = None) -> Float[Tensor, "b W"]:
+        """Return P(true class | features); of a column of several classes, their sum."""
+        prior = self.prior.to(scores)
+        prior = prior if columns is None else columns.gather(prior)
+        return class_probabilities(scores, scores.new_tensor(self.weight), prior)
 
-    def label_probabilities(self, y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
-        """Return P(given label | true class) for every true class."""
-        uniform = torch.full(
-            (len(y), len(self.prior)), self.any / (len(self.prior) - 1), device=y.device, dtype=self.prior.dtype
-        )
+    def label_probabilities(self, y: Int[Tensor, "b"], columns: Columns | None = None) -> Float[Tensor, "b W"]:
+        """Return P(given label | true class) for the true class of every column."""
+        width = len(self.prior) if columns is None else columns.label.shape[1]
+        uniform = self.prior.new_full((len(y), width), self.any / (len(self.prior) - 1))
         if self.table is not None:
-            uniform += self.similar * self.table.T.contiguous()[y]
-        return uniform.scatter_(1, y[:, None], 1 - self.any - self.similar)
+            uniform += self.similar * exchanged(self.table, y, columns)
+        return uniform.scatter_(1, given_column(y, columns), 1 - self.any - self.similar)
 
-    def posterior(self, scores: Float[Tensor, "M b C"], y: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
+    def posterior(
+        self, scores: Float[Tensor, "M b W"], y: Int[Tensor, "b"], columns: Columns | None = None
+    ) -> Float[Tensor, "b W"]:
         """Return P(true class | features, given label)."""
-        q = self.probabilities(scores) * self.label_probabilities(y).to(scores)
+        q = self.probabilities(scores, columns) * self.label_probabilities(y, columns).to(scores)
         return q / q.sum(1, keepdim=True).clamp_min(1e-30)
 
 
+def exchanged(table: Float[Tensor, "C C"], y: Int[Tensor, "b"], columns: Columns | None) -> Float[Tensor, "b W"]:
+    """Return P(given label | true class) for the class of every column, from the table of all classes."""
+    return table.T.contiguous()[y] if columns is None else table[columns.label, y[:, None]]
+
+
 def class_probabilities(
-    scores: Float[Tensor, "M b C"], weight: Float[Tensor, "M"], prior: Float[Tensor, "C"]
-) -> Float[Tensor, "b C"]:
+    scores: Float[Tensor, "M b W"], weight: Float[Tensor, "M"], prior: Float[Tensor, "*b W"]
+) -> Float[Tensor, "b W"]:
     """Return softmax(sum of the weighted scores + log prior)."""
     return torch.softmax(torch.einsum("m,mbc->bc", weight, scores) + prior, 1)
 
@@ -193,17 +214,22 @@ def fit_noise(
         most: maximum number of scores to fit on.
         seed: of the rows that are drawn if there are more.
     """
-    classes = each.classes
-    rows = fitted_rows(len(y), max(2 * classes, most // classes), seed, y.device)
-    blocks = [each.scores(some) for some in rows.split(max(1, SCORE_BLOCK_SIZE // classes))]
+    classes, columns = each.classes, each.columns(torch.arange(1, device=y.device))
+    if columns is None:
+        limit, width = max(2 * classes, most // classes), classes
+    else:
+        width = columns.label.shape[1]
+        limit = max(MIN_FITTED_ROWS, most // width)
+    rows = fitted_rows(len(y), limit, seed, y.device)
+    blocks = [each.scores(some) for some in rows.split(max(1, SCORE_BLOCK_SIZE // width))]
     count = torch.bincount(y, minlength=classes)
-    fit = _Likelihood(torch.cat(blocks, 1), y[rows], count)
+    fit = _Likelihood(torch.cat(blocks, 1), y[rows], count, each.columns(rows))
     plain = fit.maximum(0.0)
     few = len(y) < MIN_SIMILARITY_SAMPLES * classes
     if not similar or not plain.informative or few or not 2 < classes <= MAX_SIMILARITY_CLASSES:
         return plain
     best = plain
-    for find in (similar_classes, fit.confused_classes):
+    for find in (fit.similar_classes, fit.confused_classes):
         alike = fit.maximum(SIMILAR_ONLY_SHARE, find)
         if alike.gain >= plain.gain - MAX_SIMILAR_LOSS:
             both = max(fit.maximum(None, find), alike, key=lambda noise: noise.gain)
@@ -214,18 +240,55 @@ def fit_noise(
 class _Likelihood:
     """Log likelihood of given labels as a function of the weights of scores and of the noise shares, in float64."""
 
-    def __init__(self, scores: Float[Tensor, "M n C"], y: Int[Tensor, "n"], count: Int[Tensor, "C"]):
+    def __init__(
+        self,
+        scores: Float[Tensor, "M n W"],
+        y: Int[Tensor, "n"],
+        count: Int[Tensor, "C"],
+        columns: Columns | None = None,
+    ):
         device = "cpu" if scores.device.type == "mps" else scores.device  # MPS has no float64
         scores, self.y, self.count = scores.to(device, torch.float64), y.to(device), count.to(device).double()
-        scores = scores - scores.mean(2, keepdim=True)
-        self.scale = scores.square().mean((1, 2)).sqrt().clamp_min(1e-12)
+        self.columns = None if columns is None else Columns(*(one.to(device) for one in columns))
+        self.own = given_column(self.y, self.columns)
+        if self.columns is None:
+            scores = scores - scores.mean(2, keepdim=True)
+            self.scale = scores.square().mean((1, 2)).sqrt().clamp_min(1e-12)
+        else:
+            used = self.columns.size.isfinite()
+            number = used.sum(1, keepdim=True)
+            scores = (scores - (scores * used).sum(2, keepdim=True) / number) * used
+            self.scale = (scores.square().sum((1, 2)) / number.sum()).sqrt().clamp_min(1e-12)
         self.scores = scores / self.scale[:, None, None]
         self.chance = float((self.count / self.count.sum())[self.y].log().mean())
 
-    def confused_classes(self, p: Float[Tensor, "n C"]) -> Float[Tensor, "C C"]:
+    def by_class(self, values: Float[Tensor, "C"]) -> Float[Tensor, "*n W"]:
+        """Return a value of every class for the classes of the columns."""
+        return values if self.columns is None else values[self.columns.label]
+
+    def similar_classes(self, p: Float[Tensor, "n W"]) -> Float[Tensor, "C C"]:
+        """Return P(given | true) of labels exchanged with one of the most similar classes.
+
+        It is proportional to how often the features suggest both classes, sum over the samples of p_c p_y.
+        """
+        if self.columns is None:
+            return nearest_table(p.T @ p)
+        from scipy.sparse import csr_matrix  # slow to import
+
+        row, column = ((p > MIN_SHARED_PROBABILITY) & (self.columns.size == 0)).nonzero(as_tuple=True)
+        place = (row.cpu().numpy(), self.columns.label[row, column].cpu().numpy())
+        few = csr_matrix((p[row, column].cpu().numpy(), place), (len(p), len(self.count)))
+        return nearest_table(torch.as_tensor((few.T @ few).toarray()).to(p))
+
+    def confused_classes(self, p: Float[Tensor, "n W"]) -> Float[Tensor, "C C"]:
         """Return P(given | true) of labels that are often exchanged: several samples of one class have the same other label."""
-        given = torch.zeros_like(p).scatter_(1, self.y[:, None], 1)
-        count = (p.T @ given).fill_diagonal_(0)
+        if self.columns is None:
+            given = torch.zeros_like(p).scatter_(1, self.y[:, None], 1)
+            count = (p.T @ given).fill_diagonal_(0)
+        else:
+            place = (self.columns.label, self.y[:, None].expand_as(self.columns.label))
+            count = p.new_zeros(len(self.count), len(self.count))
+            count = count.index_put_(place, p * (self.columns.size == 0), accumulate=True).fill_diagonal_(0)
         usual = count.sum(1, keepdim=True) / (len(count) - 1)
         count = count.where((count >= MIN_CONFUSED_SAMPLES) & (count >= MIN_CONFUSED_RATIO * usual), 0)
         return count / count.sum(1, keepdim=True).clamp_min(1e-30)
@@ -238,7 +301,7 @@ class _Likelihood:
             find: returns the table of similar classes from P(class | features); by default `similar_classes`.
         """
         with threadpool_limits(1, "blas"):  # threads only wait for each other on vectors of four numbers
-            found = [self._climb(similar, find or similar_classes, *start) for start in START_SHARES_AND_WEIGHTS]
+            found = [self._climb(similar, find or self.similar_classes, *start) for start in START_SHARES_AND_WEIGHTS]
         return max(found, key=lambda noise: noise.gain)
 
     def _climb(self, similar: float | None, find: Callable[[Tensor], Tensor], share: float, weight: float) -> Noise:
@@ -253,7 +316,7 @@ class _Likelihood:
         for _ in range(1 if similar == 0 else TABLE_UPDATES_COUNT):
             if similar != 0:
                 table = find(self._parts(values, similar)[0])
-            near = None if table is None else table.T[self.y]
+            near = None if table is None else exchanged(table, self.y, self.columns)
             found = minimize(
                 self._objective, values, (similar, near), "L-BFGS-B", jac=True, bounds=bounds,
                 options={"ftol": LIKELIHOOD_TOLERANCE},
@@ -279,13 +342,14 @@ class _Likelihood:
         noise, share = self._shares(values, similar)
         prior = true_frequencies(self.count, noise * (1 - share)).log()
         weight = self.scores.new_tensor(np.exp(values[: len(self.scores)]))
-        return class_probabilities(self.scores, weight, prior), noise * (1 - share), noise * share, prior
+        by_column = prior if self.columns is None else self.columns.gather(prior)
+        return class_probabilities(self.scores, weight, by_column), noise * (1 - share), noise * share, prior
 
     def _given(self, p: Tensor, u: float, v: float, near: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return P(given label), P(the given label is true), and P(given label | exchanged with a similar class)."""
-        own = p.gather(1, self.y[:, None])[:, 0]
+        own = p.gather(1, self.own)[:, 0]
         alike = torch.zeros_like(own) if near is None else (p * near).sum(1)
-        given = (1 - u - v) * own + u * (1 - own) / (p.shape[1] - 1) + v * alike
+        given = (1 - u - v) * own + u * (1 - own) / (len(self.count) - 1) + v * alike
         return given.clamp_min(1e-30), own, alike
 
     def _objective(self, values: np.ndarray, similar: float | None, near: Tensor | None) -> tuple[float, np.ndarray]:
@@ -302,11 +366,13 @@ class _Likelihood:
         given, own, alike = self._given(p, u, v, near)
         k = 1 - u - v - u / others
         logit = (-(k * own + v * alike))[:, None].expand_as(p).clone()
-        logit.scatter_add_(1, self.y[:, None], torch.full_like(own, k)[:, None])
+        logit.scatter_add_(1, self.own, torch.full_like(own, k)[:, None])
         if near is not None:
             logit.add_(near, alpha=v)
         logit.mul_(p).div_(given[:, None])
-        of_u = (((1 - own) / others - own) / given).sum() + logit.sum(0) @ log_frequencies_slope(self.count, u)
+        of_u = (((1 - own) / others - own) / given).sum() + (
+            logit * self.by_class(log_frequencies_slope(self.count, u))
+        ).sum()
         sums = [given.log().sum(), of_u, ((alike - own) / given).sum(), *(self.scores.flatten(1) @ logit.flatten())]
         value, of_u, of_v, *of_weights = torch.stack(sums).cpu().numpy() / len(self.y)
         noise, share = self._shares(values, similar)
@@ -316,12 +382,9 @@ class _Likelihood:
         return -float(value), -np.array(gradient)
 
 
-def similar_classes(p: Float[Tensor, "n C"]) -> Float[Tensor, "C C"]:
-    """Return P(given | true) of labels exchanged with one of the most similar classes.
-
-    It is proportional to how often the features suggest both classes, sum over the samples of p_c p_y.
-    """
-    both = (p.T @ p).fill_diagonal_(0)
+def nearest_table(both: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
+    """Return the rows with only their largest values off the diagonal, divided by their sums."""
+    both = both.fill_diagonal_(0)
     near = both.topk(min(SIMILAR_CLASSES_COUNT, len(both) - 1), 1)
     table = torch.zeros_like(both).scatter_(1, near.indices, near.values)
     return table / table.sum(1, keepdim=True).clamp_min(1e-30)

@@ -10,10 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.labels.class_columns import CandidateClasses
 from likewise.labels.label_noise import row_blocks
-
-SIMILARITY_BLOCK_SIZE = 2**25
-"""Maximum number of similarities, or of votes with probabilities, that are computed at a time."""
+from likewise.labels.neighbour_search import SIMILARITY_BLOCK_SIZE
 
 MAX_COPY_DISTANCE = 0.35
 """Maximum distance of two near copies, as a share of the distance to the neighbour `SCALE_NEIGHBOURS_COUNT` of both."""
@@ -36,24 +35,35 @@ ADDED_VOTES_SHARE = 0.02
 
 @dataclass(frozen=True, eq=False)
 class ClassVotes:
-    """Log share of the votes of a sample's nearest neighbours for every class."""
+    """Log share of the votes of a sample's nearest neighbours for every class, or for each of its candidates."""
 
     near: Int[Tensor, "N k"]
     distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
-    y: Int[Tensor, "N"]
+    y: Int[Tensor, "M"]  # class of every sample
     classes: int
+    candidates: CandidateClasses | None = None
+    silent: Bool[Tensor, "M"] | None = None  # samples that have no vote
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        return row_blocks(len(self.near), self.classes, self.near.device)
+        width = self.classes if self.candidates is None else self.candidates.width
+        return row_blocks(len(self.near), width, self.near.device)
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
-        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        votes = weight.new_full((len(rows), self.classes), ADDED_VOTES_SHARE / self.classes)
-        return votes.scatter_add_(1, self.y[self.near[rows]], weight).log()[None]
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b W"]:
+        near, distance = self.near[rows], self.distance[rows]
+        if self.silent is not None:
+            distance = distance.masked_fill(self.silent[near], torch.inf)
+        weight = (-distance).softmax(1).nan_to_num(0.0)
+        if self.candidates is None:
+            column, width = self.y[near], self.classes
+        else:  # one more column for votes for other classes
+            column, width = self.candidates.slot[rows].long(), self.candidates.width + 1
+        votes = weight.new_full((len(rows), width), ADDED_VOTES_SHARE / self.classes)
+        votes = votes.scatter_add_(1, column, weight).log()[None]
+        return votes if self.candidates is None else votes[:, :, :-1]
 
-    def without(self, voter: Bool[Tensor, "N"]) -> ClassVotes:
+    def without(self, voter: Bool[Tensor, "M"]) -> ClassVotes:
         """Return the votes without those of some samples."""
-        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
+        return replace(self, silent=voter)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,21 +125,6 @@ def vote_distances(
     temperature = VOTE_TEMPERATURE * distance[:, -1].median().clamp_min(1e-12)
     own = cluster[near] == cluster[:, None]
     return (distance / temperature).masked_fill(own, torch.inf)
-
-
-def nearest_neighbours(z: Float[Tensor, "N D"], k: int) -> tuple[Int[Tensor, "N k"], Float[Tensor, "N k"]]:
-    """Return the k nearest other rows of every row of unit vectors, and their distances, the nearest first.
-
-    Similarities are plain float32 products: `retrieval.ranking`, which is exact to the last digit, is slower and not needed here.
-    """
-    k, row, distance = min(k, len(z) - 1), [], []
-    for rows in torch.arange(len(z), device=z.device).split(max(1, SIMILARITY_BLOCK_SIZE // len(z))):
-        similarity = z[rows] @ z.T
-        similarity[torch.arange(len(rows), device=z.device), rows] = -torch.inf
-        top = similarity.topk(k, 1)
-        row.append(top.indices)
-        distance.append((2 - 2 * top.values).clamp_min(0).sqrt())
-    return torch.cat(row), torch.cat(distance)
 
 
 def copy_clusters(

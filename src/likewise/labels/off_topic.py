@@ -11,14 +11,16 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import embedding, normalize
 
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
+from likewise.labels.class_columns import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT
 from likewise.labels.class_density import eigenvectors
 from likewise.labels.label_evidence import principal_components
 from likewise.labels.label_noise import row_blocks
+from likewise.labels.neighbour_search import nearest_centres
 
 MAX_COMPONENTS = 256
 """Maximum number of principal components in which densities are fitted."""
@@ -69,20 +71,39 @@ class Predictive(NamedTuple):
     mean: Float[Tensor, "C K"]
     between: Float[Tensor, "K"]
 
-    def distances(self, p: Float[Tensor, "b K"], y: Int[Tensor, "b"]) -> tuple[Float[Tensor, "b"], Int[Tensor, "b"]]:
+    @property
+    def centre(self) -> Float[Tensor, "C K"]:
+        """Return the expected centre of every class."""
+        known = self.count[:, None] * self.between
+        return self.mean * (known / (known + 1))
+
+    def distances(
+        self, p: Float[Tensor, "b K"], y: Int[Tensor, "b"], near: Int[Tensor, "b m"] | None = None
+    ) -> tuple[Float[Tensor, "b"], Int[Tensor, "b"]]:
         """Return the squared distance to the nearest class, and the class of the highest density.
 
         Distances are in units of the predictive covariance, so that samples of a small class are expected to be as far from
         it as those of a large one. The nearest class is the class of the highest density, or y: a small, wide class
         accepts only samples with its label. A class without samples counts only if it is y.
+
+        Args:
+            near: classes that a sample is compared with, besides y; None: all.
         """
         n, u = self.count[:, None], (p - self.origin) @ self.map
-        centre = self.mean * (n * self.between / (n * self.between + 1))
+        centre = self.centre
         precision = 1 / (1 + self.between / (n * self.between + 1))
-        square = u.square() @ precision.T - 2 * u @ (precision * centre).T + (precision * centre.square()).sum(1)
-        own = torch.arange(len(n), device=y.device) == y[:, None]
-        top = (square - precision.log().sum(1)).where(own | (self.count > 0), math.inf).argmin(1)
-        return square.gather(1, torch.stack([top, y], 1)).amin(1), top
+        if near is None:
+            square = u.square() @ precision.T - 2 * u @ (precision * centre).T + (precision * centre.square()).sum(1)
+            own = torch.arange(len(n), device=y.device) == y[:, None]
+            top = (square - precision.log().sum(1)).where(own | (self.count > 0), math.inf).argmin(1)
+            return square.gather(1, torch.stack([top, y], 1)).amin(1), top
+        label, spread = torch.cat([y[:, None], near], 1), precision.log().sum(1)
+        away = (u[:, None] - embedding(label, centre)).square_()
+        square = (away * embedding(label, precision)).sum(2)
+        usable = self.count[label] > 0
+        usable[:, 0] = True
+        top = (square - spread[label]).where(usable, math.inf).argmin(1, keepdim=True)
+        return torch.minimum(square.gather(1, top)[:, 0], square[:, 0]), label.gather(1, top)[:, 0]
 
 
 def off_topic(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: int = 0) -> OffTopic:
@@ -128,13 +149,18 @@ def density_distances(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], classes: int
     order = torch.randperm(len(p), generator=torch.Generator().manual_seed(seed)).to(p.device)
     typical = torch.ones_like(y, dtype=torch.bool)
     best, top = p.new_zeros(len(p)), torch.zeros_like(y)
+    near, width = None, classes
+    if classes > MAX_DENSE_CLASSES:
+        whole = fit_predictive(p, y, typical, classes)
+        near = nearest_centres((p - whole.origin) @ whole.map, whole.centre, NEAREST_CENTRES_COUNT, seed)
+        width = p.shape[1] * (1 + near.shape[1])
     for _ in range(ROUND_COUNT):
         for fold in order.tensor_split(min(FOLD_COUNT, len(p))):
             outside = torch.ones_like(typical)
             outside[fold] = False
             known = fit_predictive(p, y, _restored(y, typical & outside, outside, classes), classes)
-            for rows in row_blocks(len(fold), classes, fold.device):
-                best[fold[rows]], top[fold[rows]] = known.distances(p[fold[rows]], y[fold[rows]])
+            for rows in (fold[some] for some in row_blocks(len(fold), width, fold.device)):
+                best[rows], top[rows] = known.distances(p[rows], y[rows], None if near is None else near[rows])
         typical = (top == y) & (best <= _quantile(best, 1 - TRIMMED_SHARE))
     return best
 

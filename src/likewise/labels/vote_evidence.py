@@ -15,7 +15,7 @@ from torch import Tensor
 
 from likewise.labels.annotators import Ballots, WorkerModel, fit_workers, log_votes
 from likewise.labels.class_density import ClassDensity
-from likewise.labels.label_evidence import CrossFitted, FoldSums, discriminate, fold_sums
+from likewise.labels.label_evidence import CrossFitted, FoldSums, SoftLabels, discriminate, fold_sums
 from likewise.labels.label_noise import (
     LIKELIHOOD_TOLERANCE,
     MAX_FITTED_SCORES,
@@ -73,7 +73,10 @@ def find_consensus(
     label = q.argmax(1)
     if x is None or len(label.unique()) < 2 or len(x) < 2 * folds:
         return calibrated(alone, votes, frequency)
-    each, noise = discriminate(x, label, votes.classes, rounds=1, folds=folds, seed=seed, group=group)
+    each, noise = discriminate(
+        x, label, votes.classes, rounds=1, folds=folds, seed=seed, group=group,
+        candidates=votes.classes,
+    )  # fmt: skip
     if not noise.informative:
         return calibrated(alone, votes, frequency)
     plain = mean_log_likelihood(frequency.expand_as(q), model.like)
@@ -188,9 +191,9 @@ def refit_with_votes(
     """
     voters = [votes.without(sums.fold == k) for k in range(len(sums.rows))]
 
-    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> Float[Tensor, "n C"]:
+    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> SoftLabels:
         scores = torch.cat([model.scores(sums.x[rows])[None], voters[k].scores(rows)]).double()
         log_p = class_probabilities(scores, weight, frequency).clamp_min(1e-12).log()
-        return torch.softmax(log_p + like[rows], 1).to(sums.x)
+        return SoftLabels(torch.softmax(log_p + like[rows], 1).to(sums.x))
 
     return sums.refitted(posterior)

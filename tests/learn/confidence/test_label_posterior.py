@@ -279,14 +279,10 @@ def test_a_repaired_label_that_training_confirms_does_not_count():
 def test_posteriors_are_added_to_the_stored_candidates_by_hand():
     part = LabelPosterior(10, np.array([0, 1, 2]))
     rows, y = torch.arange(3), torch.tensor([0, 1, 2])
-    part._count(
-        rows, torch.tensor([[0.6, 0.3, 0.1]] * 3), torch.tensor([[4, 0, 7]] * 3), torch.tensor([0.3, 0.0, 0.0]), y
-    )
+    part._count(rows, torch.tensor([[0.3, 0, 0, 0, 0.6, 0, 0, 0.1, 0, 0]] * 3), None, y)
     part.label.copy_(torch.tensor([0, 4, 4]))  # 1 and 2 are trained as 4, but 2 is dropped
     part.w.copy_(torch.tensor([1.0, 1.0, 0.0]))
-    part._count(
-        rows, torch.tensor([[0.5, 0.4, 0.1]] * 3), torch.tensor([[4, 9, 0]] * 3), torch.tensor([0.1, 0.0, 0.0]), y
-    )
+    part._count(rows, torch.tensor([[0.1, 0, 0, 0, 0.5, 0, 0, 0, 0, 0.4]] * 3), None, y)
     stored = [{int(c): float(v) for c, v in zip(part.candidate[i], part.evidence[i]) if v > 0} for i in range(3)]
     added = {4: pytest.approx(1.1), 0: pytest.approx(0.4), 9: pytest.approx(0.4), 7: pytest.approx(0.1)}
     assert stored == [added, {4: pytest.approx(0.6), 0: pytest.approx(0.3), 7: pytest.approx(0.1)}, added]

@@ -16,6 +16,7 @@ from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.curate.audit.single_scores import check_labelled
 from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, keep_candidates
+from likewise.labels.class_columns import Columns, class_of, given_column, without_drawn
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
 from likewise.labels.off_topic import off_topic
 
@@ -166,17 +167,21 @@ def class_label_quality(
         kept.probability[:, 0] = 1  # of labels that cannot be scored nothing else is known
         lone = torch.bincount(y[alone], minlength=len(label)) > 0
         for rows in each.blocks() if noise.informative else ():
-            scores, own = each.scores(rows).double(), y[rows, None]
-            q = among_candidates(noise.posterior(scores, y[rows]), own, lone)
+            scores, columns = each.scores(rows).double(), each.columns(rows)
+            own = given_column(y[rows], columns)
+            q = among_candidates(noise.posterior(scores, y[rows], columns), own, lone, columns)
             score[rows] = q.gather(1, own)[:, 0]
-            known = rows[~alone[rows]]
-            kept.label[known], kept.probability[known] = keep_candidates(q[~alone[rows]], y[known], width)
-            by_density = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1])
+            by_density = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1], columns)
             density[rows] = by_density.gather(1, own)[:, 0]
+            q, some = without_drawn(q, columns), ~alone[rows]
+            found = keep_candidates(q[some], own[some, 0], width)
+            kept.label[rows[some]] = class_of(found.label, None if columns is None else columns.of(some))
+            kept.probability[rows[some]] = found.probability
             top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
             wrong = (1 - score[rows]).clamp_min(1e-12)
+            best = class_of(top.indices[:, :1], columns)[:, 0]
             # the label itself, if there is no other
-            suggested[rows] = top.indices[:, 0].where(top.values[:, 0] > 0, y[rows])
+            suggested[rows] = best.where(top.values[:, 0] > 0, y[rows])
             sure[rows] = (top.values[:, 0] / wrong).clamp_max(1)
             ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
     bounded = torch.minimum(score, 1 - outside.double())  # the label of an image that fits no class cannot be right
@@ -190,16 +195,18 @@ def class_label_quality(
     return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside, candidates)
 
 
-def among_candidates(q: Float[Tensor, "n C"], own: Int[Tensor, "n 1"], lone: Bool[Tensor, "C"]) -> Float[Tensor, "n C"]:
+def among_candidates(
+    q: Float[Tensor, "n W"], own: Int[Tensor, "n 1"], lone: Bool[Tensor, "C"], columns: Columns | None = None
+) -> Float[Tensor, "n W"]:
     """Return the posterior among the candidates of every sample: its given class, and the classes of two samples or more.
 
     One sample does not show what else belongs to its class.
 
     Args:
-        own: given class of each sample.
+        own: column of the given class of each sample.
         lone: classes of one sample, apart from copies.
     """
-    kept = q.masked_fill(lone, 0).scatter(1, own, q.gather(1, own))
+    kept = q.masked_fill(lone if columns is None else lone[columns.label], 0).scatter(1, own, q.gather(1, own))
     return kept / kept.sum(1, keepdim=True).clamp_min(1e-30)
 
 

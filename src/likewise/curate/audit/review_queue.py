@@ -18,7 +18,8 @@ from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, load_arrays
 from likewise.curate.audit.read import Findings
 from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, update_posterior
-from likewise.labels.neighbour_votes import copy_clusters, nearest_neighbours
+from likewise.labels.neighbour_search import nearest_neighbours
+from likewise.labels.neighbour_votes import copy_clusters
 from likewise.labels.review_forecast import Action as Action
 from likewise.labels.review_forecast import label_effects, make_actions, remaining_gain
 
@@ -124,7 +125,7 @@ def build_queue(
     """
     effect = label_effects(candidates.label[:, 0], train)
     unit = torch.nn.functional.normalize(x, dim=1)
-    near, distance = nearest_neighbours(unit, 32) if len(x) > 1 else (row.new_zeros(1, 0), x.new_zeros(1, 0))
+    near, distance = nearest_neighbours(unit, 32)[:2] if len(x) > 1 else (row.new_zeros(1, 0), x.new_zeros(1, 0))
     cluster = copy_clusters(near, distance, candidates.label[:, 0].unique(return_inverse=True)[1])
     decided = torch.zeros(len(row), dtype=torch.bool)
     return ReviewQueue(row, candidates, effect, suspects, cluster, decided)

@@ -21,7 +21,7 @@ from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.weighed_votes import WeighedVotes, write_votes
 from likewise.data.label_sets import split_labels
 from likewise.data.schema import BOX_CORNERS
-from likewise.labels.neighbour_votes import SIMILARITY_BLOCK_SIZE
+from likewise.labels.neighbour_search import SIMILARITY_BLOCK_SIZE
 
 FIXED_COLUMNS = (
     "row",

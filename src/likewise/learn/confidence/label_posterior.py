@@ -12,7 +12,8 @@ from likewise.core.similarity import full_precision_matmul
 from likewise.core.types import Embedded, LikewiseError, Relabelling, SampleWeights, Votes
 from likewise.data.label_sets import label_table
 from likewise.labels.annotators import ballots_of, decide
-from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
+from likewise.labels.class_columns import Columns, class_of, given_column, without_drawn
+from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets, joint_scores
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
 from likewise.labels.neighbour_votes import MAX_CONFLICT_SHARE
 from likewise.labels.off_topic import off_topic
@@ -214,30 +215,32 @@ class LabelPosterior(Confidence):
     ) -> Bool[Tensor, "N"]:
         """Add the posteriors of one round to the evidence. Returns where the likeliest class is likelier than a new class."""
         fits = torch.ones_like(y, dtype=torch.bool)
-        k = self.candidate.shape[1]
         for rows in each.blocks():
-            scores = each.scores(rows)
-            q = noise.posterior(scores, y[rows])
-            value, label = q.topk(k, 1)
-            self._count(rows, value, label, q.gather(1, y[rows, None])[:, 0], y[rows])
+            scores, columns = each.scores(rows), each.columns(rows)
+            q = noise.posterior(scores, y[rows], columns)
+            self._count(rows, q, columns, y[rows])
             fits[rows] = likelier_than_new(each, rows, scores, q)
         rows = (conflicts >= 0).nonzero()[:, 0]
         if len(rows):
             number, size = conflicts[rows].unique(return_inverse=True, return_counts=True)[1:]
-            scores = each.scores(rows)
-            joint = noise.probabilities(scores).clamp_min(1e-30).log() / size[number][:, None]
-            joint = joint + noise.label_probabilities(y[rows]).to(joint).clamp_min(1e-30).log()
-            q = joint.new_zeros(len(size), self.classes).index_add_(0, number, joint).softmax(1)[number]
+            scores, columns = joint_scores(each, rows, number, y)
+            joint = noise.probabilities(scores, columns).clamp_min(1e-30).log() / size[number][:, None]
+            joint = joint + noise.label_probabilities(y[rows], columns).to(joint).clamp_min(1e-30).log()
+            q = joint.new_zeros(len(size), joint.shape[1]).index_add_(0, number, joint).softmax(1)[number]
             for buffer in (self.evidence, self.own, self.rounds_seen):
                 buffer[rows] = 0  # the joint posterior of the copies replaces those of the single samples
             self.label[rows] = y[rows]
-            value, label = q.topk(k, 1)
-            self._count(rows, value, label, q.gather(1, y[rows, None])[:, 0], y[rows])
+            self._count(rows, q, columns, y[rows])
             fits[rows] = likelier_than_new(each, rows, scores, q)
         return fits
 
-    def _count(self, rows: Tensor, value: Tensor, label: Tensor, own: Tensor, y: Tensor) -> None:
+    def _count(
+        self, rows: Int[Tensor, "b"], q: Float[Tensor, "b W"], columns: Columns | None, y: Int[Tensor, "b"]
+    ) -> None:
         """Add posteriors to the stored candidates, except where training with a repaired label confirms the repair."""
+        own = q.gather(1, given_column(y, columns))[:, 0]
+        value, column = without_drawn(q, columns).topk(self.candidate.shape[1], 1)
+        label = class_of(column, columns)
         trained = self.label[rows]
         counts = ~((trained != y) & (self.w[rows] > 0) & (label[:, 0] == trained))
         old, sums = self.candidate[rows], self.evidence[rows]

@@ -1,0 +1,175 @@
+"""Classes whose scores are computed for a sample: all, or some candidates and drawn classes that stand for the rest.
+
+With many classes, nearly all are impossible for a sample. Its candidates are the given class, the classes of its neighbours and
+those with the nearest centres. Some random other classes stand for all the rest, so that probabilities still sum to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+CANDIDATE_CLASSES_COUNT = 64
+"""Number of candidate classes of a sample, its given class included."""
+
+NEAREST_CENTRES_COUNT = 16
+"""Number of candidates by nearest class centre; they come before the farthest neighbours' classes."""
+
+DRAWN_CLASSES_COUNT = 16
+"""Number of random classes that stand for all classes that are no candidates."""
+
+MAX_DENSE_CLASSES = 256
+"""Number of classes up to which the scores of all classes cost as little as those of candidates."""
+
+COLUMN_BLOCK_ROWS = 4096
+"""Number of samples whose candidates are chosen at a time."""
+
+
+class Columns(NamedTuple):
+    """Classes that the columns of a table of scores stand for."""
+
+    label: Int[Tensor, "b W"]
+    size: Float[Tensor, "b W"]  # logarithm of the number of classes that the column stands for; -inf: it is not used
+    own: Int[Tensor, "b 1"]  # column of the given class
+
+    @property
+    def is_drawn(self) -> Bool[Tensor, "b W"]:
+        """Whether a column stands for several classes."""
+        return self.size > 0
+
+    def of(self, rows: Tensor) -> Columns:
+        """Return the columns of some of the samples."""
+        return Columns(*(one[rows] for one in self))
+
+    def gather(self, values: Float[Tensor, "C"]) -> Float[Tensor, "b W"]:
+        """Return logarithms of weights of classes as those of columns."""
+        return values[self.label] + self.size.to(values)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateClasses:
+    """Candidate classes of all samples, the given class first unless `own` says otherwise, and in the last columns drawn classes.
+
+    `slot` is the column of the class of each neighbour; the number of columns: it is no candidate.
+    """
+
+    label: Int[Tensor, "N W"]  # -1: not used
+    slot: Int[Tensor, "N k"]
+    classes: int
+    drawn: int
+    own: Int[Tensor, "N"] | None = None  # column of the given class; None: the first
+
+    @property
+    def width(self) -> int:
+        return self.label.shape[1]
+
+    def columns(self, rows: Int[Tensor, "b"]) -> Columns:
+        """Return the columns of some samples."""
+        label = self.label[rows].long()
+        used = label >= 0
+        size = torch.where(used, 0.0, -torch.inf)
+        if self.drawn:
+            drawn = used[:, -self.drawn :]
+            rest = self.classes - (used.sum(1) - drawn.sum(1))
+            share = torch.log(rest / drawn.sum(1).clamp_min(1))[:, None]
+            size[:, -self.drawn :] = torch.where(drawn, share, -torch.inf)
+        own = torch.zeros_like(rows) if self.own is None else self.own[rows]
+        return Columns(label.clamp_min(0), size, own[:, None])
+
+    def narrowed(self, keep: Int[Tensor, "N t"]) -> CandidateClasses:
+        """Return only some columns of every sample, the given class first."""
+        new = torch.full((len(keep), self.width + 1), keep.shape[1], dtype=self.slot.dtype, device=keep.device)
+        places = torch.arange(keep.shape[1], dtype=self.slot.dtype, device=keep.device)
+        new.scatter_(1, keep, places.expand_as(keep))
+        slot = torch.cat([new[some].gather(1, self.slot[some].long()) for some in _blocks(keep)])
+        return CandidateClasses(self.label.gather(1, keep), slot, self.classes, 0)
+
+
+def choose_candidates(
+    y: Int[Tensor, "N"], near: Int[Tensor, "N k"], distance: Float[Tensor, "N k"], central: Int[Tensor, "N m"],
+    classes: int, count: int = CANDIDATE_CLASSES_COUNT, seed: int = 0,
+) -> CandidateClasses:  # fmt: skip
+    """Return for every sample its given class, the classes of its neighbours, those of the nearest centres, and drawn ones.
+
+    Args:
+        y: given class of every sample.
+        near: neighbours, the nearest first.
+        distance: their distances; infinite: the neighbour has no vote.
+        central: classes with the nearest centres.
+        count: number of candidates.
+        seed: of the drawn classes.
+    """
+    random = torch.Generator().manual_seed(seed)
+    first = max(0, count - 1 - central.shape[1])
+    labels, slots = [], []
+    for rows in _blocks(near):
+        own = y[rows, None]
+        voted = torch.where(distance[rows].isfinite(), y[near[rows]], own)
+        listed = torch.cat([own, voted[:, :first], central[rows], voted[:, first:]], 1)
+        order = repeats(listed).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+        drawn = torch.randint(classes, (len(rows), DRAWN_CLASSES_COUNT), generator=random).to(y.device)
+        listed = torch.cat([listed.gather(1, order), drawn], 1)
+        label = listed.masked_fill(repeats(listed), -1)
+        labels.append(label.to(torch.int32))
+        slots.append(_slots(y[near[rows]], label, DRAWN_CLASSES_COUNT))
+    return CandidateClasses(torch.cat(labels), torch.cat(slots), classes, DRAWN_CLASSES_COUNT)
+
+
+def shared_candidates(
+    chosen: CandidateClasses, rows: Int[Tensor, "n"], number: Int[Tensor, "n"], y: Int[Tensor, "N"], near: Int[Tensor, "n k"]
+) -> CandidateClasses:  # fmt: skip
+    """Return candidates of some samples, the same for all samples of a group: those of the first one, and all given classes.
+
+    Args:
+        number: group of every sample, from 0.
+    """
+    groups = int(number.max()) + 1
+    place = torch.arange(len(rows), device=rows.device)
+    first = torch.full((groups,), len(rows), device=rows.device).scatter_reduce_(0, number, place, "amin")
+    pair = (number * chosen.classes + y[rows]).unique()
+    group, given = pair // chosen.classes, pair % chosen.classes
+    size = torch.bincount(group, minlength=groups)
+    rank = torch.arange(len(pair), device=rows.device) - (size.cumsum(0) - size)[group]
+    base = chosen.label[rows[first]].long()
+    more = base[:, :1].repeat(1, int(size.max()))
+    more[group, rank] = given
+    listed = torch.cat([more, base], 1)
+    label = listed.masked_fill(repeats(listed), -1)[number]
+    own = (label == y[rows, None]).to(torch.uint8).argmax(1)
+    return CandidateClasses(
+        label.to(torch.int32), _slots(y[near], label, chosen.drawn), chosen.classes, chosen.drawn, own
+    )
+
+
+def _slots(voted: Int[Tensor, "b k"], label: Int[Tensor, "b W"], drawn: int) -> Int[Tensor, "b k"]:
+    """Return the column of every neighbour's class; the number of columns if it is no candidate."""
+    found = voted[:, :, None] == label[:, None, : label.shape[1] - drawn]
+    return torch.where(found.any(2), found.to(torch.uint8).argmax(2), label.shape[1]).to(torch.int16)
+
+
+def repeats(label: Int[Tensor, "b W"]) -> Tensor:
+    """Return where a class stands in an earlier column of the same row, too."""
+    return torch.tril(label[:, :, None] == label[:, None, :], -1).any(2)
+
+
+def given_column(y: Int[Tensor, "b"], columns: Columns | None) -> Int[Tensor, "b 1"]:
+    """Return the column of the given class of every sample."""
+    return y[:, None] if columns is None else columns.own
+
+
+def class_of(column: Int[Tensor, "b k"], columns: Columns | None) -> Int[Tensor, "b k"]:
+    """Return the classes of some columns of every sample."""
+    return column if columns is None else columns.label.gather(1, column)
+
+
+def without_drawn(q: Float[Tensor, "b W"], columns: Columns | None) -> Float[Tensor, "b W"]:
+    """Return the probabilities with 0 for drawn classes, which stand for others."""
+    return q if columns is None else q.masked_fill(columns.is_drawn, 0)
+
+
+def _blocks(rows: Tensor) -> tuple[Int[Tensor, "b"], ...]:
+    return torch.arange(len(rows), device=rows.device).split(COLUMN_BLOCK_ROWS)
