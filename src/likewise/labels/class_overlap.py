@@ -9,11 +9,14 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
+from likewise.labels.class_columns import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT, repeats
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE
+from likewise.labels.neighbour_search import nearest_centres
 
 OverlapState = Literal["merge", "distinct", "unknown"]
 
@@ -58,6 +61,9 @@ MIN_MERGE_SHARE, MAX_MERGE_SHARE = 0.002, 0.2
 
 PRIOR_LOG_SPREAD, PRIOR_SPREAD_COUNT = 0.3, 4.0
 """Prior standard deviation of the log distance of different classes, also its minimum, and the pairs that it weighs."""
+
+MAX_FITTED_PAIRS = 2**13
+"""Maximum number of pairs that the distribution of distances is fitted to; of more, some are drawn."""
 
 GRID_POINT_COUNT, MAX_FIT_STEPS = 120, 200
 """Grid of distances, and steps of expectation-maximisation."""
@@ -115,8 +121,9 @@ def class_overlap(
     x = (x - x.mean(0)) / x.std().clamp_min(1e-12)
     with full_precision_matmul(x):
         models = [_Model(x, y, fold, k, classes) for k in range(FOLD_COUNT)]
-        first, second, reach = candidate_pairs(models, min(nearest, classes - 1))
-        held = held_out_sums(x, y, fold, models, first, second)
+        close, near = near_classes(x, y, models[0])
+        first, second, reach = candidate_pairs(models, min(nearest, classes - 1), close)
+        held = held_out_sums(x, y, fold, models, first, second, near)
     size = torch.bincount(y, minlength=classes)[torch.stack([first, second])]
     distance, deviation, noise = estimate(held.cpu().double(), size.cpu().double())
     known = deviation.isfinite()
@@ -125,6 +132,25 @@ def class_overlap(
         usual = (reach[first] * reach[second]).sqrt().double().cpu()
         ratio[known], probability[known] = compare_hypotheses(*(t[known] for t in (distance, deviation, noise, usual)))
     return ClassOverlap(first, second, distance, deviation, ratio, probability, states_of(ratio, probability))
+
+
+def near_classes(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], model: _Model
+) -> tuple[Int[Tensor, "C m"] | None, Int[Tensor, "N m"] | None]:
+    """Return the classes of the nearest whitened centres for every class and every sample; None: all classes are compared."""
+    classes = len(model.count)
+    if classes <= MAX_DENSE_CLASSES:
+        return None, None
+    size = torch.bincount(y, minlength=classes)
+    root = torch.linalg.cholesky(model.within.double())
+    known = (size > 0).nonzero()[:, 0]
+    centre = class_sums(x, y, classes)[known] / size[known, None]
+    white, centre = (
+        torch.linalg.solve_triangular(root, one.double().T, upper=False).T.to(x).contiguous() for one in (x, centre)
+    )
+    close = known.new_zeros(classes, min(NEAREST_CENTRES_COUNT, len(known)))
+    close[known] = known[nearest_centres(centre, centre, NEAREST_CENTRES_COUNT)]
+    return close, known[nearest_centres(white, centre, NEAREST_CENTRES_COUNT)]
 
 
 def group_means(
@@ -169,34 +195,69 @@ class _Model:
         self.weight = torch.linalg.solve(*both).to(x)
         self.offset = 0.5 * (mean.T * self.weight).sum(0)
         self.usable = (self.held > 0) & (self.count > 0)
+        self.within = within
+
+    def all_distances(self, block: Int[Tensor, "b"]) -> tuple[Float[Tensor, "b C"], Float[Tensor, "b C"]]:
+        """Return the distances of some classes from all classes, and the weights of these distances."""
+        own = (self.held_mean * self.weight.T).sum(1)
+        apart = (
+            own[block, None] + own - self.held_mean[block] @ self.weight - (self.held_mean @ self.weight[:, block]).T
+        )
+        share = 1 / (1 / self.held[block, None] + 1 / self.held) * (self.usable[block, None] & self.usable)
+        return apart, share
+
+    def distances(
+        self, block: Int[Tensor, "b"], other: Int[Tensor, "b m"]
+    ) -> tuple[Float[Tensor, "b m"], Float[Tensor, "b m"]]:
+        """Return the distances of some classes from a few other classes each, and the weights of these distances."""
+        held = self.held_mean[block, None] - embedding(other, self.held_mean)
+        fitted = self.weight.T[block, None] - embedding(other, self.weight.T)
+        share = 1 / (1 / self.held[block, None] + 1 / self.held[other])
+        return (held * fitted).sum(2), share * (self.usable[block, None] & self.usable[other])
 
     def score(self, product: Float[Tensor, "n C"]) -> Float[Tensor, "n C"]:
         """Return the scores of all classes from products with the weights; -inf for a class without samples."""
         return (product - self.offset).masked_fill(self.count == 0, -torch.inf)
 
+    def best(self, x: Float[Tensor, "n F"], near: Int[Tensor, "n m"] | None) -> Float[Tensor, "n"]:
+        """Return the highest score of all classes, or of some classes of every sample."""
+        if near is None:
+            return self.score(x @ self.weight).amax(1)
+        found = (embedding(near, self.weight.T) @ x[:, :, None])[:, :, 0] - self.offset[near]
+        return found.masked_fill(self.count[near] == 0, -torch.inf).amax(1)
+
+    def product(self, x: Float[Tensor, "n F"], c: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """Return the product of every sample with the weights of one class."""
+        return (x * self.weight.T[c]).sum(1)
+
 
 def candidate_pairs(
-    models: list[_Model], nearest: int
+    models: list[_Model], nearest: int, close: Int[Tensor, "C m"] | None = None
 ) -> tuple[Int[Tensor, "P"], Int[Tensor, "P"], Float[Tensor, "C"]]:
     """Return each class with its nearest classes, every pair once, and the median distance of a class to its nearest ones.
 
     Of two medians it is the larger one; a negative distance counts as 0.
+
+    Args:
+        close: classes that each class is compared with; None: all.
     """
     classes = len(models[0].count)
     pairs, reach = [], []
-    for block in torch.arange(classes, device=models[0].count.device).split(max(1, SCORE_BLOCK_SIZE // classes)):
+    width = classes if close is None else close.shape[1] * len(models[0].weight)
+    for block in torch.arange(classes, device=models[0].count.device).split(max(1, SCORE_BLOCK_SIZE // width)):
         total, weight = 0.0, 0.0
+        other = None if close is None else close[block]
         for one in models:
-            own = (one.held_mean * one.weight.T).sum(1)
-            apart = (
-                own[block, None] + own - one.held_mean[block] @ one.weight - (one.held_mean @ one.weight[:, block]).T
-            )
-            share = 1 / (1 / one.held[block, None] + 1 / one.held) * (one.usable[block, None] & one.usable)
+            apart, share = one.all_distances(block) if other is None else one.distances(block, other)
             total, weight = total + apart * share, weight + share
         distance = torch.where(weight > 0, total / weight, torch.inf)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        distance.scatter_(1, block[:, None], torch.inf)
-        low = distance.topk(nearest, 1, largest=False)
-        a, b = block[:, None].expand_as(low.indices)[low.values < torch.inf], low.indices[low.values < torch.inf]
+        if other is None:
+            distance.scatter_(1, block[:, None], torch.inf)
+        else:
+            distance = distance.masked_fill(other == block[:, None], torch.inf)
+        low = distance.topk(min(nearest, distance.shape[1]), 1, largest=False)
+        found = low.indices if other is None else other.gather(1, low.indices)
+        a, b = block[:, None].expand_as(found)[low.values < torch.inf], found[low.values < torch.inf]
         pairs.append(torch.minimum(a, b) * classes + torch.maximum(a, b))
         there = (low.values < torch.inf).sum(1, keepdim=True)
         reach.append(low.values.gather(1, there // 2)[:, 0] if nearest else there[:, 0].to(low.values))
@@ -206,11 +267,14 @@ def candidate_pairs(
 
 def held_out_sums(
     x: Float[Tensor, "N F"], y: Int[Tensor, "N"], fold: Int[Tensor, "N"], models: list[_Model],
-    first: Int[Tensor, "P"], second: Int[Tensor, "P"],
+    first: Int[Tensor, "P"], second: Int[Tensor, "P"], near: Int[Tensor, "N m"] | None = None,
 ) -> Float[Tensor, "3 K 2 P"]:  # fmt: skip
     """Return sums over held-out samples of each fold, name and pair: number, projections and squares of the projections.
 
     Samples that fit another class much better than both names are left out.
+
+    Args:
+        near: classes that a sample is compared with; None: all.
     """
     classes, pairs = len(models[0].count), len(first)
     name, pair = torch.cat([first, second]), torch.arange(pairs, device=y.device).repeat(2)
@@ -218,31 +282,39 @@ def held_out_sums(
     number = torch.bincount(name, minlength=classes)
     sums = torch.zeros(3, len(models) * 2 * pairs, dtype=torch.float32 if x.device.type == "mps" else torch.float64)
     sums = sums.to(x.device)
-    sharpness = fit_sharpness(x, y, fold, models[0])
+    sharpness = fit_sharpness(x, y, fold, models[0], near)
+    width = classes if near is None else NEAREST_CLASSES * near.shape[1] * x.shape[1]
     for k, model in enumerate(models):
-        for rows in (fold == k).nonzero()[:, 0].split(max(1, SCORE_BLOCK_SIZE // classes)):
-            product = x[rows] @ model.weight
-            score = model.score(product)
+        for rows in (fold == k).nonzero()[:, 0].split(max(1, SCORE_BLOCK_SIZE // width)):
+            best = model.best(x[rows], None if near is None else near[rows])
             for at, p in incident_pairs(y[rows], number, pair):
                 a, b = first[p], second[p]
-                lead = score.amax(1)[at] - torch.maximum(score[at, a], score[at, b])
+                by_a, by_b = (model.product(x[rows[at]], c) for c in (a, b))
+                lead = best[at] - torch.maximum(by_a - model.offset[a], by_b - model.offset[b])
                 kept = (sharpness * lead <= MAX_FOREIGN_ODDS) & (model.count[a] > 0) & (model.count[b] > 0)
-                at, p, a, b = at[kept], p[kept], a[kept], b[kept]
-                value = (product[at, a] - product[at, b]).to(sums)
+                at, p, b, value = at[kept], p[kept], b[kept], (by_a - by_b)[kept].to(sums)
                 slot = (2 * k + (y[rows][at] == b).long()) * pairs + p
                 for place, added in enumerate((torch.ones_like(value), value, value * value)):
                     sums[place].index_add_(0, slot, added)
     return sums.view(3, len(models), 2, pairs)
 
 
-def fit_sharpness(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], fold: Int[Tensor, "N"], model: _Model) -> float:
+def fit_sharpness(
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], fold: Int[Tensor, "N"], model: _Model, near: Int[Tensor, "N m"] | None
+) -> float:
     """Return the factor of scores under which the labels of fold 0 are most likely, if a share of them is uniform noise."""
-    rows = (fold == 0).nonzero()[:, 0][: max(1, SCORE_BLOCK_SIZE // len(model.count))]
-    score = model.score(x[rows] @ model.weight)
+    width = len(model.count) if near is None else (1 + near.shape[1]) * x.shape[1]
+    rows = (fold == 0).nonzero()[:, 0][: max(1, SCORE_BLOCK_SIZE // width)]
+    if near is None:
+        score, column = model.score(x[rows] @ model.weight), y[rows, None]
+    else:
+        label, column = torch.cat([y[rows, None], near[rows]], 1), torch.zeros_like(rows)[:, None]
+        score = (embedding(label, model.weight.T) @ x[rows, :, None])[:, :, 0] - model.offset[label]
+        score = score.masked_fill((model.count[label] == 0) | repeats(label), -torch.inf)
     rate = ASSUMED_NOISE_RATE
 
     def likelihood(factor: float) -> float:
-        own = torch.softmax(factor * score, 1).gather(1, y[rows, None])
+        own = torch.softmax(factor * score, 1).gather(1, column)
         return float(((1 - rate) * own + rate / len(model.count)).log().sum())
 
     return max(SHARPNESS_FACTORS, key=likelihood)
@@ -327,19 +399,27 @@ def compare_hypotheses(
     """
     distance, usual = distance.clamp_min(0), torch.maximum(usual, deviation)
     grid = torch.logspace(-3, 2, GRID_POINT_COUNT, dtype=distance.dtype)
-    true = grid * usual[:, None]
-    error = (noise[:, :1] + noise[:, 1:] * true).sqrt()
-    two = (-0.5 * ((distance[:, None] - true) / error) ** 2).exp() / error / math.sqrt(2 * math.pi)
     nu = SPIKE_FREEDOM_COUNT
     peak = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(nu * math.pi)
-    one = peak * (1 + (distance / deviation) ** 2 / nu) ** (-(nu + 1) / 2) / deviation
+    every_one = peak * (1 + (distance / deviation) ** 2 / nu) ** (-(nu + 1) / 2) / deviation
+
+    def for_two(pairs: Tensor | slice) -> Tensor:
+        """Return the likelihood of some distances for every true distance of the grid."""
+        true = grid * usual[pairs, None]
+        error = (noise[pairs, :1] + noise[pairs, 1:] * true).sqrt()
+        return (-0.5 * ((distance[pairs, None] - true) / error) ** 2).exp() / error / math.sqrt(2 * math.pi)
+
+    drawn: Tensor | slice = slice(None)
+    if len(distance) > MAX_FITTED_PAIRS:
+        drawn = torch.randperm(len(distance), generator=torch.Generator().manual_seed(0))[:MAX_FITTED_PAIRS]
+    one, two = every_one[drawn], for_two(drawn)
     centre, spread, share = grid.new_zeros(()), 1.0, PRIOR_MERGE_SHARE
     for _ in range(MAX_FIT_STEPS):
         heavy = 1 + ((grid.log() - centre) / spread) ** 2 / TAIL_FREEDOM_COUNT
         density = heavy ** (-(TAIL_FREEDOM_COUNT + 1) / 2)
         density = density / density.sum()
         likelihood = (two @ density).clamp_min(1e-290)
-        posterior = share * one / (share * one + (1 - share) * likelihood)
+        fitted, posterior = share, share * one / (share * one + (1 - share) * likelihood)
         weight = (((1 - posterior) / likelihood)[:, None] * two * density).sum(0)
         whole = weight.sum().clamp_min(1e-12)
         # far points weigh less, as for Student's t
@@ -349,7 +429,10 @@ def compare_hypotheses(
         spread = max(PRIOR_LOG_SPREAD, math.sqrt(square / (whole + PRIOR_SPREAD_COUNT)))
         merges = float(posterior.sum()) + PRIOR_PAIR_COUNT * PRIOR_MERGE_SHARE
         share = min(MAX_MERGE_SHARE, max(MIN_MERGE_SHARE, merges / (len(posterior) + PRIOR_PAIR_COUNT)))
-    return (one / likelihood).log10(), posterior
+    blocks = torch.arange(len(distance)).split(MAX_FITTED_PAIRS)
+    likelihood = torch.cat([(for_two(pairs) @ density).clamp_min(1e-290) for pairs in blocks])
+    posterior = fitted * every_one / (fitted * every_one + (1 - fitted) * likelihood)
+    return (every_one / likelihood).log10(), posterior
 
 
 def states_of(ratio: Float[Tensor, "P"], probability: Float[Tensor, "P"]) -> tuple[OverlapState, ...]:
