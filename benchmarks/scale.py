@@ -1,0 +1,201 @@
+"""Cost of a label audit as the data grow, with the tools that people use beside it: seconds, memory, average precision.
+
+    python benchmarks/scale.py --out scale                                  # 5,798 to 200,000 samples, and the peers
+    python benchmarks/scale.py --out scale --sizes 1000000x100000 --peers   # no peer
+    python benchmarks/scale.py --out scale --figure docs/img/scale.png      # table and figure of all records
+
+The data are simulated shops: few images per class, very many classes, embeddings of 128 dimensions, 10 % wrong labels. Each
+size runs `likewise audit` in a process of its own. A peer that would need more memory than --memory is left out. One JSON file
+per size and tool: a run that was stopped continues where it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from measure import Clock, NotMeasured, alone, parse_with_quick
+
+DIM, WRONG_SHARE = 128, 0.1
+SIZES = ("5798x1100", "12059x2264", "24154x4528", "59822x11318", "120000x22700", "200000x37800")
+FAMILIES_PER_CLASS, FAMILY_SPREAD, CLASS_SPREAD = 0.05, 0.7, 0.62
+"""Families of similar classes (shoes, lamps), and the spread of their centres and of the classes in them, in units of the spread
+of the images of a class. They give about the precision that real shops have: some classes are hard to separate."""
+
+PEERS = ("cleanlab", "SelfClean")
+
+
+def simulate_shop(samples: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return embeddings of unit length, given and true labels; every class has two samples or more."""
+    rng = np.random.default_rng(seed)
+    sizes = 2 + rng.multinomial(max(0, samples - 2 * classes), rng.dirichlet(np.full(classes, 5.0)))
+    true = np.repeat(np.arange(classes), sizes)
+    families = max(1, round(FAMILIES_PER_CLASS * classes))
+    family = FAMILY_SPREAD * rng.standard_normal((families, DIM), np.float32)
+    centre = family[rng.integers(0, families, classes)] + CLASS_SPREAD * rng.standard_normal((classes, DIM), np.float32)
+    z = centre[true]
+    z += rng.standard_normal(z.shape, np.float32)
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    order = rng.permutation(len(z))
+    z, true = z[order], true[order]
+    bad = rng.random(len(z)) < WRONG_SHARE
+    return z, np.where(bad, (true + rng.integers(1, classes, len(z))) % classes, true), true
+
+
+def audit(samples: int, classes: int) -> dict:
+    """Return the cost of `likewise audit` and the quality of its scores."""
+    from likewise.cli.main import main as command
+
+    z, given, true = simulate_shop(samples, classes)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        np.save(folder / "z.npy", z)
+        (folder / "y.csv").write_text("\n".join(["label", *(f"c{c}" for c in given)]) + "\n")
+        z = np.zeros(0)  # the command reads the file
+        clock = Clock("cpu")
+        with contextlib.redirect_stdout(io.StringIO()):
+            command(["audit", str(folder / "z.npy"), "--labels", str(folder / "y.csv"), "--out", str(folder / "audit")])
+        cost = clock.stop()
+        about = json.loads((folder / "audit" / "audit.json").read_text())
+        with open(folder / "audit" / "audit.csv", newline="") as file:
+            score = np.full(samples, np.nan)
+            for line in csv.DictReader(file):
+                score[int(line["row"])] = float(line["score"] or "nan")
+    part = next(iter(about["parts"].values()))
+    return cost | quality(score, given != true, score < 0.5) | {"estimated": part["any"], "facts": part.get("inference")}
+
+
+def cleanlab(samples: int, classes: int) -> dict:
+    """Return the cost and the quality of cleanlab with out-of-sample probabilities of nearest neighbours."""
+    from rivals import cleanlab_scores
+
+    z, given, true = simulate_shop(samples, classes)
+    clock = Clock("cpu")
+    scores, _ = cleanlab_scores(given, {}, z)
+    cost = clock.stop()
+    if not scores:
+        raise ImportError("cleanlab")
+    found = {name: quality(score, given != true) for name, score in scores.items()}
+    return cost | max(found.values(), key=lambda one: one["AP"])
+
+
+def selfclean(samples: int, classes: int) -> dict:
+    """Return the cost and the quality of SelfClean's score."""
+    from rivals import selfclean_score
+
+    z, given, true = simulate_shop(samples, classes)
+    clock = Clock("cpu")
+    score = selfclean_score(z, given)
+    return clock.stop() | quality(score, given != true)
+
+
+TOOLS: dict[str, Callable[[int, int], dict]] = {"likewise": audit, "cleanlab": cleanlab, "SelfClean": selfclean}
+
+
+def needed_bytes(tool: str, samples: int, classes: int) -> float:
+    """Return roughly the memory of a tool: cleanlab holds several tables of samples x classes, SelfClean computes in blocks."""
+    return 4 * 8 * samples * classes if tool == "cleanlab" else 0
+
+
+def quality(score: np.ndarray, wrong: np.ndarray, flagged: np.ndarray | None = None) -> dict:
+    """Return the average precision of the scores, and precision and recall of the flags."""
+    from sklearn.metrics import average_precision_score
+
+    known = ~np.isnan(score)
+    found = {"AP": float(average_precision_score(wrong[known], -score[known]))}
+    if flagged is not None:
+        found |= {
+            "flagged": int(flagged.sum()),
+            "precision": float(wrong[flagged].mean()) if flagged.any() else math.nan,
+            "recall": float(flagged[wrong].mean()),
+        }
+    return found
+
+
+def exponent(records: Sequence[dict]) -> float:
+    """Return the slope of log seconds by log samples, by least squares over all sizes."""
+    x, y = (np.log([one[name] for one in records]) for name in ("samples", "seconds"))
+    return float(np.polyfit(x, y, 1)[0]) if len(records) > 1 else math.nan
+
+
+def as_table(records: Sequence[dict]) -> str:
+    """Return all records as a table in Markdown."""
+    lines = ["| samples x classes | tool | seconds | memory | AP | precision, recall of flags |", "|---|---|---|---|---|---|"]
+    for one in sorted(records, key=lambda r: (r["samples"], r["tool"])):
+        size, tool = f"{one['samples']:,} x {one['classes']:,}", one["tool"]
+        if "reason" in one:
+            lines.append(f"| {size} | {tool} | {one['reason']} | | | |")
+            continue
+        flags = f"{one['precision']:.3f}, {one['recall']:.3f}" if "precision" in one else ""
+        memory = f"{one['peak_mb'] / 1024:.1f} GB"
+        lines.append(f"| {size} | {tool} | {one['seconds']:.0f} | {memory} | {one['AP']:.3f} | {flags} |")
+    for tool in TOOLS:
+        mine = [one for one in records if one["tool"] == tool and "seconds" in one]
+        if len(mine) > 1:
+            lines.append(f"\n{tool}: seconds grow with samples to the power of {exponent(mine):.2f}")
+    return "\n".join(lines)
+
+
+def draw(records: Sequence[dict], file: Path) -> None:
+    """Draw seconds by samples of every tool on logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for tool, marker in zip(TOOLS, "os^"):
+        mine = sorted((one for one in records if one["tool"] == tool and "seconds" in one), key=lambda r: r["samples"])
+        if mine:
+            axes.loglog([r["samples"] for r in mine], [r["seconds"] for r in mine], marker=marker, label=tool)
+    axes.set(xlabel="samples (5.3 per class)", ylabel="seconds, two cores")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(file, dpi=140)
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("scale"), help="folder of the records")
+    parser.add_argument("--sizes", nargs="*", default=SIZES, help="samples x classes, such as 5798x1100")
+    parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS, help="tools beside likewise")
+    parser.add_argument("--memory", type=float, default=16, help="GB that a peer may use")
+    parser.add_argument("--most", type=int, default=60_000, help="largest number of samples for the peers")
+    parser.add_argument("--figure", type=Path, help="file of the figure")
+    return parse_with_quick(parser, words, sizes=("600x110",))
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parse(words)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for size in options.sizes:
+        samples, classes = map(int, size.split("x"))
+        for tool in ("likewise", *options.peers):
+            file = options.out / f"{size}-{tool}.json"
+            if file.exists() or (tool != "likewise" and samples > options.most):
+                continue
+            record = {"tool": tool, "samples": samples, "classes": classes}
+            if needed_bytes(tool, samples, classes) > options.memory * 2**30:
+                record["reason"] = f"needs more than {options.memory:g} GB"
+            else:
+                try:
+                    record |= alone(TOOLS[tool], samples, classes, here=options.quick)
+                except NotMeasured as error:
+                    record["reason"] = str(error)
+            print(json.dumps(record), flush=True)
+            if "not installed" not in record.get("reason", ""):
+                file.write_text(json.dumps(record, indent=1))
+    records = [json.loads(file.read_text()) for file in sorted(options.out.glob("*.json"))]
+    print(as_table(records))
+    if options.figure:
+        draw(records, options.figure)
+
+
+if __name__ == "__main__":
+    main()
