@@ -15,8 +15,8 @@ from made_calibration import make_calibration, threshold
 import likewise
 from likewise.data import load as read
 from likewise.deploy.export import export
-from likewise.deploy.identify import open_gallery
 from likewise.deploy.index.search_index import search
+from likewise.deploy.model import open_gallery
 from likewise.deploy.model_card import DECISION_FILES, GALLERY_FILE, fill
 from likewise.runs.calibration import read_calibration, write_calibration
 

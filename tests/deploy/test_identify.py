@@ -8,8 +8,8 @@ from likewise.config import Search
 from likewise.types import LikewiseError
 
 import likewise
-from likewise.deploy.identify import Gallery, identify, open_gallery
 from likewise.deploy.index.search_index import search
+from likewise.deploy.model import Gallery, identify, open_gallery
 
 
 def test_the_gallery_of_the_run(calibrated, open_run, features):

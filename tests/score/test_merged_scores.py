@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from likewise.config import Evaluate
 
-from likewise.score.evaluate import evaluate
-from likewise.score.results import FEWER_CLASSES_REASON, mergeable, merged
+from likewise.score.evaluate import FEWER_CLASSES_REASON, evaluate, mergeable, merged
 
 
 def scores(metrics, **more):

@@ -10,8 +10,7 @@ from likewise.types import Items, LikewiseError
 from score.several_labels import by_loops, embedded, random_items, scored
 
 import likewise
-from likewise.score.relevance import relevance_of, relevance_of_run
-from likewise.score.retrieve import Scoring, count_relevant_rows, hidden_groups
+from likewise.score.retrieve import Scoring, count_relevant_rows, hidden_groups, relevance_of, relevance_of_run
 from likewise.score.scoring import mean_score, summary
 
 

@@ -12,7 +12,7 @@ from likewise.types import Items, LikewiseError
 from score.several_labels import ALL, by_loops, circle, paper, random_items, scored
 
 import likewise
-from likewise.score.relevance import relevance_of, with_facts
+from likewise.score.retrieve import relevance_of, with_facts
 
 
 def test_three_queries_on_paper():

@@ -16,7 +16,6 @@ from likewise.core.settings import Evaluate, Train
 from likewise.core.settings.spec import spec
 from likewise.core.types import Items, LikewiseError
 from likewise.data.leakage import describe_leaks, leaks
-from likewise.score.levels import needs_tree, tree_of
 from likewise.score.metrics import (
     import_metrics,
     is_graded,
@@ -29,8 +28,8 @@ from likewise.score.metrics import (
     reach,
     spectrum,
 )
-from likewise.score.relevance import RelevanceOfRows, relevance_of
-from likewise.score.retrieve import count_relevant_rows, graded_rows, max_results
+from likewise.score.retrieve import RelevanceOfRows, count_relevant_rows, graded_rows, max_results, relevance_of
+from likewise.score.tree_levels import needs_tree, tree_of
 
 MIN_DIRECTION_SPREAD = 1e-5
 """Spread of the directions of embeddings from which ranking by cosine is safe; the first losses of R@1 are at 1e-6."""

@@ -232,9 +232,8 @@ def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
     """Return B with the rows and labels of A for the same image files; None if A and B have different files."""
     if a.path is None or b.path is None:
         return None
-    depth = min(
-        len(PurePath(path[0]).parts) for path in (a.path, b.path)
-    )  # one table may have absolute paths, the other relative ones
+    # one table may have absolute paths, the other relative ones
+    depth = min(len(PurePath(path[0]).parts) for path in (a.path, b.path))
     names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in path] for path in (a.path, b.path))
     place = {name: i for i, name in enumerate(names_a)}
     if len(place) < len(names_a) or set(names_b) != place.keys() or len(names_b) != len(names_a):

@@ -9,8 +9,15 @@ from likewise.config import Calibrate, Train
 from likewise.types import Items, LikewiseError
 from scipy.stats import norm
 
-from likewise.deploy.calibration.calibrate import Calibrated, calibrate, check_classes
-from likewise.deploy.calibration.calibration_view import draw_calibration, draw_det, draw_reliability, draw_roc
+from likewise.deploy.calibration.calibrate import (
+    Calibrated,
+    calibrate,
+    check_classes,
+    draw_calibration,
+    draw_det,
+    draw_reliability,
+    draw_roc,
+)
 from likewise.learn.training.fit import train
 from likewise.runs.calibration import Threshold, read_calibration, read_validation
 

@@ -11,9 +11,9 @@ from likewise.types import Embedded, Items, LikewiseError
 from sklearn.metrics import ndcg_score
 
 import likewise
-from likewise.score.levels import plan_levels, tree_facts
 from likewise.score.retrieve import Scoring
 from likewise.score.scoring import score, summary
+from likewise.score.tree_levels import plan_levels, tree_facts
 
 CPU = torch.device("cpu")
 UNEVEN = {  # paths of different lengths; "d" is named as a group is, and the "small" below dog is not that below cat

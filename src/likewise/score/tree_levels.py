@@ -16,7 +16,7 @@ from likewise.core.types import Items, LikewiseError, Retrieval, Scores, TreeRet
 from likewise.data.taxonomies import TREE_FORMS, ancestors
 from likewise.data.taxonomies.levels import ClassTree, class_tree
 from likewise.score.metrics import is_tree_metric, last_rank, level_of
-from likewise.score.metrics.ranking import query_of_hit
+from likewise.score.metrics.ranking import first_results, query_of_hit, starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,7 @@ class LevelPlan:
 
     tree: ClassTree
     y: Int[Tensor, "N"]  # class numbers
-    label: Int[
-        Tensor, "L N"
-    ]  # groups on every level, coarsest first, and the classes last; -1 = no group on this level
+    label: Int[Tensor, "L N"]  # groups on every level, coarsest first, the classes last; -1 = no group on this level
     ranked: int  # level number of the hits: the coarsest whose metrics need the ranks of hits to R, or the classes
     shown: int  # results of every query that the metrics of coarser levels and of the tree need
 
@@ -108,11 +106,10 @@ def at_level(found: Retrieval, plan: LevelPlan, level: int | None) -> Retrieval:
         query, rank = match.nonzero(as_tuple=True)
         rank, depth = rank + 1, torch.full_like(found.depth, row.shape[1])
     count = torch.bincount(query, minlength=len(own))
-    start = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    relevant = found.relevant_at[:, level - 1]
     return dataclasses.replace(
-        found, match=match, relevant=relevant, depth=depth, hit_rank=rank, start=start, hit_row=None, relevant_at=None
-    )
+        found, match=match, relevant=found.relevant_at[:, level - 1], depth=depth, hit_rank=rank, start=starts(count),
+        hit_row=None, relevant_at=None,
+    )  # fmt: skip
 
 
 def place_in_tree(found: Retrieval, plan: LevelPlan) -> TreeRetrieval:
@@ -135,8 +132,7 @@ def place_in_tree(found: Retrieval, plan: LevelPlan) -> TreeRetrieval:
 
 def without_levels(found: Retrieval, plan: LevelPlan, stored: int) -> Retrieval:
     """Return the ranking with the labels of the classes and the first `stored` results of every query."""
-    found = at_level(found, plan, None)
-    return dataclasses.replace(found, **{name: getattr(found, name)[:, :stored] for name in ("row", "match", "sim")})
+    return first_results(at_level(found, plan, None), stored)
 
 
 def tree_facts(metrics: Iterable[str], items: Items, y: Int[np.ndarray, "N"], scores: Scores) -> dict:
