@@ -10,6 +10,7 @@ from score.by_hand import score, some
 
 from likewise.learn.training.fit import train
 from likewise.score.checks import check_length, rows_of
+from likewise.score.score_table import show_scores
 
 
 def test_an_embedding_that_points_nowhere_has_no_cosine(tmp_path):
@@ -67,3 +68,16 @@ def test_the_cause_of_a_test_split_without_relevant_rows_is_named_before_trainin
         np.savez(tmp_path / "x.npz", x=x, **columns)
         with pytest.raises(LikewiseError, match=error):
             train(Train(**settings | {"data": str(tmp_path / "x.npz"), "sampler": None, "protocol": None} | more))
+
+
+@pytest.mark.parametrize(("offset", "noted"), [(0, False), (100, False), (1000, True), (10_000, True)])
+def test_embeddings_of_one_direction_are_noted(tmp_path, capsys, offset, noted):
+    """A common component of `offset` times the spread of a coordinate: the order of cosines is rounding from about 1e4 on."""
+    rng, y = np.random.default_rng(0), np.arange(120) % 12
+    x = rng.normal(size=(12, 16))[y] + 0.1 * rng.normal(size=(120, 16)) + offset
+    np.savez(tmp_path / "z.npz", x=x.astype(np.float32), label=y)
+    found = score(tmp_path / "z.npz")
+    assert ("note" in found) == noted and "note" not in score(tmp_path / "z.npz", similarity="euclidean")
+    if noted:
+        show_scores({"test split": found})
+        assert "nearly one direction" in capsys.readouterr().out

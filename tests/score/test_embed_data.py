@@ -19,7 +19,7 @@ from likewise.learn.training.fit import train
 from likewise.runs.embeddings import origin
 from likewise.runs.network import open_embedder
 from likewise.runs.open import read_config
-from likewise.score.embed_data import embed
+from likewise.score.embed_data import embed, network_of, settings_of_backbone
 from likewise.score.evaluate import evaluate
 
 
@@ -246,3 +246,25 @@ def test_missing_weights_are_reported_before_the_data_is_read_with_flags_that_em
     ) as caught:
         embed(Embed("resnet18", "photos", out=str(tmp_path / "z.npz"), device="cpu"))
     assert "--pretrained" not in str(caught.value) and "--backbone" not in str(caught.value)
+
+
+def test_a_backbone_is_a_network_without_a_head():
+    settings = settings_of_backbone(Embed("efficientnet_lite0", "photos", "z.npz"))
+    assert (settings.backbone, settings.head, settings.dim, settings.pretrained) == (
+        "efficientnet_lite0", "Identity()", 1280, True,
+    )  # fmt: skip
+    network, transform = network_of(settings, torch.device("cpu"))
+    assert not network.training and transform is not None and network.dim == 1280
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Embed("efficientnet_lite0", "photos", "z.npz", checkpoint="last"), "--checkpoint needs a run folder"),
+        (Embed("conv_small", "photos", "z.npz"), "conv_small has none"),
+        (Embed("no_such_network", "photos", "z.npz"), "is not a run folder, and no backbone either"),
+    ],
+)
+def test_what_is_no_backbone(config, message):
+    with pytest.raises(LikewiseError, match=message):
+        settings_of_backbone(config)

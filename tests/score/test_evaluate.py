@@ -453,3 +453,21 @@ def test_peeking_goes_by_the_labels_that_evaluation_goes_by(settings):
     how = {"protocol": "SeenClasses(gallery='train')", "noise": "Uniform(share=0.5)", "test_every": "40"}
     run = train(Train(**settings | how))
     assert run.scores["best_test_epoch"] == pytest.approx(run.scores["metrics"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"checkpoint": "untrained"}, "--checkpoint needs a run"),
+        ({"data": "birds"}, "--data needs a run"),
+        ({"per_query": "each.csv"}, "--per-query must end in .parquet"),
+        ({"per_query": "each.parquet", "metrics": ("rho",)}, "needs at least one metric per query"),
+        ({"split": "test", "column": "train"}, "the test split of 'z' is empty.*or use --split train"),
+    ],
+)
+def test_what_a_file_of_embeddings_has_no_answer_to_is_refused_at_once(tmp_path, settings, says):
+    x, y = some()
+    column = settings.pop("column", "test")
+    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.full(60, column))
+    with pytest.raises(LikewiseError, match=says):
+        evaluate(Evaluate(**{"target": str(tmp_path / "z.npz"), "metrics": NAMES, "quiet": True, **settings}))

@@ -201,9 +201,8 @@ PANEL_SIDE_INCHES = 3.7
 """Width and height of a panel."""
 
 
-def draw_roc(curves: Curves, chosen: Mapping[str, float | None] | None = None, axes: Axes | None = None) -> Figure:
-    """Return the share of true accepts against the share of errors, on a logarithmic axis; a dot marks a chosen threshold."""
-    axes = axes or new_axes()
+def draw_roc(axes: Axes, curves: Curves, chosen: Mapping[str, float | None]) -> None:
+    """Draw the share of true accepts against the share of errors, on a logarithmic axis; a dot marks a chosen threshold."""
     for name, (label, colour) in CURVE_KINDS.items():
         errors, right = (np.asarray(curves[f"{name}_{what}"]) for what in ("errors", "true_accepts"))
         some = errors > 0
@@ -215,21 +214,16 @@ def draw_roc(curves: Curves, chosen: Mapping[str, float | None] | None = None, a
     axes.plot([], [], color=SOFT_COLOUR, lw=1.1, ls="--", label="bound on new classes")
     axes.set_xscale("log")
     axes.set_ylim(0, 102)
-    return finish(axes, "true accepts", "share of errors", "true accepts (%)", "upper left")
+    finish(axes, "true accepts", "share of errors", "true accepts (%)", "upper left")
 
 
-def draw_det(curves: Curves, chosen: Mapping[str, float | None] | None = None, axes: Axes | None = None) -> Figure:
-    """Return the share of false rejects against the share of errors, both on axes of normal quantiles."""
-    axes = axes or new_axes()
+def draw_det(axes: Axes, curves: Curves, chosen: Mapping[str, float | None]) -> None:
+    """Draw the share of false rejects against the share of errors, both on axes of normal quantiles."""
     for name, (label, colour) in CURVE_KINDS.items():
         errors = np.asarray(curves[f"{name}_errors"])
         misses = 1 - np.asarray(curves[f"{name}_true_accepts"])
-        some = (
-            (errors > MIN_DET_RATE)
-            & (errors < 1 - MIN_DET_RATE)
-            & (misses > MIN_DET_RATE)
-            & (misses < 1 - MIN_DET_RATE)
-        )
+        rarest = np.minimum(np.minimum(errors, 1 - errors), np.minimum(misses, 1 - misses))
+        some = rarest > MIN_DET_RATE
         axes.plot(ndtri(errors[some]), ndtri(misses[some]), color=colour, lw=1.8, label=label)
         if (at := place_of(curves, name, chosen)) is not None and some[at]:
             axes.plot(ndtri(errors[at]), ndtri(misses[at]), "o", color=colour, ms=6)
@@ -237,12 +231,11 @@ def draw_det(curves: Curves, chosen: Mapping[str, float | None] | None = None, a
         side.set_ticks(ndtri(np.asarray(DET_TICKS)), [f"{100 * rate:g}" for rate in DET_TICKS])
     axes.set_xlim(ndtri(MIN_DET_RATE), ndtri(0.5))
     axes.set_ylim(ndtri(0.005), ndtri(0.995))
-    return finish(axes, "false rejects", "errors (%)", "false rejects (%)", "lower left")
+    finish(axes, "false rejects", "errors (%)", "false rejects (%)", "lower left")
 
 
-def draw_reliability(curves: Curves, axes: Axes | None = None) -> Figure:
-    """Return observed against predicted shares of right neighbours, cross-fitted by class; the grey line is equality."""
-    axes = axes or new_axes()
+def draw_reliability(axes: Axes, curves: Curves) -> None:
+    """Draw observed against predicted shares of right neighbours, cross-fitted by class; the grey line is equality."""
     axes.plot([0, 100], [0, 100], color=FAINT_COLOUR, lw=1.2)
     said, seen = (100 * np.asarray(curves[f"reliability_{what}"]) for what in ("predicted", "observed"))
     size = 20 + 300 * np.asarray(curves["reliability_share"])
@@ -251,34 +244,32 @@ def draw_reliability(curves: Curves, axes: Axes | None = None) -> Figure:
     axes.set_xlim(0, 102)
     axes.set_ylim(0, 102)
     error = float(curves["calibration_error"][0])
-    return finish(
-        axes, f"probability of the neighbour: off by {100 * error:.1f} %", "predicted (%)", "observed, held-out classes (%)", None
-    )  # fmt: skip
+    title = f"probability of the neighbour: off by {100 * error:.1f} %"
+    finish(axes, title, "predicted (%)", "observed, held-out classes (%)", None)
 
 
-def draw_calibration(curves: Curves, chosen: Mapping[str, float | None] | None = None) -> Figure:
-    """Return the three figures beside each other."""
+def draw_calibration(curves: Curves, chosen: Mapping[str, float | None]) -> Figure:
+    """Return the three panels beside each other.
+
+    Args:
+        chosen: the threshold of every kind; None: none was promised.
+    """
     figure = Figure(figsize=(3 * PANEL_SIDE_INCHES, PANEL_SIDE_INCHES), facecolor="white", layout="constrained")
     roc, det, reliability = figure.subplots(1, 3)
-    draw_roc(curves, chosen, roc)
-    draw_det(curves, chosen, det)
-    draw_reliability(curves, reliability)
+    draw_roc(roc, curves, chosen)
+    draw_det(det, curves, chosen)
+    draw_reliability(reliability, curves)
     return figure
 
 
-def new_axes() -> Axes:
-    """Return the axes of a new figure of one panel."""
-    return Figure(figsize=(PANEL_SIDE_INCHES, PANEL_SIDE_INCHES), facecolor="white", layout="constrained").add_subplot()
-
-
-def place_of(curves: Curves, name: str, chosen: Mapping[str, float | None] | None) -> int | None:
+def place_of(curves: Curves, name: str, chosen: Mapping[str, float | None]) -> int | None:
     """Return the point of a curve nearest to a chosen threshold; None if there is none."""
-    value = (chosen or {}).get(name)
+    value = chosen.get(name)
     return None if value is None else int(np.abs(np.asarray(curves[f"{name}_threshold"]) - value).argmin())
 
 
-def finish(axes: Axes, title: str, x: str, y: str, legend: Literal["upper left", "lower left"] | None) -> Figure:
-    """Set texts and style of a panel, and return its figure."""
+def finish(axes: Axes, title: str, x: str, y: str, legend: Literal["upper left", "lower left"] | None) -> None:
+    """Set texts and style of a panel."""
     axes.set_title(title, fontsize=10, color=INK_COLOUR, loc="left")
     axes.set_xlabel(x, fontsize=9, color=INK_COLOUR)
     axes.set_ylabel(y, fontsize=9, color=INK_COLOUR)
@@ -287,6 +278,3 @@ def finish(axes: Axes, title: str, x: str, y: str, legend: Literal["upper left",
     axes.spines[["top", "right"]].set_visible(False)
     if legend is not None:
         axes.legend(loc=legend, fontsize=8, frameon=False, labelcolor=INK_COLOUR)
-    figure = axes.figure
-    assert isinstance(figure, Figure)
-    return figure

@@ -21,7 +21,13 @@ from likewise.core.settings import Search, check
 from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
-from likewise.deploy.index.known_unknown import IndexCalibration, add_with_confusions, sentences, warning_of
+from likewise.deploy.index.known_unknown import (
+    NO_DECISION,
+    IndexCalibration,
+    add_with_confusions,
+    sentences,
+    warning_of,
+)
 from likewise.deploy.index.open_index import (
     Network,
     count_rows,
@@ -100,7 +106,7 @@ def change(index: Index, network: Network | None, config: Search, calibrated: In
     """Apply --save, --add, --remove and --index: save the index, add and remove rows, update the faiss index.
 
     Returns:
-        For every class that --add brings: the classes that it is confused with (`new_classes.add_with_confusions`).
+        For every class that --add brings: the classes that it is confused with (`known_unknown.add_with_confusions`).
     """
     new_classes = []
     if config.save:
@@ -212,7 +218,7 @@ class Neighbours(list):
 
     Attributes:
         query: the query as text.
-        decision: known or unknown (`index.decision.decide`); None if the run is not calibrated.
+        decision: known or unknown (`known_unknown.decide`); None if the run is not calibrated.
         hint: why there is no decision and how to get one, or a warning about the threshold; "" if there is neither.
         new_classes: the classes that were added, and the classes that each is confused with.
         searched: how many images and classes were searched, and of what; "" if unknown.
@@ -228,7 +234,7 @@ class Neighbours(list):
 
     def as_json(self) -> str:
         """Return the neighbours, the decision and the classes that were added as one JSON object."""
-        decision = self.decision or dict.fromkeys(("unknown", "label", "probability"))
+        decision = self.decision or NO_DECISION
         fields = {"query": self.query, **decision, "found": list(self), "new_classes": self.new_classes}
         texts = {name: text for name in ("searched", "hint") if (text := getattr(self, name))}
         return json_text(fields | texts)
