@@ -17,7 +17,7 @@ def test_an_embedding_that_points_nowhere_has_no_cosine(tmp_path):
     x, y = some()
     x[[7, 9]] = 0
     np.savez(tmp_path / "z.npz", x=x, label=y)
-    with pytest.raises(LikewiseError, match=r"2 of 60 are .first: row 7.*--similarity euclidean"):
+    with pytest.raises(LikewiseError, match=r"2 of 60 .*row 7.*euclidean"):
         score(tmp_path / "z.npz")
     assert score(tmp_path / "z.npz", similarity="euclidean")["length"][0] == 0
 
@@ -26,7 +26,7 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(8), 6)
     np.savez(tmp_path / "grouped.npz", x=rng.normal(size=(48, 4)), label=y, group=y)
-    with pytest.raises(LikewiseError, match="no query has a relevant gallery row outside its group"):
+    with pytest.raises(LikewiseError, match="no query has a relevant .*group"):
         train(Train(**settings | {"data": str(tmp_path / "grouped.npz"), "sampler": None}))
     assert not (tmp_path / "run").exists()
 
@@ -34,7 +34,7 @@ def test_a_test_part_where_groups_leave_nothing_to_find_is_told_before_training(
 def test_rows_of_a_part_must_be_there():
     items = Items("toy", np.arange(4) // 2, ("a", "b"), split=np.array(["train", "train", "test", "test"]))
     assert rows_of(UnseenClasses(), items, "test").tolist() == [2, 3]
-    with pytest.raises(LikewiseError, match="the val split of 'toy' is empty.*or use --split train"):
+    with pytest.raises(LikewiseError, match="val split .* empty.*--split train"):
         rows_of(UnseenClasses(), items, "val")
 
 

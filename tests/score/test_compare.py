@@ -192,9 +192,7 @@ def test_other_queries_are_refused_and_counted(pair, tmp_path):
         ({"class_name": renamed}, "of the 48 in both, 3 differ"),
         ({"row": np.arange(1000, 1048)}, "96 queries are in one of them only, and of the 0 in both, 0 differ"),
     ]:
-        with pytest.raises(
-            LikewiseError, match=f"compare: A and B must .* same queries of the same data, but .*{says}"
-        ):
+        with pytest.raises(LikewiseError, match=f"A and B must .* same queries .*{says}"):
             look(a, write(tmp_path / "odd.parquet", values[1], label, **columns))
 
 
@@ -243,7 +241,7 @@ def test_what_cannot_be_compared_is_named(run, pair, tmp_path):
         with pytest.raises(LikewiseError, match=says):
             look(*sides, **settings)
     (run.path / "per_query.parquet").unlink()
-    with pytest.raises(LikewiseError, match=r"has no per_query.parquet; run `likewise evaluate .*` first"):
+    with pytest.raises(LikewiseError, match=r"no per_query.parquet; run `likewise evaluate"):
         look(a, run.path)
 
 
@@ -330,7 +328,7 @@ def test_the_interval_is_that_of_compare_on_the_same_queries(run, corrected, fea
 
 
 def test_a_refused_comparison_suggests_it(run, corrected):
-    with pytest.raises(LikewiseError, match=r"`likewise compare A B --on DATA` scores both on the same images"):
+    with pytest.raises(LikewiseError, match=r"`likewise compare A B --on DATA`"):
         compare(Compare(str(run.path), str(corrected[0].path)))
 
 
@@ -348,14 +346,14 @@ def test_what_cannot_be_compared_on_other_data_is_named(run, corrected, features
     for sides, where, settings, says in [
         ((run.path / "per_query.parquet", after.path), data, {}, "A and B must be run folders, got '.*per_query.parquet'"),
         ((run.path, after.path), data, {"metrics": ("R@1", "NMI")}, "must have a value per query, got 'NMI'"),
-        ((run.path, after.path), pictures, {}, "which are features of 16 numbers, but .* holds images"),
+        ((run.path, after.path), pictures, {}, "features of 16 numbers, .* holds images"),
         ((run.path, after.path), tmp_path / "few.npz", {}, r"at least 10 queries are needed that neither run trained on, got "
          r"\d: of the 152 feature vectors of 'few.npz', A trained on 144 and B on \d+, \d are left"),
         ((run.path, after.path), data, {"metrics": ("R@500",)}, "the metrics need 500 results"),
     ]:  # fmt: skip
         with pytest.raises(LikewiseError, match=says):
             on(*sides, where, **settings)
-    with pytest.raises(LikewiseError, match="--root is for the data of --on; drop it, or give --on DATA"):
+    with pytest.raises(LikewiseError, match="--root is for the data of --on"):
         compare(Compare(str(run.path), str(run.path), root=str(tmp_path)))
 
 

@@ -10,7 +10,6 @@ import timm
 import torch
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.types import LikewiseError
-from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from likewise.data import load
@@ -153,25 +152,25 @@ def test_a_folder_without_classes_is_embedded(picture_run, pictures, tmp_path):
     found = search(Search(target=str(tmp_path / "z.npz"), query=str(flat / "2.png"), k=1, device="cpu"))
     assert found[0]["row"] == 2
     assert found[0]["similarity"] == pytest.approx(1)
-    with pytest.raises(LikewiseError, match="are of one class, so every result would be right"):
+    with pytest.raises(LikewiseError, match="are of one class"):
         evaluate(Evaluate(target=str(tmp_path / "z.npz"), metrics=("R@1",), device="cpu"))
     with pytest.raises(LikewiseError, match="must hold one sub-folder per class"):
         train(Train(data=str(flat), out=str(tmp_path / "run")))
 
 
 def test_the_wrong_kind_of_data_is_refused(run, picture_run, features, pictures, tmp_path):
-    with pytest.raises(LikewiseError, match=r"which are features of 16 numbers, but .* holds images"):
+    with pytest.raises(LikewiseError, match=r"features of 16 numbers, .* holds images"):
         write(run, pictures, tmp_path / "z.npz")
-    with pytest.raises(LikewiseError, match=r"which are images, but .* holds features of 16 numbers"):
+    with pytest.raises(LikewiseError, match=r"images, but .* features of 16 numbers"):
         write(picture_run, features, tmp_path / "z.npz")
     np.savez(tmp_path / "narrow.npz", x=np.ones((4, 5), np.float32), label=[0, 0, 1, 1])
-    with pytest.raises(LikewiseError, match=r"features of 16 numbers, but .* holds features of 5 numbers"):
+    with pytest.raises(LikewiseError, match=r"of 16 numbers, but .* of 5 numbers"):
         write(run, tmp_path / "narrow.npz", tmp_path / "z.npz")
     assert not (tmp_path / "z.npz").exists()
 
 
 def test_where_to_write_is_checked_before_the_work(run, tmp_path):
-    with pytest.raises(LikewiseError, match=r"embed: the folder of --out '.*' does not exist; create it first"):
+    with pytest.raises(LikewiseError, match=r"folder of --out '.*' does not exist"):
         write(run, "no such data", tmp_path / "nowhere" / "z.npz")
     with pytest.raises(LikewiseError, match=r"embed: --out must end in .npz, got '.*z.npy'"):
         write(run, "no such data", tmp_path / "z.npy")
@@ -206,7 +205,7 @@ def test_a_broken_picture_is_named_or_skipped(picture_run, pictures, tmp_path):
 def test_the_checkpoint_of_another_architecture_is_refused(run, features, tmp_path, change, says):
     for name in ("model.safetensors", "best.safetensors"):
         save_file(change(load_file(run.path / name)), run.path / name)
-    with pytest.raises(LikewiseError, match=f"is the checkpoint of another architecture: .*{says}"):
+    with pytest.raises(LikewiseError, match=f"another architecture: .*{says}"):
         write(run, features, tmp_path / "z.npz")
 
 
@@ -226,12 +225,6 @@ def test_each_network_of_a_run_can_be_asked(run, features, tmp_path):
     assert origin(tmp_path / "untrained.npz")["checkpoint"] == "untrained"
 
 
-def test_grey_pictures_are_welcome(picture_run, tmp_path):
-    (tmp_path / "grey").mkdir()
-    Image.new("L", (30, 10), 90).save(tmp_path / "grey" / "a.png")
-    assert torch.isfinite(write(picture_run, tmp_path / "grey", tmp_path / "z.npz").z).all()
-
-
 def test_missing_weights_are_reported_before_the_data_is_read_with_flags_that_embed_has(monkeypatch, tmp_path):
     from likewise.models.pretrained.weights import DownloadFailed
     from likewise.score import embed_data
@@ -241,9 +234,7 @@ def test_missing_weights_are_reported_before_the_data_is_read_with_flags_that_em
 
     monkeypatch.setattr("likewise.score.embed_data.make_embedder", fail)
     monkeypatch.setattr(embed_data, "load_items", lambda *_, **__: pytest.fail("the data was read"))
-    with pytest.raises(
-        LikewiseError, match=r"must be downloaded; give a local file \(--weights FILE\), or name"
-    ) as caught:
+    with pytest.raises(LikewiseError, match=r"downloaded; .* \(--weights FILE\)") as caught:
         embed(Embed("resnet18", "photos", out=str(tmp_path / "z.npz"), device="cpu"))
     assert "--pretrained" not in str(caught.value) and "--backbone" not in str(caught.value)
 
@@ -255,16 +246,3 @@ def test_a_backbone_is_a_network_without_a_head():
     )  # fmt: skip
     network, transform = network_of(settings, torch.device("cpu"))
     assert not network.training and transform is not None and network.dim == 1280
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (Embed("efficientnet_lite0", "photos", "z.npz", checkpoint="last"), "--checkpoint needs a run folder"),
-        (Embed("conv_small", "photos", "z.npz"), "conv_small has none"),
-        (Embed("no_such_network", "photos", "z.npz"), "is not a run folder, and no backbone either"),
-    ],
-)
-def test_what_is_no_backbone(config, message):
-    with pytest.raises(LikewiseError, match=message):
-        settings_of_backbone(config)

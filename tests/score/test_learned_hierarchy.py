@@ -13,6 +13,7 @@ import torch
 from likewise.config import Hierarchy, Train
 from likewise.types import LikewiseError
 from PIL import Image, ImageColor
+from sklearn.metrics import adjusted_mutual_info_score
 
 from likewise.cli import main as cli
 from likewise.core.render.gallery import EDGE_PIXELS, PAPER_COLOUR, WRONG_COLOUR
@@ -43,7 +44,6 @@ from likewise.score.learned_hierarchy import (
     into_columns,
     make_cards,
     name_cluster,
-    purity,
     show_hierarchy,
     wrapped,
 )
@@ -112,24 +112,14 @@ def test_the_comparison_by_hand():
     # The root tells nobody apart. Shorter paths stand with their last ancestor: at depth 3, p q b b b c.
     assert [one[:4] for one in found] == [(1, 3, 2, 3), (1, 3, 3, 4), (2, 2, 2, 3), (2, 2, 3, 4)]
     assert [one.purity for one in found] == pytest.approx([5 / 6, 4 / 6, 4 / 6, 4 / 6])
+    for one in found:
+        known = ["/".join(path[: one.depth]) for path in paths]
+        assert one.ami == pytest.approx(adjusted_mutual_info_score(cluster[one.level - 1], known))
     same = compare([np.array([4, 4, 0, 0, 0, 1])], paths)[0]
     assert (same.ami, same.purity) == (pytest.approx(1), 1)
     assert compare(cluster, [()] * 6) == []
     # Two groups of one name under two parents are two groups.
     assert compare(cluster[:1], [("x", "s"), ("y", "s")] * 3)[1].groups == 2
-
-
-@pytest.mark.parity
-def test_numbers_are_those_of_scikit_learn():
-    from sklearn.metrics import adjusted_mutual_info_score
-    from sklearn.metrics.cluster import contingency_matrix
-
-    rng = np.random.default_rng(0)
-    cluster, group = rng.integers(0, 9, 100), rng.integers(0, 5, 100)
-    group[:50] = cluster[:50] % 5
-    (found,) = compare([cluster], [(str(g),) for g in group])
-    assert found.ami == pytest.approx(adjusted_mutual_info_score(cluster, group), abs=1e-9)
-    assert found.purity == purity(cluster, group) == contingency_matrix(cluster, group).max(1).sum() / 100
 
 
 def test_any_run_is_grouped_by_its_class_means(plain, families, tmp_path):
@@ -168,9 +158,7 @@ def test_clusters_of_the_loss_are_taken_as_they_are(own, families):
     assert taxonomy(str(run.path / "hierarchy.csv"))["c07"] == ("level 2 cluster 0", "level 1 cluster 2")
     other = {"clusters": 3}, {"checkpoint": "untrained"}
     for question, how in zip(other, ("k-means.* in its best network", "k-means.* before training")):
-        with pytest.raises(
-            LikewiseError, match="stores the tree of its own loss, and this is another tree; .*--out FOLDER"
-        ):
+        with pytest.raises(LikewiseError, match="this is another tree; .*--out FOLDER"):
             hierarchy(Hierarchy(str(run.path), **question, **CPU))
         asked = hierarchy(Hierarchy(str(run.path), out=str(run.path / "other"), **question, **CPU))
         assert len(asked.levels) == 1 and re.search(how, asked.how)
@@ -182,9 +170,6 @@ def test_clusters_of_the_loss_are_taken_as_they_are(own, families):
 
 
 def test_what_a_damaged_or_unfinished_run_says(own, families):
-    for wrong in ({"cluster_1": [9] * 9}, {"cluster_2": [10**12] * 4}):
-        with pytest.raises(LikewiseError, match="must hold a cluster for each of .* the file is damaged"):
-            hierarchy(Hierarchy(str(own(**wrong).path), **CPU))
     run = own()
     (run.path / "done").unlink()
     assert (
@@ -223,7 +208,7 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     first, second = (held[f"loss.cluster_{n}"].numpy() for n in (1, 2))
     assert np.array_equal(found.levels[0], first) and np.array_equal(found.levels[1], second[first])
     run.save_tensors("best.safetensors", held | {"loss.begun": torch.zeros(())})
-    with pytest.raises(LikewiseError, match="from before the first clustering; use --checkpoint last"):
+    with pytest.raises(LikewiseError, match="first clustering; use --checkpoint last"):
         hierarchy(Hierarchy(str(run.path), **CPU))
     assert np.array_equal(hierarchy(Hierarchy(str(run.path), checkpoint="last", **CPU)).levels[0], first)
     run.save_tensors("model.safetensors", held | {"loss.begun": torch.zeros(())})
@@ -232,22 +217,12 @@ def test_a_training_with_a_hierarchy_of_its_own(families, tmp_path):
     assert hierarchy(Hierarchy(str(run.path), clusters=2, out=str(tmp_path / "o"), **CPU)).levels[0].max() == 1
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"cluster_1": [0, 1, 2]},
-        {"cluster_1": [[0] * 9]},
-        {"cluster_1": [-1] * 9},
-        {"cluster_1": [0.5] * 9},
-        {"cluster_2": [0, 1]},
-        {"cluster_2": torch.zeros(0, dtype=torch.int64)},
-    ],
-    ids=str,
-)
-def test_damaged_clusters_are_named(own, changes):
-    run = own(**changes)
-    with pytest.raises(LikewiseError, match=f"loss.{next(iter(changes))} in .*model.safetensors must hold a cluster"):
-        hierarchy(Hierarchy(str(run.path), **CPU))
+def test_damaged_clusters_are_named(own):
+    first = [0, 1, 2], [[0] * 9], [-1] * 9, [0.5] * 9, [9] * 9
+    second = [0, 1], [10**12] * 4, torch.zeros(0, dtype=torch.int64)
+    for name, wrong in [*(("cluster_1", one) for one in first), *(("cluster_2", one) for one in second)]:
+        with pytest.raises(LikewiseError, match=f"loss.{name} in .* must hold a cluster .* is damaged"):
+            hierarchy(Hierarchy(str(own(**{name: wrong}).path), **CPU))
 
 
 def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_path):
@@ -271,16 +246,6 @@ def test_what_cannot_be_shown_is_said(plain, families, finished_pictures, tmp_pa
     with pytest.raises(LikewiseError, match="give its location: --data, --root"):
         hierarchy(Hierarchy(str(moved.path), **CPU))
     assert hierarchy(Hierarchy(str(moved.path), data=str(data), **CPU)).picture.exists()
-
-
-def test_two_classes_make_no_tree(families, tmp_path):
-    with np.load(families / "x.npz") as file:
-        few = {key: file[key][np.isin(file["label"], (0, 1, 9, 10))] for key in file.files}
-    np.savez(tmp_path / "few.npz", **few)
-    sampler = "SamplesPerClass(batch=8, per_class=4)"
-    run = learn(families, tmp_path / "few", data=str(tmp_path / "few.npz"), steps=1, sampler=sampler)
-    with pytest.raises(LikewiseError, match="three training classes or more, got 2"):
-        hierarchy(Hierarchy(str(run.path), **CPU))
 
 
 TOP = 60 + 17  # of the cards, below a title and one line
@@ -416,12 +381,6 @@ def test_who_is_odd_has_a_red_frame_and_pictures_stand_in_their_places():
     assert frames == [ImageColor.getrgb(colour) for colour in (RULE_COLOUR, WRONG_COLOUR, RULE_COLOUR)]
     assert colour_at(page, EDGE_PIXELS, 3, middle) == ImageColor.getrgb(CARD_COLOUR)
     assert page.getpixel((EDGE_PIXELS // 2, TOP + HEAD_PIXELS)) == ImageColor.getrgb(PAPER_COLOUR)
-
-
-def test_names_alone_take_less_room():
-    cards = [Card("one", "", [Leaf("a name", None)] * 4, more=2)] * 3
-    seen = [Card("one", "", [Leaf("a name", blank())] * 4, more=2)] * 3
-    assert draw_hierarchy(cards, "title", []).height < draw_hierarchy(seen, "title", []).height - TILE_PIXELS
 
 
 def test_the_largest_picture_can_be_looked_at():

@@ -50,9 +50,9 @@ def test_what_does_not_apply_to_several_labels_is_an_error():
         scored(items, ("R@1", "NMI"))
     scores, _ = scored(items, ("R@1", "rho"))
     assert list(scores.each) == ["R@1"]
-    with pytest.raises(LikewiseError, match="`camera` hides rows of the query's own class and camera"):
+    with pytest.raises(LikewiseError, match="`camera` hides rows .*class and camera"):
         hidden_groups(dataclasses.replace(items, camera=np.full(160, "c")))
-    with pytest.raises(LikewiseError, match="SharedLabels needs data with several labels per sample"):
+    with pytest.raises(LikewiseError, match="SharedLabels needs .* several labels"):
         relevance_of(tree_items(), np.arange(4), "SharedLabels()")
 
 
@@ -114,20 +114,18 @@ def test_a_relevance_that_makes_every_row_relevant_is_refused_or_noted():
     z, rng = np.random.default_rng(0).normal(size=(12, 4)), np.random.default_rng(1)
     how = {"quiet": True, "device": "cpu"}
     for y, more in (([["a", "b"]] * 12, {}), (np.arange(12) % 3, {"relevance": np.full((12, 12), 0.8)})):
-        with pytest.raises(LikewiseError, match="must have irrelevant gallery rows, but all of them are relevant by"):
+        with pytest.raises(LikewiseError, match="must have irrelevant gallery rows"):
             likewise.evaluate(z, y, **more, **how)
     sets = [["a", "b"], ["a", "c"]] * 6
-    with pytest.raises(LikewiseError, match=r"relevant by SharedLabels\(.*\) \(any label shared\), so every result"):
+    with pytest.raises(LikewiseError, match=r"SharedLabels\(.*\) \(any label shared\)"):
         likewise.evaluate(z, sets, metrics=("R@1", "MAP@R"), **how)
     found = likewise.evaluate(z, sets, **how)
     assert "so any embedding has the same R@1, R@10, RP, MAP@R" in found["note"] and found["metrics"]["NDCG@10"] < 1
     other = likewise.evaluate(z, [*sets[:-1], ["d", "b"]], **how)
     assert "any embedding" not in other.get("note", "")
-    with pytest.raises(
-        LikewiseError, match=r"no.* queries has a relevant gallery row by GivenValues\(...\) \(relevance of 0.5"
-    ):
+    with pytest.raises(LikewiseError, match=r"no.* by GivenValues\(...\) \(relevance of 0.5"):
         likewise.evaluate(z, np.zeros(12), relevance=0.1 * rng.random((12, 12)), **how)
-    with pytest.raises(LikewiseError, match="all values are lower, not known, or of excluded rows"):
+    with pytest.raises(LikewiseError, match="all values are lower, not known"):
         likewise.evaluate(z, np.zeros(12), relevance=np.full((12, 12), np.nan), **how)
 
 
@@ -220,9 +218,7 @@ def test_triplet_agreement_on_paper():
     )
     plain, _ = scored(items, ("R@1",))
     assert np.array_equal(scores.each["R@1"], plain.each["R@1"]) and scores.relevance["triplets"] == 4
-    with pytest.raises(
-        LikewiseError, match="triplet-agreement needs judged triplets of the evaluated rows, got no relevance"
-    ):
+    with pytest.raises(LikewiseError, match="needs judged triplets .* got no relevance"):
         scored(items, ("triplet-agreement",))
 
 

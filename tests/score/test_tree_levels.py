@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 from likewise.protocols import QueryGallery, UnseenClasses
-from likewise.types import Embedded, Items, LikewiseError
+from likewise.types import Items, LikewiseError
+from score.several_labels import embedded, scored
 from sklearn.metrics import ndcg_score
 
 import likewise
 from likewise.score.retrieve import Scoring
-from likewise.score.scoring import score, summary
+from likewise.score.scoring import summary
 from likewise.score.tree_levels import plan_levels, tree_facts
 
 CPU = torch.device("cpu")
@@ -20,14 +21,6 @@ UNEVEN = {  # paths of different lengths; "d" is named as a group is, and the "s
     "a": ("animal", "cat", "small"), "b": ("animal", "cat", "small"), "c": ("animal", "cat", "large"), "d": ("animal",),
     "e": ("animal", "dog", "small"), "f": ("plant",), "g": ("plant",), "h": (),
 }  # fmt: skip
-
-
-def embedded(items):
-    return Embedded(torch.as_tensor(items.x), torch.as_tensor(items.y), torch.arange(len(items)))
-
-
-def scored(items, metrics, protocol=None, **how):
-    return score(embedded(items), Scoring(items, protocol or UnseenClasses(), metrics, quiet=True, **how))
 
 
 def tiny():

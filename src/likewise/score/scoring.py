@@ -20,7 +20,7 @@ from likewise.core.retrieval.integer_scores import euclidean_scale, pair_keys, p
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 from likewise.data.schema import in_order
 from likewise.data.taxonomies import taxonomy
-from likewise.score.checks import all_relevant_note, check_set_metrics, direction_note
+from likewise.score.checks import all_relevant_note, check_depth, check_set_metrics, direction_note
 from likewise.score.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.score.label_scores import score_labels
 from likewise.score.metrics import (
@@ -59,12 +59,7 @@ def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
     chosen = {name: metric(name) for name in scoring.metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
-    deepest, available = reach(chosen).k, max_results(*scoring.sides(e))
-    if deepest > available:
-        raise LikewiseError(
-            f"evaluate: the metrics need {deepest} results of every query, but there are at most {available}; use a "
-            "smaller k in --metrics"
-        )
+    check_depth("evaluate", chosen, max_results(*scoring.sides(e)))
     relevance = scoring.relevance or relevance_of(scoring.items, e.row.numpy())
     scoring = replace(scoring, relevance=relevance)
     facts = {} if relevance is None else {"relevance": relevance.facts}

@@ -105,11 +105,10 @@ def at_level(found: Retrieval, plan: LevelPlan, level: int | None) -> Retrieval:
     else:
         query, rank = match.nonzero(as_tuple=True)
         rank, depth = rank + 1, torch.full_like(found.depth, row.shape[1])
-    count = torch.bincount(query, minlength=len(own))
+    start, relevant = starts(torch.bincount(query, minlength=len(own))), found.relevant_at[:, level - 1]
     return dataclasses.replace(
-        found, match=match, relevant=found.relevant_at[:, level - 1], depth=depth, hit_rank=rank, start=starts(count),
-        hit_row=None, relevant_at=None,
-    )  # fmt: skip
+        found, match=match, relevant=relevant, depth=depth, hit_rank=rank, start=start, hit_row=None, relevant_at=None
+    )
 
 
 def place_in_tree(found: Retrieval, plan: LevelPlan) -> TreeRetrieval:

@@ -158,7 +158,7 @@ def test_one_run_of_kmeans_serves_all_names(monkeypatch):
 def test_bad_embeddings_are_named():
     z, y = apart()
     z[3, 1] = math.nan
-    with pytest.raises(LikewiseError, match="clustering: embeddings must be finite, but 1 of 120 rows are not"):
+    with pytest.raises(LikewiseError, match="clustering: .* finite, but 1 of 120"):
         measure(["NMI"], z, y)
 
 
@@ -185,7 +185,7 @@ def test_sets_are_measured_in_the_order_asked_for_each_family_once(monkeypatch):
     assert all(metrics.is_set_metric(name) for name in names) and not metrics.is_set_metric("R@1")
     assert set(metrics.SET_NAMES) == {name for family in metrics.SET_METRIC_FAMILIES for name in family.NAMES}
     for ask in (lambda: metrics.measure_set(["NMI", "R@1"], z, y), lambda: metrics.measure_set(["R@1"], z, y)):
-        with pytest.raises(LikewiseError, match="a set metric is needed here, got 'R@1'; use one of rho, .*NMI.*AUROC"):
+        with pytest.raises(LikewiseError, match="set metric .* got 'R@1'; .*NMI.*AUROC"):
             ask()
 
 

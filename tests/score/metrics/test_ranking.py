@@ -168,14 +168,14 @@ def test_same_as_scikit_learn():
 def test_a_ranking_that_ends_too_early_is_refused():
     rankings = [[0, 1, 0, 1, 0, 1], [1, 1, 0, 0, 0, 0]]  # R = 3 and 2
     for name in ("R@5", "P@5", "MRR@5", "NDCG@5", "mAP@5/R", "mAP@5/hits"):
-        with pytest.raises(LikewiseError, match="rank 5 is needed, but the ranking ends at rank 4; rank deeper"):
+        with pytest.raises(LikewiseError, match="rank 5 is needed, .* rank 4; rank deeper"):
             metric(name)(retrieval(rankings, 4))
-    with pytest.raises(LikewiseError, match="rank 4 is needed, but the ranking ends at rank 3"):
+    with pytest.raises(LikewiseError, match="rank 4 is needed, .* at rank 3"):
         metric("mAP@C")(retrieval(rankings, 3))
-    with pytest.raises(LikewiseError, match="rank 3 is needed, but the ranking ends at rank 2"):
+    with pytest.raises(LikewiseError, match="rank 3 is needed, .* at rank 2"):
         metric("MAP@R")(retrieval(rankings, 2))
     for name in DEEP:
-        with pytest.raises(LikewiseError, match="ranks of all relevant results are needed, but 1 of 2.*all_hits=True"):
+        with pytest.raises(LikewiseError, match="ranks of all .* 1 of 2.*all_hits=True"):
             metric(name)(retrieval(rankings, 5))
 
 
@@ -205,5 +205,5 @@ def test_hits_within_a_depth(k, inside):
 
 
 def test_a_ranking_that_ends_earlier_is_refused():
-    with pytest.raises(LikewiseError, match="rank 7 is needed, but the ranking ends at rank 6"):
+    with pytest.raises(LikewiseError, match="rank 7 is needed, .* at rank 6"):
         within_depth(two_rankings(6), 7)
