@@ -1,4 +1,4 @@
-"""export: what is written gives the run's embeddings by its own example, or is not there."""
+"""export: what is written gives the run's embeddings and decisions by its own example, or is not there."""
 
 import dataclasses
 import importlib.util

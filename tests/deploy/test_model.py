@@ -1,4 +1,4 @@
-"""load: a run as a function of pictures, the same numbers that evaluation sees, and nothing executed."""
+"""load and identify: the embeddings of images as evaluation computes them, their classes, and nothing executed."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What can be scored is known before the work begins."""
+"""What can be scored is known before the work begins, and what rounding decides is noted."""
 
 import numpy as np
 import pytest

@@ -10,7 +10,6 @@ import timm
 import torch
 from likewise.config import Embed, Evaluate, Search, Train
 from likewise.types import LikewiseError
-from safetensors.torch import load_file, save_file
 
 from likewise.data import load
 from likewise.deploy.index.search_index import search
@@ -192,37 +191,6 @@ def test_a_broken_picture_is_named_or_skipped(picture_run, pictures, tmp_path):
         assert str(broken) not in written["path"]
         for path, name, label in zip(written["path"], written["class_name"], written["label"], strict=True):
             assert Path(path).parent.name == name == sorted(f.name for f in folder.iterdir())[label]
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda t: t | {"embedder.head.extra": torch.ones(2)}, "head.extra is unknown"),
-        (lambda t: {k: v for k, v in t.items() if "head" not in k}, "head.*is missing"),
-        (lambda t: {k: v[:3].clone() if "head" in k else v for k, v in t.items()}, r"is \(3.*not \(8"),
-    ],
-)
-def test_the_checkpoint_of_another_architecture_is_refused(run, features, tmp_path, change, says):
-    for name in ("model.safetensors", "best.safetensors"):
-        save_file(change(load_file(run.path / name)), run.path / name)
-    with pytest.raises(LikewiseError, match=f"another architecture: .*{says}"):
-        write(run, features, tmp_path / "z.npz")
-
-
-def test_a_damaged_checkpoint_is_refused(run, features, tmp_path):
-    (run.path / "best.safetensors").write_bytes(b"\x00" * 100)
-    with pytest.raises(LikewiseError, match=r"best.safetensors is damaged"):
-        write(run, features, tmp_path / "z.npz")
-    write(run, features, tmp_path / "z.npz", checkpoint="last")
-
-
-def test_each_network_of_a_run_can_be_asked(run, features, tmp_path):
-    z = {
-        checkpoint: write(run, features, tmp_path / f"{checkpoint}.npz", checkpoint=checkpoint).z
-        for checkpoint in ("last", "untrained")
-    }
-    assert not torch.allclose(z["last"], z["untrained"], atol=1e-3)
-    assert origin(tmp_path / "untrained.npz")["checkpoint"] == "untrained"
 
 
 def test_missing_weights_are_reported_before_the_data_is_read_with_flags_that_embed_has(monkeypatch, tmp_path):

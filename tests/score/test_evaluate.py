@@ -213,12 +213,6 @@ def test_a_run_opens_from_any_folder(settings, tmp_path, monkeypatch):
     assert score("../here/run")["queries"] == 144
 
 
-def test_home_is_found(run, monkeypatch):
-    monkeypatch.setenv("HOME", str(run.path.parent))
-    assert score(f"~/{run.path.name}")["queries"] == 144
-    assert score(f"~/{run.path.name}/embeddings.npz")["queries"] == 144
-
-
 def test_labels_beside_a_run_are_refused(run, tmp_path):
     with pytest.raises(LikewiseError, match="is a run and has labels of its own"):
         score(run.path, labels=str(tmp_path / "labels.csv"))

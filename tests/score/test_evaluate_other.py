@@ -1,4 +1,4 @@
-"""A run is scored on other data: by its labels, without what trained, and without touching the run's own scores."""
+"""Other data to score a run on: what trained is left out, by content, and counted; nothing is written into the run."""
 
 import csv
 import dataclasses

@@ -1,4 +1,4 @@
-"""The network of a run on its own splits: what is written, and a note where many test labels look wrong."""
+"""The network of a run on its own splits: what is written, how it merges with earlier scores, and a note about wrong labels."""
 
 import json
 
@@ -46,14 +46,6 @@ def test_wrong_test_labels_are_counted_in_the_scores_the_terminal_and_the_report
     assert "wrong_labels" not in evaluate_run(
         OpenRun(run, device="cpu", quiet=True), Evaluate(str(run.path), metrics=("R@1",), split="train")
     )
-
-
-def test_right_labels_are_not_mentioned(settings, tmp_path):
-    rng, y = np.random.default_rng(0), np.repeat(np.arange(24), 20)
-    x = (rng.normal(size=(24, 16))[y] + 0.4 * rng.normal(size=(480, 16))).astype(np.float32)
-    np.savez(tmp_path / "toy.npz", x=x, label=y)
-    run = train(Train(**settings | {"data": str(tmp_path / "toy.npz"), "steps": 5}))
-    assert run.scores["rows"] == 240 and "wrong_labels" not in run.scores
 
 
 def test_scores_from_before_training_are_kept(run):

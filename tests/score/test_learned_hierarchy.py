@@ -1,4 +1,4 @@
-"""The tree of a run's classes: its loss's clusters or k-means of class means, beside the known tree, as files and a picture."""
+"""The tree of a run's classes: clusters of its loss or k-means, beside the known tree, as files, a figure and a table."""
 
 import csv
 import json

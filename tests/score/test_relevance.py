@@ -1,4 +1,4 @@
-"""What is relevant in an evaluation: the tree, shared labels, that of a run; and intervals over label sets."""
+"""What is relevant in an evaluation: tree, labels, values and triplets, on paper, by loops, and with intervals."""
 
 import dataclasses
 import math

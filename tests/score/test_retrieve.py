@@ -1,4 +1,4 @@
-"""Ranking: what the protocol says is what is ranked."""
+"""Ranking: which rows a query can find, excluded pairs, and shares of the queries."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Scores as a terminal shows them."""
+"""Scores as a terminal and a notebook show them."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Tests of pairs, Holm's correction, agreement: by hand, against scipy, and right as often as they say."""
+"""Tests of pairs, Holm's correction, agreement, correlation: by hand, against scipy, and right as often as they say."""
 
 import itertools
 import math

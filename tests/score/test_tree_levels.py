@@ -117,14 +117,6 @@ def test_severity_and_tree_ndcg_one_query_at_a_time():
         assert scores.each["tree-NDCG@15"][q] == pytest.approx(by_sklearn, rel=1e-12)
 
 
-def test_the_finest_level_with_a_group_for_each_class_equals_the_classes():
-    items = random_items()
-    items = dataclasses.replace(items, taxonomy={name: ("root", f"only {name}") for name in items.class_name})
-    scores, _ = scored(items, [f"{m}{level}" for m in LEVEL_METRICS for level in ("", ":level2")])
-    for name in LEVEL_METRICS:
-        assert np.array_equal(scores.each[name], scores.each[f"{name}:level2"], equal_nan=True), name
-
-
 def test_only_the_first_results_are_ranked_for_coarse_levels_with_a_fixed_depth():
     items = random_items()
     y = torch.as_tensor(items.y)

@@ -1,4 +1,4 @@
-"""Wrong test labels are reported where there are many, and right ones raise no alarm."""
+"""Wrong test labels: a report where there are many, the form for reviewers, and scores that are corrected by it."""
 
 import csv
 import math
@@ -116,7 +116,7 @@ def estimate(drawn, weight):
     return prediction_powered_mean(TRUE[drawn], PREDICTED[drawn], np.delete(PREDICTED, drawn), weight)
 
 
-def test_by_hand():
+def test_the_prediction_powered_mean_by_hand():
     found = prediction_powered_mean(np.array([1.0, 0, 1]), np.array([1.0, 0, 0]), np.array([1.0, 0, 1]), 0.5)
     # true - 0.5 predicted: 0.5, 0, 1; predictions of all: mean 3 / 6
     assert found.mean == pytest.approx(0.5 + 0.5 * 0.5)

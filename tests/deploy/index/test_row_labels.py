@@ -77,12 +77,9 @@ def test_the_ranking_inside_a_filter_is_exact_and_complete(similarity):
     assert [len(hits) for hits in index.find(z, 7, wanted=wanted)] == [7] * 5
 
 
-def test_single_labels_are_numbered_in_order():
+def test_new_classes_are_numbered_and_a_set_of_labels_is_one_class_in_any_order():
     found = number_classes(make_rows(4), ["owl", "robin", "owl"], None)
     assert found == ({"wren": 0, "robin": 1, "tit, blue": 2, "owl": 3}, ("wren", "robin", "tit, blue", "owl"), None)
-
-
-def test_a_set_of_labels_is_one_class_in_any_order():
     number, classes, sets = number_classes(rows_with_labels(4), ["red|dress", "hat"], None)
     assert number == {"red|dress": 0, "hat": 4} and classes[4] == "hat" and sets == (*SETS, ("hat",))
     number, classes, sets = number_classes(make_rows(4), ["x"], {"x": ("robin", "big")})

@@ -91,12 +91,6 @@ def test_symmetric_blind_to_names_and_order_and_1_for_the_same_groups(score):
     assert score(a, 5 - a) == pytest.approx(1, rel=1e-12)
 
 
-def test_random_groups_have_nmi_but_no_ami():
-    g = torch.Generator().manual_seed(0)
-    a, b = (torch.randint(0, 200, (1000,), generator=g) for _ in range(2))
-    assert nmi(a, b) > 0.6 and abs(ami(a, b)) < 0.02
-
-
 def test_many_groups_need_no_table_of_all_pairs():
     """100,000 x 100,000 groups as a dense table would be 80 GB."""
     a = torch.arange(300_000) // 3
