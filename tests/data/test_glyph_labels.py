@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from likewise.data import load
-from likewise.data.glyph_labels import glyph_labels, labels_of_font
+from likewise.data.glyphs import glyph_labels, labels_of_font
 from likewise.data.glyphs import characters, draw, face_of, font_files, glyphs
 
 

@@ -103,7 +103,7 @@ def test_arguments_and_root_are_explained(own):
         (f"{own}.boats(rowz=3)", "harbour", r"has no argument 'rowz'; did you mean 'rows'\? It takes: root, rows, cl"),
         (f"{own}.boats()", None, "needs root; pass --root"),
         (f"{own}.boats(root='harbour')", "harbour", "has root twice"),
-        (f"{own}.boats(3)", "harbour", "cannot be read.*my_lab.readers.boats"),
+        (f"{own}.boats(3)", "harbour", "cannot be read.*with plain values"),
         (f"{own}.boats(rows=open('x'))", "harbour", "cannot be read"),
         (f"{own}.DATA()", None, "must be a function that returns Items, got int"),
         (f"{own}.table()", None, "must return likewise.types.Items, got a dict"),
