@@ -5,7 +5,7 @@ import pytest
 from likewise.types import Items, LikewiseError
 from PIL import Image
 
-from likewise.data.content_keys import BLOCK_BYTES, content_keys, is_known
+from likewise.data.copies import BLOCK_BYTES, content_keys, is_known
 
 
 def files(folder, contents, **columns):

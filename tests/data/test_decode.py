@@ -10,9 +10,9 @@ from likewise.types import Items, LikewiseError
 from PIL import Image, PngImagePlugin
 from torchvision.transforms.v2 import functional
 
-from likewise.data import decode
+from likewise.data import decoded_cache as decode
 from likewise.data.crop_resize import shrink
-from likewise.data.decode import decoded, decoded_bytes, pixels_of
+from likewise.data.decoded_cache import decoded, decoded_bytes, pixels_of
 from likewise.data.images import BadImage, image_of
 
 

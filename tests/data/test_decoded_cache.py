@@ -15,10 +15,9 @@ from likewise.types import Items, LikewiseError
 from PIL import Image
 
 from likewise.core import locks
-from likewise.data import decode
+from likewise.data import decoded_cache as decode
 from likewise.data import decoded_cache as pixels
-from likewise.data.decode import decoded_bytes, pixels_of
-from likewise.data.decoded_cache import _finished, home_of, is_cached, open_pixels
+from likewise.data.decoded_cache import _finished, decoded_bytes, home_of, is_cached, open_pixels, pixels_of
 from likewise.data.images import BadImage, UnreadableFile
 
 COUNT = 11

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from likewise.data import load
-from likewise.data.glyphs import glyph_labels, labels_of_font
-from likewise.data.glyphs import characters, draw, face_of, font_files, glyphs
+from likewise.data.glyphs import characters, draw, face_of, font_files, glyph_labels, glyphs, labels_of_font
 
 
 def test_labels_follow_from_character_and_font(tmp_path):

@@ -52,9 +52,7 @@ def test_names_take_root_and_glyphs_takes_arguments(monkeypatch):
         load("glyphs(sise=32)")
 
 
-@pytest.mark.parametrize(
-    "text", ["glyphs(32)", "glyphs(size=f())", "glyphs(**{})", "glyphs(size=)", "(1)"]
-)
+@pytest.mark.parametrize("text", ["glyphs(32)", "glyphs(size=f())", "glyphs(**{})", "glyphs(size=)", "(1)"])
 def test_only_names_with_literals_are_parsed(text):
     with pytest.raises(LikewiseError, match="cannot be read"):
         parse_call(text)

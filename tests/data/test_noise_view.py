@@ -5,7 +5,7 @@ import pytest
 from likewise.noise import Uniform
 from likewise.types import Items
 
-from likewise.data.noise_view import (
+from likewise.data.noisy_table import (
     MAX_MATRIX_LINES,
     MAX_NAMED_CLASSES,
     draw_transitions,

@@ -12,8 +12,7 @@ from PIL import Image
 from likewise.cli import main as cli
 from likewise.data import load
 from likewise.data.dataset import inject_noise
-from likewise.data.noise_view import show_noise
-from likewise.data.noisy_table import noise
+from likewise.data.noisy_table import noise, show_noise
 from likewise.learn.training.fit import train
 
 SEMANTIC = "Semantic(share=0.25)"

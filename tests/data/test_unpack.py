@@ -11,7 +11,7 @@ from likewise.types import LikewiseError
 from PIL import Image
 
 from likewise.data import load
-from likewise.data.unpack import SplitFiles, class_of, unpack, write_image
+from likewise.data.hugging_face import SplitFiles, class_of, unpack, write_image
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

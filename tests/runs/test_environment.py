@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 
-from likewise.runs.environment import environment
+from likewise.runs.machine import environment
 
 
 def test_the_environment_tells_versions_and_hardware(monkeypatch):

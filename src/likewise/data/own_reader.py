@@ -42,7 +42,7 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
 
 
 def parse_call(data: str) -> tuple[str, dict]:
-    """Parse `glyphs(size=32)` or `my_lab.readers.boats(year=2020)` into the name and its arguments: only literals, no evaluation."""
+    """Parse `glyphs(size=32)` or `lab.boats(year=2020)` into the name and its arguments. Only literals; nothing is evaluated."""
     try:
         call = ast.parse(data.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):

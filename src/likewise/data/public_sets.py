@@ -568,7 +568,8 @@ def imagenet(root: str) -> Items:
     for name in names:
         if not re.fullmatch(r"n\d{8}", name):
             raise LikewiseError(
-                f"imagenet: class folders must be named by WordNet id such as n01440764, got {name!r} in {base}/train; rename them"
+                f"imagenet: class folders must be named by WordNet id such as n01440764, got {name!r} in {base}/train; "
+                "rename them"
             )
     first = set(sorted(names)[: len(names) // 2])
     split = ["train" if name in first else "test" for name in label]
