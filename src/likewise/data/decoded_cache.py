@@ -23,12 +23,13 @@ import numpy as np
 from jaxtyping import Int, UInt8, UInt32
 from PIL import Image
 
+from likewise.core.argument_checks import Count, check_arguments
 from likewise.core.files import atomic_write, cache_folder
 from likewise.core.image_files import open_image
 from likewise.core.locks import file_lock, share_lock
 from likewise.core.progress import bar
 from likewise.core.types import Items, LikewiseError
-from likewise.data.crop_resize import check_size, shrink
+from likewise.data.crop_resize import shrink
 from likewise.data.images import BadImage, UnreadableFile, check_files, crop, file_of, image_of, upright
 
 VERSION = 1  # of the cache format: increase it when the files or the decoded pixels of an image change
@@ -84,8 +85,7 @@ def check_has_images(items: Items, side: int | None) -> None:
     """Raise unless the data holds images and the side is a number of pixels."""
     if items.x is not None or not items.path:
         raise LikewiseError(f"pixels: the data must be images, but {items.name} has none; use data with images")
-    if side is not None:
-        check_size(side)
+    check_arguments("pixels", {"side": side}, {"side": Count | None})
 
 
 def _area(items: Items, side: int | None, row: int) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from likewise.data.taxonomies.levels import class_tree
+from likewise.data.taxonomies import class_tree
 
 PATHS = [("animal", "cat"), ("animal", "cat"), ("animal", "dog", "hound"), ("animal",), ("plant", "dog"), ()]
 
