@@ -297,9 +297,7 @@ def test_a_block_that_cannot_be_mended_is_an_error(items, folder, opened, how):
         Image.open(file).rotate(180).save(file)
     wrong = "there is no such file" if how == "gone" else "the decoded pixels differ from before"
     for _ in range(2):
-        with pytest.raises(
-            LikewiseError, match=rf"rows 2 to 3 of noise\) must be decoded again, but .*{wrong}"
-        ) as caught:
+        with pytest.raises(LikewiseError, match=rf"rows 2 to 3 of noise.*{wrong}") as caught:
             found.need([3])
     assert f"Delete the folder {found._home} and run" in str(caught.value)
     found.need([0, 5])
@@ -437,5 +435,5 @@ def test_missing_pictures_are_named_and_features_refused(items, opened):
     with pytest.raises(LikewiseError, match=r"04\.png \(missing\)"):
         opened(items)
     features = Items("points", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
-    with pytest.raises(LikewiseError, match="the data must be images, but points has none"):
+    with pytest.raises(LikewiseError, match="must be images, but points has none"):
         opened(features)

@@ -157,9 +157,7 @@ def test_moving_pictures_give_their_first_frame(save, name):
 
 def test_a_mere_line_is_no_picture(save):
     file = save(Image.new("RGB", (301, 3)))
-    with pytest.raises(
-        BadImage, match="the long side of an image must be at most 100 times the short side, got 301 x 3"
-    ):
+    with pytest.raises(BadImage, match="at most 100 times .* got 301 x 3"):
         read_image(file)
     assert read_image(file, (0, 0, 300, 3)).size == (300, 3)
 
@@ -237,7 +235,7 @@ def test_bombs_are_refused(tmp_path):
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 999)) + chunk(b"IEND", b"")
     )
     (tmp_path / "bomb.png").write_bytes(bomb)
-    with pytest.raises(BadImage, match=r"bomb\.png: the image has more pixels than is safe to decode \(limit 178,"):
+    with pytest.raises(BadImage, match=r"bomb\.png: .* more pixels .* \(limit 178,"):
         read_image(tmp_path / "bomb.png")
 
 

@@ -46,9 +46,7 @@ def test_names_take_root_and_glyphs_takes_arguments(monkeypatch):
     load("glyphs")
     load("glyphs(size=32, per_class=10, classes=40)", root="/there")
     assert asked == [(None, 40, 24, None, 0), ("/there", 32, 10, 40, 0)]
-    with pytest.raises(
-        LikewiseError, match=r"glyphs has no argument 'sise'; did you mean 'size'\? It takes: size, per_"
-    ):
+    with pytest.raises(LikewiseError, match=r"'sise'; did you mean 'size'\? It takes: size,"):
         load("glyphs(sise=32)")
 
 
@@ -65,24 +63,20 @@ def test_nothing_is_evaluated(tmp_path):
 
 
 def test_unknown_data_is_explained(tmp_path):
-    with pytest.raises(
-        LikewiseError, match=r"'cub20' is neither a known name.*did you mean 'cub200'\? DATA is a name \(gl"
-    ):
+    with pytest.raises(LikewiseError, match=r"'cub20' .* did you mean 'cub200'"):
         load("cub20")
-    with pytest.raises(
-        LikewiseError, match=r"'/no/such' is neither a known name nor an existing path\. DATA is .*\.npz"
-    ):
+    with pytest.raises(LikewiseError, match=r"'/no/such' .* DATA is .*\.npz"):
         load("/no/such")
-    with pytest.raises(LikewiseError, match=r"there is no data set 'glyph'; did you mean 'glyphs'\?"):
+    with pytest.raises(LikewiseError, match=r"'glyph'; did you mean 'glyphs'"):
         load("glyph(size=3)")
 
 
 def test_wrong_use_is_explained(tmp_path, write, draw):
-    with pytest.raises(LikewiseError, match="cub200: root must be the folder where the original download was unpacked"):
+    with pytest.raises(LikewiseError, match="cub200: root must be the folder"):
         load("cub200")
     with pytest.raises(LikewiseError, match="cub200 takes no arguments, got size"):
         load("cub200(size=3)", root=str(tmp_path))
-    with pytest.raises(LikewiseError, match=r"notes\.md has a suffix that is not supported"):
+    with pytest.raises(LikewiseError, match=r"notes\.md has a suffix"):
         load(write("notes.md", "hello"))
     with pytest.raises(LikewiseError, match="read_embeddings"):
         load(write("z.npy", "hello"))

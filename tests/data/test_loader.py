@@ -194,9 +194,7 @@ def test_the_death_of_a_reading_process_is_told_when_a_batch_is_waited_for(folde
     (reader,) = set(multiprocessing.active_children()) - others
     os.kill(reader.pid, signal.SIGKILL)
     time.sleep(0.3)  # a step
-    with pytest.raises(
-        LikewiseError, match=r"was killed \(out of memory\?\); use fewer --workers, or --cache disk"
-    ) as caught:
+    with pytest.raises(LikewiseError, match=r"was killed .* fewer --workers") as caught:
         for _ in range(9):
             next(feed)
     assert caught.value.__suppress_context__

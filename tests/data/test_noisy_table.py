@@ -109,21 +109,19 @@ def test_the_command_tells_what_changed(pictures, tree, tmp_path, capsys):
 def test_bad_input(pictures, features, tmp_path):
     out = str(tmp_path / "n.csv")
     noise(Noise(str(pictures), "Uniform()", out))
-    with pytest.raises(
-        LikewiseError, match="must be without injected noise, got a table with `label_clean`; start from the clean data"
-    ):
+    with pytest.raises(LikewiseError, match="got a table with `label_clean`"):
         noise(Noise(out, "Uniform()", str(tmp_path / "m.csv")))
     with pytest.raises(LikewiseError, match="--out must not be the data itself"):
         noise(Noise(out, "Uniform()", str(tmp_path / "." / "n.csv"), drop_wrong=True))
     with pytest.raises(LikewiseError, match="the data has none; name one"):
         noise(Noise(str(pictures), "Semantic()", out))
-    with pytest.raises(LikewiseError, match=r"there is no tree 'cub20'; did you mean 'cub200'\?"):
+    with pytest.raises(LikewiseError, match=r"'cub20'; did you mean 'cub200'"):
         noise(Noise(str(pictures), "Semantic()", out, taxonomy="cub20"))
     with pytest.raises(LikewiseError, match=r"noise: --out must end in \.csv"):
         noise(Noise(str(pictures), "Uniform()", "table.txt"))
-    with pytest.raises(LikewiseError, match=r"features do not fit in a CSV file; write n\.parquet instead"):
+    with pytest.raises(LikewiseError, match=r"write n\.parquet instead"):
         noise(Noise(features, "Uniform()", out))
-    with pytest.raises(LikewiseError, match="describes a UnseenClasses, but a NoiseModel is needed here"):
+    with pytest.raises(LikewiseError, match="a UnseenClasses, but a NoiseModel"):
         noise(Noise(str(pictures), "UnseenClasses()", out))
 
 

@@ -51,7 +51,7 @@ def test_brackets_tell_a_reader_from_a_path():
 
 def test_a_reader_is_imported_only_with_permission(own):
     data = f"{own}.boats(rows=72)"
-    with pytest.raises(LikewiseError, match="would be imported, which runs its code; add --allow-imports"):
+    with pytest.raises(LikewiseError, match="would be imported.*--allow-imports"):
         load(data, "harbour")
     assert len(load(data, "harbour", allow_imports=True)) == 72
 

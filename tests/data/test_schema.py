@@ -47,9 +47,7 @@ def test_zeros_in_front_make_a_label_a_word():
 def test_class_names_belong_to_labels():
     _, names, _ = class_numbers(sheet(label=["2", "1", "2", "3"], class_name=["two", "one", "", ""]))
     assert names == ("one", "two", "3")
-    with pytest.raises(
-        LikewiseError, match=r"label '2' is 'two' in t\.csv line 2 and 'zwei' in line 4; make them agree"
-    ):
+    with pytest.raises(LikewiseError, match=r"label '2' is 'two' in t\.csv line 2 and 'zwei' in line 4"):
         class_numbers(sheet(label=["2", "1", "2"], class_name=["two", "one", "zwei"]))
 
 
@@ -61,20 +59,18 @@ def test_clean_labels_share_the_numbering():
 def test_a_class_that_only_clean_labels_know_is_named_by_them():
     cells = {"label": ["1", "3"], "label_clean": ["2", "3"], "class_name": ["one", "three"]}
     assert class_numbers(sheet(**cells, class_name_clean=["two", ""]))[1] == ("one", "two", "three")
-    with pytest.raises(
-        LikewiseError, match=r"label '3' is 'three' in t\.csv line 3 and 'drei' in line 3; make them agree"
-    ):
+    with pytest.raises(LikewiseError, match=r"'three' in t\.csv line 3 and 'drei' in line 3"):
         class_numbers(sheet(**cells, class_name_clean=["two", "drei"]))
 
 
 @pytest.mark.parametrize("empty", ["", "  ", None, float("nan")])
 def test_an_empty_label_is_an_error(empty):
-    with pytest.raises(LikewiseError, match=r"every row must have a label, but it is empty in t\.csv line 3"):
+    with pytest.raises(LikewiseError, match=r"it is empty in t\.csv line 3"):
         class_numbers(sheet(label=["a", empty]))
 
 
 def test_a_broken_number_is_no_label():
-    with pytest.raises(LikewiseError, match=r"a whole number or a word, got 1\.5 in t\.csv line 3"):
+    with pytest.raises(LikewiseError, match=r"got 1\.5 in t\.csv line 3"):
         class_numbers(sheet(label=[1.0, 1.5]))
 
 
@@ -82,9 +78,7 @@ def test_splits():
     assert splits(sheet(split=["train", "", "val", "test", None])).tolist() == ["train", "", "val", "test", ""]
     with pytest.raises(LikewiseError, match=r"got 'validation' in t\.csv line 3; did you mean 'val'\?"):
         splits(sheet(split=["train", "validation"]))
-    with pytest.raises(
-        LikewiseError, match=r"train, val, test or empty, got 'Train' in t\.csv line 2; did you mean 'train'"
-    ):
+    with pytest.raises(LikewiseError, match=r"got 'Train' in t\.csv line 2; did you mean 'train'"):
         splits(sheet(split=["Train"]))
     with pytest.raises(LikewiseError, match=r"got 'zzz' in t\.csv line 2; use one of these"):
         splits(sheet(split=["zzz"]))
@@ -94,7 +88,7 @@ def test_flags():
     got = flags(sheet(query=["0", "1", "true", "FALSE", "", True, 1, 0.0, None]), "query")
     assert got.tolist() == [False, True, True, False, False, True, True, False, False]
     assert got.dtype == bool
-    with pytest.raises(LikewiseError, match=r"gallery must be 0, 1, true, false or empty, got 'yes' in t\.csv line 2"):
+    with pytest.raises(LikewiseError, match=r"gallery must be .* got 'yes' in t\.csv line 2"):
         flags(sheet(gallery=["yes"]), "gallery")
 
 
@@ -111,9 +105,7 @@ def test_galleries_are_flags_or_names():
     "cells", [["shop", "1"], ["", "no"], ["shop", "Yes"], ["shop", False], ["2", "3"], ["shop", 0.5]]
 )
 def test_a_gallery_is_no_mixture_of_flags_and_names(cells):
-    with pytest.raises(
-        LikewiseError, match=r"gallery must be 0 or 1 in every row, or in every row a name or empty, got "
-    ):
+    with pytest.raises(LikewiseError, match=r"gallery must be 0 or 1 .*, got"):
         galleries(sheet(gallery=cells))
 
 

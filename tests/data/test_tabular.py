@@ -71,7 +71,7 @@ def test_text_that_is_not_utf8_in_parquet_is_explained(tmp_path):
     ends = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes())
     words = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.table({"path": words, "label": [0, 1]}), tmp_path / "t.parquet")
-    with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file .*; write it again"):
+    with pytest.raises(LikewiseError, match=r"t\.parquet .*; write it again"):
         read_parquet(str(tmp_path / "t.parquet"))
 
 
@@ -84,9 +84,7 @@ def test_names_of_images_may_hold_any_bytes_and_other_cells_may_not(write):
         (text.replace(b",2", b",\x80"), "80"),
         (text.replace(b"b/1.png,caf\xe9", b"b/1.png,caf\xe8"), "e8"),
     ):
-        with pytest.raises(
-            LikewiseError, match=rf"t\.csv must be UTF-8, but line 3 holds the byte 0x{byte}; save it as"
-        ):
+        with pytest.raises(LikewiseError, match=rf"line 3 holds the byte 0x{byte}"):
             read_csv(write("t.csv", other))
 
 

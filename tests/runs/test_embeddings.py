@@ -33,7 +33,7 @@ def test_what_others_call_so_is_no_row_and_no_word(tmp_path):
 
 def test_a_way_of_comparing_that_there_is_not_is_told(tmp_path):
     np.savez(tmp_path / "z.npz", x=np.zeros((2, 2)), similarity=np.asarray("dot"))
-    with pytest.raises(LikewiseError, match=r"similarity in z\.npz must be cosine or euclidean, got 'dot'"):
+    with pytest.raises(LikewiseError, match=r"similarity in z\.npz .* got 'dot'"):
         origin(tmp_path / "z.npz")
     (tmp_path / "z.npz").write_bytes(b"")
     with pytest.raises(LikewiseError, match=r"z\.npz is damaged .*save it again"):
@@ -71,9 +71,7 @@ def test_rows_that_cannot_be_written_are_kept_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     items = Items("toy", np.array([0, 1]), ("a", "b"), path=("\udcff.png", "b.png"), root=str(tmp_path))
     e = Embedded(torch.eye(2), torch.tensor([0, 1]), torch.arange(2))
-    with pytest.raises(
-        LikewiseError, match=r"gone/z\.npz could not be written \(No such file.*\); the computed rows are in"
-    ) as raised:
+    with pytest.raises(LikewiseError, match=r"\(No such file.*\); the computed rows are in") as raised:
         save_embeddings(tmp_path / "gone" / "z.npz", e, items, {"network": "n"})
     kept = re.search(r"rows are in (\S+): ", str(raised.value))[1]
     assert read_embeddings(kept).path == (str(tmp_path / "\udcff.png"), str(tmp_path / "b.png"))

@@ -26,7 +26,7 @@ def test_every_label_is_as_likely():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="AddLabels: share=1 is 5 labels, but only 3 can be drawn, .*; lower share"):
+    with pytest.raises(LikewiseError, match="share=1 is 5 labels, but only 3"):
         AddLabels(share=1).change_labels(SAMPLE, LABEL, np.random.default_rng(0))
-    with pytest.raises(LikewiseError, match="AddLabels: it needs samples with several labels"):
+    with pytest.raises(LikewiseError, match="AddLabels: .* several labels"):
         AddLabels()(np.arange(3), np.random.default_rng(0))

@@ -47,7 +47,7 @@ def test_the_expected_share_is_that_of_all_samples():
 def test_bad_arguments():
     with pytest.raises(LikewiseError, match="side must be 'large' or 'small', got 'big'"):
         build("ClassFrequency(side='big')")
-    with pytest.raises(LikewiseError, match=r"but group=0\.2 of 5 classes is one class; raise group"):
+    with pytest.raises(LikewiseError, match=r"group=0\.2 of 5 classes is one class"):
         ClassFrequency(group=0.2)(Y, np.random.default_rng(0))
-    with pytest.raises(LikewiseError, match=r"share=0\.5 is 525 samples, but the group has 350; lower share or raise"):
+    with pytest.raises(LikewiseError, match=r"is 525 samples, but the group has 350"):
         ClassFrequency(0.5, side="small", restrict="both")(Y, np.random.default_rng(0))

@@ -22,11 +22,11 @@ def test_a_share_of_them():
 
 
 def test_too_few_classes_and_bad_arguments():
-    with pytest.raises(LikewiseError, match="shift=5 needs at least 10 classes, got 9; lower shift"):
+    with pytest.raises(LikewiseError, match="at least 10 classes, got 9"):
         ClassShift(share=0.1)(np.arange(9), np.random.default_rng(0))
     assert (ClassShift(share=1.0)(np.arange(10), np.random.default_rng(0)) == (np.arange(10) + 5) % 10).all()
 
 
 def test_several_labels_are_refused():
-    with pytest.raises(LikewiseError, match="ClassShift: needs one label per sample; use Uniform, Drop"):
+    with pytest.raises(LikewiseError, match="ClassShift: needs one label per sample"):
         ClassShift().change_labels(np.array([0, 0]), np.array([0, 1]), np.random.default_rng(0))

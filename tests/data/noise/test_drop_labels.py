@@ -20,7 +20,7 @@ def test_every_label_of_a_sample_is_as_likely_to_be_missing():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="share=0.9 is 5 labels, but only 3 of 6 can be dropped.*; lower share"):
+    with pytest.raises(LikewiseError, match="is 5 labels, but only 3 of 6"):
         DropLabels(share=0.9).change_labels(SAMPLE, LABEL, np.random.default_rng(0))
-    with pytest.raises(LikewiseError, match="DropLabels: it needs samples with several labels"):
+    with pytest.raises(LikewiseError, match="DropLabels: .* several labels"):
         DropLabels()(np.arange(3), np.random.default_rng(0))

@@ -31,7 +31,7 @@ def test_classes_are_numbered_as_they_are_there():
 
 
 def test_bad_input():
-    with pytest.raises(LikewiseError, match="X: wrong labels need at least two classes, got 1"):
+    with pytest.raises(LikewiseError, match="X: .* at least two classes, got 1"):
         number_classes("X", np.zeros(3, np.int64), 0.5)
     assert number_classes("X", np.zeros(3, np.int64), 0)[0].tolist() == [0]
 

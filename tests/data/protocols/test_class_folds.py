@@ -80,11 +80,11 @@ def test_an_odd_class_tests_and_class_numbers_may_have_gaps():
 
 
 def test_bad_data_and_a_fold_that_does_not_exist():
-    with pytest.raises(LikewiseError, match="fold must be below folds, got folds=2, fold=2"):
+    with pytest.raises(LikewiseError, match="got folds=2, fold=2"):
         ClassFolds(folds=2, fold=2)
-    with pytest.raises(LikewiseError, match="each of the 4 folds needs a validation class, but only 3 classes"):
+    with pytest.raises(LikewiseError, match="each of the 4 folds .* only 3 classes"):
         ClassFolds().rows(items(6), "train")
-    with pytest.raises(LikewiseError, match="own_split=True needs a split, but the data 'toy' has none"):
+    with pytest.raises(LikewiseError, match="own_split=True .* 'toy' has none"):
         ClassFolds(own_split=True).rows(items(20), "train")
     group = np.full(20, -1)
     group[[7, 9]] = 5  # both before the test half; fold 0 trains on the one and validates on the other

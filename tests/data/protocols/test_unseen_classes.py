@@ -66,7 +66,7 @@ def test_a_group_in_two_parts_is_an_error():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="10 classes cannot be divided .* train=1 trains on all classes"):
+    with pytest.raises(LikewiseError, match="10 classes cannot be divided"):
         UnseenClasses(train=0.99).rows(items(), "train")
     with pytest.raises(LikewiseError, match="val=0.* takes all .*; lower val"):
         UnseenClasses(val=0.95).rows(items(), "train")
@@ -100,5 +100,5 @@ def test_everything_trains_whatever_its_split():
 
 def test_it_has_no_galleries_by_name():
     assert UnseenClasses().galleries(items(), np.arange(20, 40)) == ()
-    with pytest.raises(LikewiseError, match="UnseenClasses: it has no named galleries, got 'shop'; use QueryGallery"):
+    with pytest.raises(LikewiseError, match="got 'shop'; use QueryGallery"):
         UnseenClasses().only("shop")

@@ -29,5 +29,5 @@ def test_it_moves_and_stays_out_of_checkpoints():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="must be from 0 to 1 or NaN, got 0 to 2; scale"):
+    with pytest.raises(LikewiseError, match="from 0 to 1 or NaN, got 0 to 2"):
         GivenValues(torch.tensor([[0.0, 2.0], [1.0, 1.0]]))

@@ -50,9 +50,9 @@ def test_the_contract(make):
 
 
 def test_bad_files_are_explained(write):
-    with pytest.raises(LikewiseError, match=r"same must be 1, true, yes, 0, false or no, got 'maybe' in p\.csv line 2"):
+    with pytest.raises(LikewiseError, match=r"got 'maybe' in p\.csv line 2"):
         JudgedPairs(write("p.csv", "a,b,same\na.png,b.png,Maybe\n"), NAMES)
-    with pytest.raises(LikewiseError, match="JudgedPairs: the column 'same' is missing"):
+    with pytest.raises(LikewiseError, match="column 'same' is missing"):
         JudgedPairs(write("p.csv", "a,b,value\na.png,b.png,1\n"), NAMES)
 
 
@@ -65,6 +65,6 @@ def test_a_run_learns_from_judged_pairs(settings, write):
     )
     assert (run.path / "done").exists()
     assert "JudgedPairs: 1 of 277 lines of judged.csv name samples that do not train; they are ignored" in said
-    with pytest.raises(LikewiseError, match="JudgedPairs: the data has no sample '999', which bad.csv line 2 names"):
+    with pytest.raises(LikewiseError, match="no sample '999', which bad.csv line 2"):
         bad = write("bad.csv", "a,b,same\n999,1,1\n")
         train(Train(**settings | {"relevance": f"JudgedPairs(file={bad!r})", "steps": 3, "out": f"{settings['out']}2"}))

@@ -40,11 +40,8 @@ def test_row_numbers_with_a_decimal_point(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\na.png,d.png\n", r"X: the data has no sample 'd\.png', which p\.csv line 2 names; did you mean '.\.png'"),
-        (
-            "a,b\na.png,b.png\nb.png,b.png\n",
-            r"a, b must be different samples, got 'b\.png' twice or more in p\.csv line 3",
-        ),
+        ("a,b\na.png,d.png\n", r"no sample 'd\.png', which p\.csv line 2 names; did you mean"),
+        ("a,b\na.png,b.png\nb.png,b.png\n", r"got 'b\.png' twice or more in p\.csv line 3"),
         ("a,b\na.png,test.png\n", r"no line of p\.csv names samples of the training, or"),
         ("a,c\na.png,b.png\n", r"the column 'b' is missing from p\.csv"),
     ],
@@ -55,18 +52,16 @@ def test_bad_files_are_explained(write, content, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(LikewiseError, match=r"X: there is no file '.*none\.csv'; check the path"):
+    with pytest.raises(LikewiseError, match=r"no file '.*none\.csv'"):
         read_named("X", str(tmp_path / "none.csv"))
-    with pytest.raises(LikewiseError, match=r"X: file must be a \.csv or \.parquet table, got 'pairs\.txt'"):
+    with pytest.raises(LikewiseError, match=r"table, got 'pairs\.txt'"):
         read_named("X", "pairs.txt")
 
 
 def test_a_name_of_two_samples_is_refused(write):
     sheet = read_named("X", write("p.csv", "a,b\na.png,b.png\n"))
     names = ("a.png", "b.png", "b.png")
-    with pytest.raises(
-        LikewiseError, match=r"a name must belong to one sample, but 'b\.png' in p\.csv line 2 belongs to several"
-    ):
+    with pytest.raises(LikewiseError, match=r"'b\.png' in p\.csv line 2 belongs to several"):
         positions(sheet, ("a", "b"), names, ())
     check_unique(sheet, [["a.png"]], names)
 

@@ -73,9 +73,7 @@ def test_it_moves():
 
 def test_bad_arguments():
     for bad in ([], [(0,), ()]):
-        with pytest.raises(
-            LikewiseError, match="every class must have at least one label; drop samples without labels"
-        ):
+        with pytest.raises(LikewiseError, match="at least one label"):
             SharedLabels(bad)
 
 

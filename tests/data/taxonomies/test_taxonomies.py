@@ -67,10 +67,8 @@ def test_bad_files(tmp_path, name, text, says):
 
 
 def test_an_unknown_name_says_what_there_is():
-    with pytest.raises(LikewiseError, match=r"there is no tree 'cub20'; did you mean 'cub200'\? give a shipped tree"):
+    with pytest.raises(LikewiseError, match=r"no tree 'cub20'; did you mean 'cub200'"):
         taxonomy("cub20")
-    with pytest.raises(
-        LikewiseError, match=r"there is no tree 'away\.json'; give a shipped tree \(cub200, cars196-type"
-    ):
+    with pytest.raises(LikewiseError, match=r"no tree 'away\.json'; .*\(cub200, cars196"):
         taxonomy("away.json")
     assert all(taxonomy(name) for name in NAMES)
