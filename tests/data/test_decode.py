@@ -118,5 +118,5 @@ def test_what_has_no_pictures_is_refused(items):
     features = Items("points", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
     with pytest.raises(LikewiseError, match="must be images, but points has none"):
         decoded_bytes(features, None)
-    with pytest.raises(LikewiseError, match="a whole number of pixels above 0, got 0"):
+    with pytest.raises(LikewiseError, match="side must be at least 1 or None, got 0"):
         decoded_bytes(items, 0)

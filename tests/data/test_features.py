@@ -172,21 +172,17 @@ def test_a_labels_file_stands_above_labels_of_their_own(write, npz):
             read_embeddings(file, write("l.csv", f"label,row\n{lines}"))
 
 
-def test_bad_labels_files_are_explained(tmp_path, write, npz):
+def test_bad_labels_files_are_explained(tmp_path, write, npz, refused):
     np.save(tmp_path / "x.npy", X)
     x = str(tmp_path / "x.npy")
-    with pytest.raises(LikewiseError, match=r"x\.npy must hold the labels"):
-        read_embeddings(x)
-    with pytest.raises(LikewiseError, match=r"x\.npy has 3 rows and l\.txt has 2"):
-        read_embeddings(x, write("l.txt", "a\nb\n"))
-    with pytest.raises(LikewiseError, match=r"it is empty in l\.txt line 2"):
-        read_embeddings(x, write("l.txt", "a\n\nb\n"))
-    with pytest.raises(LikewiseError, match="'label' is missing from l.csv"):
-        read_embeddings(x, write("l.csv", "class\na\nb\nc\n"))
-    with pytest.raises(LikewiseError, match=r"labels are read from .* got 'l\.json'"):
-        read_embeddings(x, write("l.json", "[]"))
-    with pytest.raises(LikewiseError, match="labels: there is no file"):
-        read_embeddings(x, str(tmp_path / "gone.npy"))
+    refused(
+        (lambda: read_embeddings(x), r"x\.npy must hold the labels"),
+        (lambda: read_embeddings(x, write("l.txt", "a\nb\n")), r"x\.npy has 3 rows and l\.txt has 2"),
+        (lambda: read_embeddings(x, write("l.txt", "a\n\nb\n")), r"it is empty in l\.txt line 2"),
+        (lambda: read_embeddings(x, write("l.csv", "class\na\nb\nc\n")), "'label' is missing from l.csv"),
+        (lambda: read_embeddings(x, write("l.json", "[]")), r"labels are read from .* got 'l\.json'"),
+        (lambda: read_embeddings(x, str(tmp_path / "gone.npy")), "labels: there is no file"),
+    )
     named = npz(x=X, label=[0, 1, 1], path=["a/1.jpg", "a/2.jpg", "b/3.jpg"])
     with pytest.raises(
         LikewiseError,

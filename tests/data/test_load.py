@@ -62,24 +62,21 @@ def test_nothing_is_evaluated(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-def test_unknown_data_is_explained(tmp_path):
-    with pytest.raises(LikewiseError, match=r"'cub20' .* did you mean 'cub200'"):
-        load("cub20")
-    with pytest.raises(LikewiseError, match=r"'/no/such' .* DATA is .*\.npz"):
-        load("/no/such")
-    with pytest.raises(LikewiseError, match=r"'glyph'; did you mean 'glyphs'"):
-        load("glyph(size=3)")
+def test_unknown_data_is_explained(tmp_path, refused):
+    refused(
+        (lambda: load("cub20"), r"'cub20' .* did you mean 'cub200'"),
+        (lambda: load("/no/such"), r"'/no/such' .* DATA is .*\.npz"),
+        (lambda: load("glyph(size=3)"), r"'glyph'; did you mean 'glyphs'"),
+    )
 
 
-def test_wrong_use_is_explained(tmp_path, write, draw):
-    with pytest.raises(LikewiseError, match="cub200: root must be the folder"):
-        load("cub200")
-    with pytest.raises(LikewiseError, match="cub200 takes no arguments, got size"):
-        load("cub200(size=3)", root=str(tmp_path))
-    with pytest.raises(LikewiseError, match=r"notes\.md has a suffix"):
-        load(write("notes.md", "hello"))
-    with pytest.raises(LikewiseError, match="read_embeddings"):
-        load(write("z.npy", "hello"))
+def test_wrong_use_is_explained(tmp_path, write, draw, refused):
+    refused(
+        (lambda: load("cub200"), "cub200: root must be the folder"),
+        (lambda: load("cub200(size=3)", root=str(tmp_path)), "cub200 takes no arguments, got size"),
+        (lambda: load(write("notes.md", "hello")), r"notes\.md has a suffix"),
+        (lambda: load(write("z.npy", "hello")), "read_embeddings"),
+    )
     draw("set/a/1.png")
     with pytest.raises(LikewiseError, match="root must not be given, got '/else'"):
         load(str(tmp_path / "set"), root="/else")

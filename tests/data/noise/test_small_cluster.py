@@ -69,16 +69,14 @@ def test_features_of_all_rows_are_found_by_row(tmp_path):
         SmallCluster(features=every, rows=rows, samples=140)(PAIRS, np.random.default_rng(0))
 
 
-def test_bad_input(tmp_path):
+def test_bad_input(tmp_path, refused):
     rng = np.random.default_rng(0)
-    with pytest.raises(LikewiseError, match=r"share=1\.0 would split all 10"):
-        SmallCluster(features=TWINS, share=1.0)(PAIRS, rng)
-    with pytest.raises(LikewiseError, match="each of the 80 samples .*, got 79"):
-        SmallCluster(features=TWINS[:79])(PAIRS, rng)
-    with pytest.raises(LikewiseError, match="must be finite"):
-        SmallCluster(features=TWINS * np.nan)(PAIRS, rng)
-    with pytest.raises(LikewiseError, match=r"away\.npy"):
-        SmallCluster(features=str(tmp_path / "away.npy"))(PAIRS, rng)
+    refused(
+        (lambda: SmallCluster(features=TWINS, share=1.0)(PAIRS, rng), r"share=1\.0 would split all 10"),
+        (lambda: SmallCluster(features=TWINS[:79])(PAIRS, rng), "each of the 80 samples .*, got 79"),
+        (lambda: SmallCluster(features=TWINS * np.nan)(PAIRS, rng), "must be finite"),
+        (lambda: SmallCluster(features=str(tmp_path / "away.npy"))(PAIRS, rng), r"away\.npy"),
+    )
     np.save(tmp_path / "flat.npy", np.zeros(80))
     with pytest.raises(LikewiseError, match=r"got float64 of shape \(80,\)"):
         SmallCluster(features=str(tmp_path / "flat.npy"))(PAIRS, rng)
