@@ -12,8 +12,8 @@ from PIL import Image
 
 from likewise.data import broken_images
 from likewise.data.broken_images import find_broken, list_file, skip_again, skip_broken
+from likewise.data.class_folders import read_folder
 from likewise.data.fingerprint import fingerprint
-from likewise.data.folder import read_folder
 from likewise.data.images import BadImage, UnreadableFile, check_files
 from likewise.data.placement import fill_cache
 

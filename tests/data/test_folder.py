@@ -4,7 +4,7 @@ import pytest
 from likewise.types import LikewiseError
 from odd_data import special_files
 
-from likewise.data.folder import class_files, is_flat, read_flat, read_folder, walk_images
+from likewise.data.class_folders import class_files, is_flat, read_flat, read_folder, walk_images
 
 
 def test_sub_folders_are_classes(draw, tmp_path):

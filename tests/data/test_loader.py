@@ -14,7 +14,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from likewise.data.augment import Augment, Plain
-from likewise.data.folder import read_folder
+from likewise.data.class_folders import read_folder
 from likewise.data.loader import batches, choose_workers, in_order
 from likewise.data.placement import hold
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from likewise.data import placement as resident
 from likewise.data.augment import Augment, Plain
+from likewise.data.class_folders import read_folder
 from likewise.data.decoded_cache import is_cached, open_pixels
-from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.loader import batches
 from likewise.data.placement import choose, gather_rows, has_room, hold, open_cached

@@ -9,9 +9,10 @@ from likewise.types import Embedded, Items, LikewiseError
 from PIL import Image
 
 from likewise.data.augment import Plain
+from likewise.data.class_folders import read_folder
 from likewise.data.features import read_embeddings
-from likewise.data.folder import read_folder
 from likewise.models.embedder import Embedder
+from likewise.runs import embed
 from likewise.runs.embed import embed_rows
 from likewise.runs.embeddings import origin, rows_in, save_embeddings
 
@@ -95,11 +96,12 @@ def toy():
     return items, Embedder("features", 4, features=6)
 
 
-def test_rows_come_in_the_order_asked_whatever_the_batch(toy):
+def test_rows_come_in_the_order_asked_whatever_the_batch(toy, monkeypatch):
     items, network = toy
     rows = np.array([20, 3, 3, 29, 0, 11, 7])
     whole = embed_rows(network, items, rows, None, device=CPU, quiet=True)
-    parts = embed_rows(network, items, rows, None, device=CPU, batch=2, quiet=True)
+    monkeypatch.setattr(embed, "ROWS_PER_BATCH", 2)
+    parts = embed_rows(network, items, rows, None, device=CPU, quiet=True)
     assert whole.row.tolist() == rows.tolist()
     assert whole.y.tolist() == items.y[rows].tolist()
     out = network(torch.as_tensor(items.x[rows]))
@@ -118,7 +120,7 @@ def test_features_are_kept_on_request(toy):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_network_works_in_evaluation_mode_and_gets_its_own_back(tmp_path, training):
+def test_the_network_works_in_evaluation_mode_and_gets_its_own_back(tmp_path, training, monkeypatch):
     for c in range(2):
         (tmp_path / f"c{c}").mkdir()
         for i in range(3):
@@ -129,8 +131,9 @@ def test_the_network_works_in_evaluation_mode_and_gets_its_own_back(tmp_path, tr
     before = {k: v.clone() for k, v in network.state_dict().items()}
     rows = np.arange(6)
     look = Plain(16, "none")
-    one = embed_rows(network, items, rows, look, device=CPU, batch=1, quiet=True)  # BatchNorm would differ by batch
-    six = embed_rows(network, items, rows, look, device=CPU, batch=6, quiet=True)
+    six = embed_rows(network, items, rows, look, device=CPU, quiet=True)
+    monkeypatch.setattr(embed, "IMAGES_PER_CPU_BATCH", 1)  # BatchNorm would differ by batch
+    one = embed_rows(network, items, rows, look, device=CPU, quiet=True)
     assert torch.allclose(one.z, six.z, atol=1e-5)
     assert network.training is training
     for name, value in network.state_dict().items():

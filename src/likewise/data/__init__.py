@@ -133,7 +133,7 @@ def load_path(path: Path, root: str | None) -> Items:
             raise LikewiseError(
                 f"folder: {path} holds its own images, so root must not be given, got {root!r}; omit it"
             )
-        from likewise.data.folder import read_folder
+        from likewise.data.class_folders import read_folder
 
         return read_folder(str(path))
     if suffix == ".npz":

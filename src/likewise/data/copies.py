@@ -45,9 +45,8 @@ def exact_copies(items: Items, rows: Int[np.ndarray, "n"], pixels: bool = False)
     """
     rows = np.asarray(rows, np.int64)
     if (x := items.x) is not None:
-        return clusters_of(
-            [hashlib.blake2b((x[row] + 0.0).tobytes()).digest() for row in rows.tolist()]
-        )  # -0.0 + 0.0 = 0.0
+        # -0.0 + 0.0 = 0.0
+        return clusters_of([hashlib.blake2b((x[row] + 0.0).tobytes()).digest() for row in rows.tolist()])
     if items.path is None:
         return np.arange(len(rows))
     file = file_clusters(items, rows)

@@ -139,17 +139,10 @@ def show_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
     wrong = items.y_clean[rows] != items.y[rows]
     lost, gained = (np.bincount(y[rows][wrong], minlength=items.classes) for y in (items.y_clean, items.y))
     share = lost / before.clip(1)
-    worst = [c for c in np.lexsort((-lost, -share)) if before[c] and (lost[c] or gained[c])]
-    console = Console(highlight=False)
-    if worst:
-        table = Table("class", *(("samples", "lost", "%", "gained", "now")))
-        for c in worst[:MAX_LISTED_CLASSES]:
-            cells = (before[c], lost[c], f"{100 * share[c]:.0f}", gained[c], after[c])
-            table.add_row(escape(items.class_name[c]), *map(str, cells))
-        console.print(table)
-    if len(worst) > MAX_LISTED_CLASSES:
-        console.print(f"and {len(worst) - MAX_LISTED_CLASSES} more classes that changed less", style="dim")
-    present = before > 0
+    worst = [c for c in np.lexsort((-lost, -share)).tolist() if before[c] and (lost[c] or gained[c])]
+    cells = {c: (before[c], lost[c], f"{100 * share[c]:.0f}", gained[c], after[c]) for c in worst}
+    console, present = Console(highlight=False), before > 0
+    print_first(console, ("class", "samples", "lost", "%", "gained", "now"), items.class_name, cells, "classes")
     console.print(
         f"{wrong.sum()} of {len(rows)} training labels are wrong ({100 * wrong.mean():.2f} %), in {(lost > 0).sum()} of "
         f"{present.sum()} classes"
@@ -172,20 +165,27 @@ def show_label_noise(items: Items, rows: Int[np.ndarray, "n"]) -> None:
     missing = Counter(label for one, other in zip(true, given) for label in one - other)
     added = Counter(label for one, other in zip(true, given) for label in other - one)
     worst = sorted(missing.keys() | added.keys(), key=lambda label: (-missing[label] - added[label], label))
+    cells = {c: (before[c], missing[c], added[c], before[c] - missing[c] + added[c]) for c in worst}
     console = Console(highlight=False)
-    if worst:
-        table = Table("label", "samples", "missing", "superfluous", "now")
-        for label in worst[:MAX_LISTED_CLASSES]:
-            counts = (before[label], missing[label], added[label], before[label] - missing[label] + added[label])
-            table.add_row(escape(items.label_name[label]), *map(str, counts))
-        console.print(table)
-    if len(worst) > MAX_LISTED_CLASSES:
-        console.print(f"and {len(worst) - MAX_LISTED_CLASSES} more labels that changed less", style="dim")
+    print_first(console, ("label", "samples", "missing", "superfluous", "now"), items.label_name, cells, "labels")
     samples = int((items.y[rows] != items.y_clean[rows]).sum())
     console.print(
         f"of {before.total()} training labels, {missing.total()} are missing, and {added.total()} superfluous ones were added; "
         f"{samples} of {len(rows)} samples have wrong labels"
     )
+
+
+def print_first(
+    console: Console, head: Sequence[str], names: Sequence[str], cells: dict[int, tuple], noun: str
+) -> None:
+    """Print a table of the first classes or labels, and the number of the others."""
+    if cells:
+        table = Table(*head)
+        for number, line in list(cells.items())[:MAX_LISTED_CLASSES]:
+            table.add_row(escape(names[number]), *map(str, line))
+        console.print(table)
+    if len(cells) > MAX_LISTED_CLASSES:
+        console.print(f"and {len(cells) - MAX_LISTED_CLASSES} more {noun} that changed less", style="dim")
 
 
 def draw_transitions(items: Items, rows: Int[np.ndarray, "n"]) -> Figure:

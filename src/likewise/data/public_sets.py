@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from likewise.core.types import Items, LikewiseError
-from likewise.data.folder import class_files, is_image, sub_folders, walk_images
+from likewise.data.class_folders import class_files, is_image, sub_folders, walk_images
 from likewise.data.taxonomies import known
 
 

@@ -59,9 +59,8 @@ class SmallCluster(NoiseModel):
         classes, place = number_classes("SmallCluster", y, self.share)
         x = torch.as_tensor(self._features(len(y)))
         now, remaining, wrong = place.copy(), np.arange(len(classes)), 0
-        total = torch.zeros(len(classes), x.shape[1]).index_add_(
-            0, torch.as_tensor(place), x
-        )  # feature sums of each class
+        # feature sums of each class
+        total = torch.zeros(len(classes), x.shape[1]).index_add_(0, torch.as_tensor(place), x)
         while wrong < self.share * len(y):
             split_class = rng.choice(remaining)
             remaining = remaining[remaining != split_class]
