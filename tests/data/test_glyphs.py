@@ -264,13 +264,13 @@ def test_two_processes_at_once_agree(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"size": 7}, "size must be a whole number from 8 to .*, got 7"),
+        ({"size": 7}, "size must be between 8 and 1024, got 7"),
         ({"size": 32.5}, "size must be .*, got 32.5"),
-        ({"per_class": 1}, "per_class must be a whole number from 2 to .*, got 1"),
-        ({"classes": 1}, "classes must be a whole number from 2 to .*, got 1"),
+        ({"per_class": 1}, "per_class must be between 2 and .*, got 1"),
+        ({"classes": 1}, "classes must be at least 2 or None, got 1"),
         ({"classes": 100_000}, "classes must be .*, got 100000"),
         ({"classes": True}, "classes must be .*, got True"),
-        ({"seed": -1}, "seed must be a whole number from 0 to .*, got -1"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments_say_what_holds(tmp_path, unchecked, arguments, message):

@@ -51,23 +51,6 @@ def test_order_is_kept_and_every_picture_has_its_own_label(folder, workers):
         assert batch.x.shape[1:] == (3, 10, 10)
 
 
-def test_chance_depends_on_seed_and_batch_alone(folder):
-    items = read_folder(str(folder))
-    asked = [[0, 1], [0, 1], [1, 0]]
-    change = Augment(8, "crop")
-
-    def draw(**settings):
-        return [b.x for b in batches(items, asked, change, device=CPU, **settings)]
-
-    here, there, other = draw(seed=3), draw(seed=3, workers=1), draw(seed=4)
-    assert all(torch.equal(a, b) for a, b in zip(here, there))
-    assert not torch.equal(here[0], here[1])
-    assert not torch.equal(here[0], other[0])
-    later = [b.x for b in batches(items, asked[1:], change, device=CPU, seed=3, first_draw=1)]
-    assert all(torch.equal(a, b) for a, b in zip(here[1:], later))  # as if training had gone on
-    assert not torch.equal(later[0], draw(seed=3)[0])
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_random_numbers_of_the_caller_are_untouched(folder, workers):
     items = read_folder(str(folder))

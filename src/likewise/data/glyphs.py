@@ -24,16 +24,23 @@ from functools import lru_cache
 from itertools import zip_longest
 from multiprocessing import current_process, get_context
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Interval
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from likewise.core.argument_checks import CountOrZero, argument_hints, as_number, check_arguments
 from likewise.core.files import cache_folder
 from likewise.core.progress import bar
 from likewise.core.types import Items, LikewiseError
 from likewise.data.label_sets import join_labels, with_label_sets
 
 __all__ = ["glyph_labels", "glyphs", "homoglyphs"]
+
+Side = Annotated[int, Interval(ge=8, le=1024)]
+PerClass = Annotated[int, Interval(ge=2, le=10_000)]
+AtLeastTwo = Annotated[int, Ge(2)]
 
 VERSION = 2  # of the drawing: increase it when pixels, classes or splits change, so that no old cache is used
 
@@ -76,7 +83,12 @@ _ALPHABET_CHARACTERS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] =
 
 
 def glyphs(
-    root: str | Path | None = None, *, size: int = 40, per_class: int = 24, classes: int | None = None, seed: int = 0
+    root: str | Path | None = None,
+    *,
+    size: Side = 40,
+    per_class: PerClass = 24,
+    classes: AtLeastTwo | None = None,
+    seed: CountOrZero = 0,
 ) -> Items:
     """Draw the glyphs, unless they are cached, and return their table. The taxonomy is script > kind.
 
@@ -92,16 +104,10 @@ def glyphs(
         seed: seed of the drawing.
     """
     table = characters()
-    for name, value, least, most in (
-        ("size", size, 8, 1024),
-        ("per_class", per_class, 2, 10_000),
-        ("classes", len(table) if classes is None else classes, 2, len(table)),
-        ("seed", seed, 0, 2**63 - 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-            raise LikewiseError(
-                f"glyphs: {name} must be a whole number from {least} to {most}, got {value!r}; change it"
-            )
+    given = {"size": size, "per_class": per_class, "classes": classes, "seed": seed}
+    check_arguments("glyphs", {name: as_number(value) for name, value in given.items()}, argument_hints(glyphs)[1])
+    if classes is not None and classes > len(table):
+        raise LikewiseError(f"glyphs: classes must be at most {len(table)}, the number of characters, got {classes}")
     table = table[:classes]
     faces = font_files([code for code, *_ in table])
     if root is None:
@@ -123,7 +129,12 @@ def glyphs(
 
 
 def glyph_labels(
-    root: str | Path | None = None, *, size: int = 40, per_class: int = 24, classes: int | None = None, seed: int = 0
+    root: str | Path | None = None,
+    *,
+    size: Side = 40,
+    per_class: PerClass = 24,
+    classes: AtLeastTwo | None = None,
+    seed: CountOrZero = 0,
 ) -> Items:
     """Return the images of `glyphs` with several labels each. A class is a distinct set of labels.
 

@@ -15,6 +15,7 @@ import io
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,25 +97,15 @@ def is_imagefolder(folder: Path) -> bool:
 
 def load_imagefolder(path: Path):
     """Return the splits of a folder of images with metadata, without decoding the images."""
-    import tempfile
-
     datasets = package()
     if not is_imagefolder(path):
         raise LikewiseError(
             f"{ERROR_OWNER}: {path} must be a folder of images with metadata.parquet, .jsonl or .csv, got none; check the path"
         )
-    try:
-        with (
-            only_cached(),
-            tempfile.TemporaryDirectory() as cache,
-        ):  # its own cache: `datasets` looks at names and times alone
-            found = datasets.load_dataset("imagefolder", data_dir=str(path), cache_dir=cache, keep_in_memory=True)
-            return found.cast_column("image", datasets.Image(decode=False))
-    except Exception as error:  # datasets raises many types for damaged folders
-        raise LikewiseError(
-            f"{ERROR_OWNER}: {path} must be a folder of images with metadata, but it cannot be read ({first_line(error)}); "
-            "write it again"
-        ) from None
+    # A cache of its own: `datasets` looks at names and times alone.
+    with folder_errors(path, "of images with metadata"), only_cached(), tempfile.TemporaryDirectory() as cache:
+        found = datasets.load_dataset("imagefolder", data_dir=str(path), cache_dir=cache, keep_in_memory=True)
+        return found.cast_column("image", datasets.Image(decode=False))
 
 
 def holds_images(file: str | Path) -> bool:
@@ -168,15 +159,21 @@ def package() -> Any:  # datasets loads its modules lazily, so it has no static 
     return datasets
 
 
-def load_folder(path: Path):
-    datasets = package()
+@contextmanager
+def folder_errors(path: Path, kind: str) -> Iterator[None]:
+    """Turn any error of `datasets` about a damaged folder into a LikewiseError."""
     try:
-        return datasets.load_from_disk(str(path))
+        yield
     except Exception as error:  # datasets raises many types for damaged folders
         raise LikewiseError(
-            f"{ERROR_OWNER}: {path} must be a folder written by save_to_disk, but it cannot be read ({first_line(error)}); "
-            "write it again"
+            f"{ERROR_OWNER}: {path} must be a folder {kind}, but it cannot be read ({first_line(error)}); write it again"
         ) from None
+
+
+def load_folder(path: Path):
+    datasets = package()
+    with folder_errors(path, "written by save_to_disk"):
+        return datasets.load_from_disk(str(path))
 
 
 def load_hub(where: str, fetch: bool):
