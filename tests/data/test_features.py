@@ -1,4 +1,6 @@
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from likewise.types import LikewiseError
@@ -204,9 +206,6 @@ def test_safetensors(tmp_path, write):
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_parquet(tmp_path, fixed):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     kind = pa.list_(pa.float64(), 2) if fixed else pa.list_(pa.float64())
     table = pa.table({"x": pa.array(X.tolist(), kind), "label": ["b", "a", "b"], "split": ["train", "test", None]})
     pq.write_table(table, tmp_path / "f.parquet", row_group_size=2)
@@ -228,18 +227,12 @@ def test_parquet(tmp_path, fixed):
     ],
 )
 def test_bad_parquet_is_explained(tmp_path, x, message):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"x": x, "label": [0, 1]}), tmp_path / "f.parquet")
     with pytest.raises(LikewiseError, match=message):
         read_features(str(tmp_path / "f.parquet"))
 
 
 def test_parquet_without_labels(tmp_path, write):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"x": X.tolist()}), tmp_path / "f.parquet")
     with pytest.raises(LikewiseError, match="must hold the labels"):
         read_features(str(tmp_path / "f.parquet"))
@@ -248,9 +241,6 @@ def test_parquet_without_labels(tmp_path, write):
 
 def test_parquet_of_float32_is_writable(tmp_path):
     """Torch warns of arrays that are not."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     x = pa.array(X.tolist(), pa.list_(pa.float32(), 2))
     pq.write_table(pa.table({"x": x, "label": ["b", "a", "b"]}), tmp_path / "f.parquet")
     items = read_features(str(tmp_path / "f.parquet"))

@@ -3,6 +3,8 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from likewise.config import Train
 from likewise.types import Items, LikewiseError
@@ -24,9 +26,6 @@ def test_every_form_is_read(tmp_path, draw, write):
 
 
 def test_parquet_is_a_table_or_features(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"path": ["a.png"], "label": [3]}), tmp_path / "t.parquet")
     pq.write_table(pa.table({"x": [[1.0, 2.0]], "label": [3]}), tmp_path / "f.parquet")
     assert load(str(tmp_path / "t.parquet")).path == ("a.png",)

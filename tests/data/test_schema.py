@@ -3,6 +3,8 @@
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from likewise.types import LikewiseError
 
@@ -231,9 +233,6 @@ def test_a_missing_column_names_the_columns_there_are(write):
 
 
 def test_bad_parquet_is_explained(write, tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with pytest.raises(LikewiseError, match=r"t\.parquet is not a readable Parquet file"):
         read_parquet(write("t.parquet", "path,label\n"))
     pq.write_table(pa.table({"path": pa.array([], pa.string())}), tmp_path / "empty.parquet")
@@ -242,9 +241,6 @@ def test_bad_parquet_is_explained(write, tmp_path):
 
 
 def test_text_that_is_not_utf8_in_parquet_is_explained(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     ends = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes())
     words = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"\xff\xfe"))
     pq.write_table(pa.table({"path": words, "label": [0, 1]}), tmp_path / "t.parquet")
@@ -266,9 +262,6 @@ def test_names_of_images_may_hold_any_bytes_and_other_cells_may_not(write):
 
 
 def test_binary_columns_of_parquet_are_text_in_any_bytes(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = {
         "a": pa.array([b"\xff", None]),
         "b": pa.array([b"x", b"y"], pa.large_binary()),

@@ -105,9 +105,6 @@ def test_all_columns(write):
 
 
 def test_parquet_types(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = {
         "path": pa.array(["1", "2"]).dictionary_encode(),
         "label": pa.array([2**63 + 1, 5], pa.uint64()),
@@ -154,8 +151,6 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_a_full_disk_leaves_the_old_table(tmp_path, monkeypatch):
-    import pyarrow.parquet as pq
-
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -3,6 +3,8 @@
 import itertools
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from likewise.config import Train
@@ -150,9 +152,6 @@ def test_positions_and_a_note_about_lines_of_other_splits(write):
 
 
 def test_row_numbers_are_names_of_features(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"a": [7, 9], "b": [8, 7]}), tmp_path / "p.parquet")
     sheet = read_named("X", str(tmp_path / "p.parquet"))
     assert positions(sheet, ("a", "b"), ("7", "8", "9"), ())[0].tolist() == [[0, 1], [2, 0]]
