@@ -17,8 +17,8 @@ from likewise.learn.training.fit import train
 from likewise.learn.training.interrupts import Interrupted
 from likewise.runs import usage as energy
 from likewise.runs import usage as module
-from likewise.runs.environment import driver_version
 from likewise.runs.folder import Run
+from likewise.runs.machine import driver_version
 from likewise.runs.usage import Meter, Session, cost, sessions
 
 

@@ -30,8 +30,8 @@ from likewise.papers.executors import Executor, LocalExecutor
 from likewise.papers.grid import Grid, Point, as_train, read_grid, toml
 from likewise.papers.grid_plan import Job, Planner, plan_grid
 from likewise.papers.search_space import Range, apply_values, read_entries, read_ranges
-from likewise.runs.environment import environment
 from likewise.runs.folder import Run
+from likewise.runs.machine import environment
 
 DEFAULT_PROTOCOL = "ClassFolds()"
 FIXED_SETTINGS = (

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from likewise.core.contracts import Metric
 from likewise.core.types import Items, LikewiseError, Retrieval, Scores, TreeRetrieval
-from likewise.data.taxonomies import TREE_FORMS, ancestors
-from likewise.data.taxonomies.levels import ClassTree, class_tree
+from likewise.data.taxonomies import TREE_FORMS, ClassTree, ancestors, class_tree
 from likewise.score.metrics import is_tree_metric, last_rank, level_of
 from likewise.score.metrics.ranking import first_results, query_of_hit, starts
 
