@@ -14,10 +14,9 @@ from likewise.papers.optuna_study import (
     open_study,
     requeue_lost_trials,
     requeue_trial,
-    suggest,
     without_password,
 )
-from likewise.papers.search_space import Range
+from likewise.papers.tune import Range, suggest
 
 pytest.importorskip("optuna")
 

@@ -22,7 +22,6 @@ from optuna.trial import FrozenTrial, TrialState
 from likewise.core.argument_checks import misfit
 from likewise.core.errors import LikewiseError
 from likewise.core.processes import lives, mark
-from likewise.papers.search_space import Range
 
 JOURNAL_START = b'{"op_code"'
 """First bytes of every line of a journal."""
@@ -120,15 +119,6 @@ def draw_by_number(name: str, seed: int) -> samplers.BaseSampler:
             return self.of(study, trial).sample_independent(study, trial, param_name, param_distribution)
 
     return ByNumber()
-
-
-def suggest(trial: Trial, r: Range) -> object:
-    """Return the value of a range in a trial."""
-    if r.choices:
-        return trial.suggest_categorical(r.name, r.choices)
-    if r.whole:
-        return trial.suggest_int(r.name, round(r.low), round(r.high), log=r.log)
-    return trial.suggest_float(r.name, r.low, r.high, log=r.log)
 
 
 def counted(study: Study, before: int | None = None) -> list[FrozenTrial]:
