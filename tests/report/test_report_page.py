@@ -10,9 +10,10 @@ from browser import listen, until
 from page_reader import Reader
 from report.made_facts import SCRIPT, made_facts
 
-from likewise.report import report_page as packed
-from likewise.report.blocks import array_block, index_dtype, json_block, to_json
-from likewise.report.report_page import (
+from likewise.report import write_report as packed
+from likewise.report.section import Facts, RunView, Score, array_block, index_dtype, json_block, to_json
+from likewise.report.sections import NAMES
+from likewise.report.write_report import (
     asset,
     captions,
     headline_scores,
@@ -23,8 +24,6 @@ from likewise.report.report_page import (
     summary_of,
     write_page,
 )
-from likewise.report.section import Facts, RunView, Score
-from likewise.report.sections import NAMES
 
 
 def sure(mean, low, high):
@@ -123,7 +122,7 @@ def test_code_is_short_enough_to_be_read():
 def test_pictures_take_what_data_leaves_of_the_room(tmp_path, monkeypatch):
     facts = made_facts(2000, 20, 50, noisy=True)
     large = write_page(facts, tmp_path / "a.html", True).stat().st_size
-    monkeypatch.setattr("likewise.report.report_page.MAX_PAGE_CHARACTERS", 600_000)
+    monkeypatch.setattr("likewise.report.write_report.MAX_PAGE_CHARACTERS", 600_000)
     small = write_page(facts, tmp_path / "a.html", True).stat().st_size
     assert 400_000 < small < 605_000 < large
 

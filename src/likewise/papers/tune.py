@@ -180,9 +180,8 @@ def prepare(config: Tune, planner: Planner, say: Callable[[str], None]) -> Searc
         if not has_val(base, planner):
             say(f"the protocol of {path} has no validation split; the search uses {DEFAULT_PROTOCOL} instead")
             usual = resolve(replace(base, sampler=None), planner.items(base)[0]).sampler == base.sampler
-            base = replace(
-                base, protocol=DEFAULT_PROTOCOL, sampler=None if usual else base.sampler
-            )  # for fewer classes
+            own = None if usual else base.sampler  # the usual sampler is chosen again, for fewer classes
+            base = replace(base, protocol=DEFAULT_PROTOCOL, sampler=own)
     else:
         grid = read_grid(path)
         if grid.axes:

@@ -8,8 +8,8 @@ from browser import listen
 from page_reader import Reader
 from report.made_facts import SCRIPT, label_facts, made_facts, small_pool
 
-from likewise.report.report_page import pack_page, write_page
 from likewise.report.sections.labels import count_labels, label_matrix, recall_of
+from likewise.report.write_report import pack_page, write_page
 
 
 def test_labels_are_counted_by_hand():

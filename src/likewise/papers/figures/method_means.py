@@ -198,9 +198,8 @@ def draw_agreement(points: Sequence[Point], title: str) -> Figure:
     axes = figure.add_axes((0.75 / wide, 0.6 / tall, side / wide, side / tall))
     low, high = min(*printed, *ours), max(*printed, *ours)
     whole = high - low or 1.0
-    room = 0.06 * whole + min(
-        0.3 * whole, max(reach[~np.isnan(reach)], default=0.0)
-    )  # the frame clips very long intervals
+    longest = min(0.3 * whole, max(reach[~np.isnan(reach)], default=0.0))  # the frame clips very long intervals
+    room = 0.06 * whole + longest
     ends = (low - room, high + room)
     axes.set(xlim=ends, ylim=ends)
     axes.plot(ends, ends, color=SOFT_COLOUR, lw=1, ls=(0, (4, 3)), zorder=1)
