@@ -352,7 +352,7 @@ def test_a_training_gets_its_share_of_a_node(device, each, jobs, nodes, gpus, cp
 
 
 def test_what_nobody_has_is_not_waited_for():
-    with pytest.raises(LikewiseError, match="needs 2 GPUs, but no node of the Ray cluster has more than 1"):
+    with pytest.raises(LikewiseError, match="needs 2 GPUs, but .* more than 1"):
         gpus_for(Train(data="x"), 2, [{"CPU": 4.0, "GPU": 1.0}])
 
 
@@ -360,9 +360,7 @@ def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
     mark = tmp_path / "runs" / ".seen-1"
     host, gone = missing([str(tmp_path), str(mark)])
     assert gone == [str(mark)]
-    with pytest.raises(
-        LikewiseError, match=rf"all nodes share, but {host} does not see '{tmp_path / 'runs'}'; use a working directory"
-    ):
+    with pytest.raises(LikewiseError, match=rf"{host} does not see '{tmp_path / 'runs'}'; use a working"):
         check_visible([("other", []), (host, gone)], mark)
     with pytest.raises(LikewiseError, match="node-7 does not see '/home/me'"):
         check_visible([("node-7", ["/home/me", str(mark)])], mark)
@@ -419,9 +417,7 @@ def test_a_cluster_that_does_not_answer_is_not_replaced_by_another(monkeypatch, 
     fake = recorded(monkeypatch, tmp_path)
     for address, variable in ((f"ray://127.0.0.1:{port}", ""), ("ray", f"127.0.0.1:{port}")):
         monkeypatch.setenv("RAY_ADDRESS", variable)
-        with pytest.raises(
-            LikewiseError, match=rf"no Ray cluster answers at '\S*127.0.0.1:{port}' \(Connection.*; start it"
-        ):
+        with pytest.raises(LikewiseError, match=rf"'\S*127.0.0.1:{port}' \(Connection.*; start it"):
             connect(fake, address, 1)
     assert fake.started == []
 
@@ -462,6 +458,6 @@ def test_a_ray_that_does_not_start_is_tried_again(monkeypatch, tmp_path):
         raise TimeoutError("the raylet did not come up")
 
     fake.init, fake.shutdown = init, lambda: None
-    with pytest.raises(LikewiseError, match="Ray does not start here .the raylet did not come up.; use --jobs"):
+    with pytest.raises(LikewiseError, match="the raylet did not come up.; use --jobs"):
         connect(fake, "ray", 1)
     assert len(tried) == 3

@@ -105,7 +105,7 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_is_damaged_is_refused(study
         play(study(), 4)
         assert len(counted(study())) == 4
     file.write_bytes(whole.replace(b'"op_code"', b'"op_co', 3))
-    with pytest.raises(LikewiseError, match="cannot be used .*; restore a copy of it, or start a new search"):
+    with pytest.raises(LikewiseError, match="restore a copy of it, or start a new"):
         study()
 
 
@@ -162,6 +162,6 @@ def test_a_journal_with_values_of_other_types_is_refused(study, tmp_path, before
 def test_a_file_that_is_no_journal_is_not_cut(study, tmp_path, content):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "study.journal").write_text(content)
-    with pytest.raises(LikewiseError, match="not a journal of Optuna, and stays as it is"):
+    with pytest.raises(LikewiseError, match="not a journal .* stays as it is"):
         study()
     assert (tmp_path / "new" / "study.journal").read_text() == content

@@ -48,7 +48,7 @@ def test_the_journal_is_no_link(search_config, tmp_path):
     (tmp_path / "own.txt").write_text("the user's own text")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "study.journal").symlink_to(tmp_path / "own.txt")
-    with pytest.raises(LikewiseError, match="study.journal' must not be a link; .* --storage"):
+    with pytest.raises(LikewiseError, match="must not be a link; .* --storage"):
         tune(search_config(trials=1))
     assert (tmp_path / "own.txt").read_text() == "the user's own text"
 
@@ -160,7 +160,7 @@ def test_a_damaged_summary_is_one_sentence_and_the_search_goes_on_without_it(sea
     file = tmp_path / "out" / "tune.json"
     for text in ("{", "[]", "[" * 100_000):
         file.write_text(text)
-        with pytest.raises(LikewiseError, match="tune: .*tune.json is damaged .*delete it: it is written again"):
+        with pytest.raises(LikewiseError, match="tune.json is damaged .*delete it"):
             tune(search_config(trials=1))
     file.unlink()
     assert tune(search_config(trials=1)).about["count"]["complete"] == 1
@@ -215,7 +215,7 @@ def test_a_breakdown_that_is_no_settings_fault_ends_the_search(search_config, tm
 
     with monkeypatch.context() as broken_machine:
         broken_machine.setattr(fit, "train", broken)
-        with pytest.raises(LikewiseError, match="its settings are not the cause: OSError: the disk is gone"):
+        with pytest.raises(LikewiseError, match="not the cause: OSError: the disk"):
             tune(search_config(trials=1))
     about = json.loads((tmp_path / "out" / "tune.json").read_text())
     assert about["count"] == {"complete": 0, "pruned": 0, "failed": 0, "running": 0, "interrupted": 1}
@@ -445,7 +445,7 @@ def test_built_in_ranges_reach_the_loss_of_every_level():
     loss = build(config.loss, Loss, classes=60, dim=4)
     assert (loss.loss.alpha, loss.loss.margin, loss.coarse_loss.scale) == (5.0, 0.25, 2.0)
     assert (loss.plan[0].size, loss.every, loss.plan[0].loss.scale, config.loss_lr) == (7, 30, 2.0, 0.01)
-    with pytest.raises(LikewiseError, match="no ranges for Quadruplet; it has ranges for Contrastive"):
+    with pytest.raises(LikewiseError, match="no ranges for Quadruplet"):
         built_in("Hierarchical(loss=Quadruplet())")
 
 
@@ -455,7 +455,7 @@ def test_ranges_of_a_file_override_the_built_in_ones_and_arguments_override_both
 
 
 def test_losses_without_a_counterpart_are_named():
-    with pytest.raises(LikewiseError, match="no ranges for SNR; it has ranges for Contrastive, Triplet"):
+    with pytest.raises(LikewiseError, match="no ranges for SNR; .* Contrastive, Triplet"):
         built_in("SNR()")
     known = {name for name in find("losses") if name in LOSSES}
     assert known == set(LOSSES)

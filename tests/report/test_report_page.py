@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from browser import listen, until
 from page_reader import Reader
-from report.made_facts import SCRIPT, made_facts
+from report.made_facts import SCRIPT, bare, made_facts, sure
 
 from likewise.report import write_report as packed
-from likewise.report.section import Facts, RunView, Score, array_block, index_dtype, json_block, to_json
+from likewise.report.section import Facts, array_block, index_dtype, json_block, to_json
 from likewise.report.sections import NAMES
 from likewise.report.write_report import (
     asset,
@@ -24,14 +24,6 @@ from likewise.report.write_report import (
     summary_of,
     write_page,
 )
-
-
-def sure(mean, low, high):
-    return Score(mean, low, high, f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
-
-
-def bare(name="one", scores=None, pool=-1, **more):
-    return RunView(name, pool, "", {}, scores or {}, "R@1", **more)
 
 
 def test_sections_stand_in_order_and_what_is_empty_leaves_no_trace(tmp_path):

@@ -31,11 +31,6 @@ def test_the_best_method_is_first_and_its_regularised_partner_follows(made):
     ]
 
 
-def test_a_table_without_pairs_says_so(made):
-    notes = draw(made({"a": [(0.5, 0.1)], "b": [(0.5, 0.1)]})).notes
-    assert notes == ["no method of this table has both a row with and a row without rho-regularisation"]
-
-
 BARS = [
     Bar("Triplet (D)", "Triplet (D)", Estimate(61.0, 1.4, 2), False, (60.2, 0.35)),
     Bar("R-Triplet", "Triplet (D)", Estimate(63.0, 0.5, 2), True, (62.5, None)),

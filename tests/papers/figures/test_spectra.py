@@ -70,12 +70,6 @@ def test_pairs_are_drawn_and_other_rows_are_not(made):
     assert "A (D) 70.0 and 40.0. It is smaller with regularisation for 1 of 1 methods" in drawn.notes[0]
 
 
-def test_without_a_pair_there_is_no_figure(made):
-    assert draw(made({"A": [(0.5, 0.1)]}))[:2] == (
-        None, ["no class spectra: no method has rows with and without rho-regularisation"],
-    )  # fmt: skip
-
-
 def test_every_panel_has_its_lines_on_the_same_range():
     values = np.array([0.5, 0.3, 0.2, 0.0])
     lines = [SpectrumLine(p, n, values, "#000000") for p in ("A", "B", "C", "D") for n in ("without", "with")]

@@ -23,12 +23,6 @@ def test_points_are_those_of_the_table_and_the_note_names_the_best(made):
     ]
 
 
-def test_a_grid_without_the_axis_has_no_sweep(made):
-    assert draw(made({"a": [(0.5, 0.1)]}))[:2] == (
-        None, ["no sweep: the grid needs an axis p_switch, whose names are probabilities"],
-    )  # fmt: skip
-
-
 def point(line, probability, score, rho, std=1.0):
     return SweepPoint(line, probability, Estimate(score, std, 2), Estimate(rho, 0.01, 2))
 
