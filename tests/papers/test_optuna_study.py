@@ -129,11 +129,6 @@ def test_passwords_are_not_told():
         assert without_password(plain) == plain
 
 
-def test_a_storage_that_cannot_be_used_is_named():
-    with pytest.raises(LikewiseError, match="the storage 'nosuch://x' cannot be used"):
-        open_study("s", "nosuch://x", "random", "none", 0)
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -148,7 +148,7 @@ class ReportTarget:
 class Study:
     """One target with the data that several sections use. A section may append to `notes`.
 
-    `pool`, `near` and `near_sim` are None if the run was not scored, `z` also if its embeddings are not known. `z` has unit
+    Without scores, `pool`, `near`, `near_sim` and `z` are None. Without embeddings, only `z` is None. The rows of `z` have unit
     length if the similarity is cosine. `relevance` is None if results are right or wrong.
     """
 

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from likewise.core.render.figures import (
-    FAINT_COLOUR,
     SOFT_COLOUR,
     WITH_COLOUR,
     WITHOUT_COLOUR,
@@ -19,7 +18,7 @@ from likewise.core.render.figures import (
     spread,
     tidy,
 )
-from likewise.papers.figures.drawing import Drawing, FinishedTable, partners, styled
+from likewise.papers.figures.drawing import Drawing, FinishedTable, name_beside, partners, styled
 from likewise.papers.figures.spectra import measure_spectra, rho_of
 from likewise.score.significance import Coefficient, Correlation, correlate
 
@@ -104,11 +103,7 @@ def draw_decay(points: Sequence[DecayPoint], metric: str, data: str, correlation
         )  # fmt: skip
     low, high = axes.get_ylim()
     for point, at in zip(points, spread(score[0], NAME_HEIGHT / plot_height * (high - low), low, high)):
-        axes.annotate(
-            shorten(point.name, MAX_NAME_LETTERS), place[point.name], (1.03, at), textcoords=axes.get_yaxis_transform(),
-            va="center", fontsize=8, annotation_clip=False, zorder=1.5,
-            arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
-        )  # fmt: skip
+        name_beside(axes, shorten(point.name, MAX_NAME_LETTERS), place[point.name], at)
     axes.set_ylim(low, high)
     tidy(axes)
     axes.set(

@@ -113,7 +113,10 @@ def csv_lines(measured: dict[str, dict]) -> list[list]:
 
 
 def mean_curves(row: str, column: str, runs: Sequence[dict[str, dict]]) -> list[Curve]:
-    """Return the mean curve over runs of every shown score; thin: the worst class, the second worst, ..., mean over runs."""
+    """Return the mean curve over runs of every shown score.
+
+    Its thin curves are means over runs too: of the worst class of each run, of the second worst, and so on.
+    """
     curves = []
     for score, name in SHOWN_SCORES.items():
         solid = SHOWN_SCORES[score.removesuffix(SIGNED_SUFFIX)]

@@ -106,6 +106,15 @@ def dress(axes: Axes, title: str, below: str = "", beside: str = "", rules: Lite
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def name_beside(axes: Axes, name: str, point: tuple[float, float], height: float) -> None:
+    """Write the name of a point to the right of the plot, at a height in data units, with a thin line between them."""
+    line = {"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+    axes.annotate(
+        name, point, (1.03, height), textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, annotation_clip=False,
+        zorder=1.5, arrowprops=line,
+    )  # fmt: skip
+
+
 def partners(rows: Iterable[str]) -> dict[str, str]:
     """Return row without rho-regularisation -> its row with it: "R-X" is the partner of "X (D)", or else of "X"."""
     rows = list(rows)

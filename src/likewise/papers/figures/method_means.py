@@ -25,7 +25,7 @@ from likewise.core.render.figures import (
     tidy,
 )
 from likewise.papers.benchmark_table import BenchmarkTable, Entry, Point, as_p, label, order_of
-from likewise.papers.figures.drawing import styled
+from likewise.papers.figures.drawing import name_beside, styled
 from likewise.score.metrics import as_text
 from likewise.score.significance import MethodComparison
 
@@ -210,11 +210,7 @@ def draw_agreement(points: Sequence[Point], title: str) -> Figure:
     )
     axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)  # pyright: ignore[reportArgumentType]
     for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
-        axes.annotate(
-            shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), (1.03, at),
-            textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, annotation_clip=False, zorder=1.5,
-            arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
-        )  # fmt: skip
+        name_beside(axes, shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), at)
     tidy(axes)
     axes.set(xlabel="published", ylabel="ours, with its 95 % interval over seeds")
     found = order_of(points)
