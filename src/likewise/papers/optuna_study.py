@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 import optuna
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from optuna import Study, Trial, samplers
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
@@ -162,5 +163,6 @@ def draw_search(file: Path, study: Study, label: str) -> None:
     with matplotlib.rc_context({"figure.figsize": (max(8.0, 1.7 * columns), 4.8)}), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         figure = optuna.visualization.matplotlib.plot_parallel_coordinate(shown, target_name=label).figure
+        assert isinstance(figure, Figure)
         figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
         pyplot.close(figure)
