@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from likewise.core.settings.spec import build, spec
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Interrupted
 from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.score.embed_data import embed

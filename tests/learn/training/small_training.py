@@ -11,7 +11,7 @@ from PIL import Image
 from likewise.learn.training.build import build_state, make_samples
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Interrupted
 
 CPU = torch.device("cpu")
 

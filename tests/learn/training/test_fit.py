@@ -13,8 +13,7 @@ from likewise.types import LikewiseError
 
 from likewise.data import load
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.runs.folder import Run
 from likewise.runs.open import read_config
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from likewise.types import LikewiseError
 
-from likewise.learn.training import interrupts as guard
-from likewise.learn.training.interrupts import CheckpointTimer, leave_cores_for, raise_unless_finite, stop_on_signal
+from likewise.learn.training import loop as guard
+from likewise.learn.training.loop import CheckpointTimer, leave_cores_for, stop_on_signal
+from likewise.learn.training.run_log import raise_unless_finite
 
 
 def test_readers_get_their_cores_and_the_network_gets_them_back():

@@ -19,8 +19,7 @@ from likewise import samplers
 from likewise.data import load
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks, describe_time, with_estimate
+from likewise.learn.training.loop import Hooks, Interrupted, describe_time, with_estimate
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run, prepare_folder
 

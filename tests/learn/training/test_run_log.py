@@ -22,8 +22,7 @@ from likewise.learn.training import run_log as module
 from likewise.learn.training.build import build_state, make_samples
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.learn.training.run_log import AsyncScalars, LoggerDispatch, RunLog, make_loggers, numbers_of
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
