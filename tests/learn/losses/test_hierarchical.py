@@ -10,7 +10,7 @@ from likewise.losses import ArcFace, Hierarchical, Margin, NormSoftmax, ProxyAnc
 from likewise.types import LikewiseError
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, canonical, spec
+from likewise.core.settings.spec import build, spec
 from likewise.learn.losses.hierarchical import class_vectors, copy_of_loss, level_weights, plan_by_tree, plan_sizes
 from likewise.learn.training.schedule import reset_state
 
@@ -384,12 +384,6 @@ def test_who_only_looks_needs_no_tree(batch):
 )
 def test_with_groups_it_keeps_the_contract(text, bare):
     bare(check_spec, text, 1)
-
-
-def test_one_spelling():
-    assert canonical("Hierarchical(loss=ProxyNCA())") == canonical(
-        "Hierarchical(loss=ProxyNCA(scale=3.0), coarse=None, every=20)"
-    )
 
 
 PLAN_TREE = {

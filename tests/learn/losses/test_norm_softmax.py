@@ -1,12 +1,7 @@
 import math
 
-import pytest
 import torch
-from likewise.contracts import Loss
 from likewise.losses import NormSoftmax
-from likewise.types import LikewiseError
-
-from likewise.core.settings.spec import build
 
 
 def by_hand(z, y, proxies, temperature):
@@ -31,20 +26,6 @@ def test_by_hand_and_golden(golden):
     torch.testing.assert_close(each, by_hand(golden.z, golden.y, golden.proxies, 0.05))
     torch.testing.assert_close(each, golden.each["norm_softmax"], rtol=0, atol=1e-8)
     assert math.isclose(each.mean().item(), golden.value["norm_softmax"], abs_tol=1e-8)
-
-
-def test_proxies_start_within_their_bounds_from_the_seed():
-    torch.manual_seed(0)
-    first = NormSoftmax(classes=50, dim=16).proxies
-    torch.manual_seed(0)
-    assert torch.equal(first, NormSoftmax(classes=50, dim=16).proxies)
-    assert first.abs().max() <= 0.25 and first.abs().max() > 0.24
-
-
-def test_a_miner_has_no_place_here():
-    """It would be ignored, and the user would believe otherwise."""
-    with pytest.raises(LikewiseError, match="NormSoftmax has no argument 'miner'"):
-        build("NormSoftmax(miner=SemiHard())", Loss, classes=3, dim=4)
 
 
 def test_several_labels_by_hand(golden, graded):

@@ -71,22 +71,6 @@ def test_first_and_second_derivatives(name, batch):
     assert torch.autograd.gradgradcheck(value, given)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_function_transforms_give_the_same(name, batch):
-    z, y = batch
-    loss = made(name).double()
-    turn, small = torch.ones_like(z), 1e-6
-
-    def value(z):
-        return loss(F.normalize(z, dim=1), y).mean()
-
-    _, along = torch.func.jvp(value, (z,), (turn,))
-    by_hand = (value(z + small * turn) - value(z - small * turn)) / (2 * small)
-    torch.testing.assert_close(along, by_hand, rtol=1e-5, atol=1e-6)
-    both = torch.func.vmap(lambda z: loss(z, y), randomness="same")(torch.stack([z, z.flip(1)]))
-    torch.testing.assert_close(both[0], loss(z, y))
-
-
 @pytest.mark.parametrize("name", ["ArcFace", "CosFace", "NormSoftmax"])
 def test_one_class_alone_costs_nothing(name):
     loss = build(name, Loss, classes=1, dim=DIM)

@@ -5,14 +5,14 @@ import pytest
 import torch
 from bare_work import LOSSES
 from likewise.config import Embed, Train
-from likewise.contracts import Loss, Term
+from likewise.contracts import Loss
 from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.terms import Ensemble
 from likewise.types import Batch, LikewiseError, Output
 from PIL import Image
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, spec
+from likewise.core.settings.spec import build
 from likewise.learn.training.fit import train
 from likewise.learn.training.loop import Interrupted
 from likewise.models import Embedder
@@ -177,25 +177,6 @@ def test_the_log_shows_how_many_went_where(batch):
     assert shown == pytest.approx({"branch_1": 7 / 12, "branch_2": 0.0, "branch_3": 5 / 12})
 
 
-def test_it_goes_on_from_its_state(batch):
-    def some(term, steps):
-        for step in steps:
-            scale = (1.0, 1.0 + step, 1.0 / step)
-            out = sent([(n * step) % 3 for n in range(12)], scale)
-            yield term(out, batch).detach()
-            term.after_step(step)
-
-    def remember(dim):
-        return CrossBatchMemory(dim=dim, loss=Contrastive(), size=16)
-
-    net = network()
-    term, other = (Ensemble(remember, net, balanced=True) for _ in range(2))
-    list(some(term, range(1, 4)))
-    other.load_state_dict(term.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(some(term, range(4, 8)), some(other, range(4, 8)), strict=True))
-    assert not any(name.startswith("embedder") for name in term.state_dict()) and term.usual.any()
-
-
 def test_of_the_network_the_trunk_and_one_branch_of_a_sample_learn(batch):
     net = network()
     term = Ensemble(maker("ProxyAnchor"), net)
@@ -206,19 +187,12 @@ def test_of_the_network_the_trunk_and_one_branch_of_a_sample_learn(batch):
     assert out.nodes.shape == (12, 3, 4) and out.rec.shape == (12, 3)
 
 
-def test_spec_and_bad_arguments():
-    net, make_loss = network(), maker("ProxyAnchor")
-    term = build("Ensemble(weight=2.0, reconstruction=0.5)", Term, make_loss=make_loss, embedder=net)
-    assert spec(term) == "Ensemble(weight=2.0, reconstruction=0.5)" and term.syncs
-    plain = Embedder("features", 12, features=7)
-    with pytest.raises(
-        LikewiseError,
-        match=r"Ensemble: .*head whose parts reconstruct their input, got Linear; train with --head 'Relational\(\)'",
-    ):
-        Ensemble(make_loss, plain)
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match=r"Ensemble: .*got Linear; train with --head 'Relational\(\)'"):
+        Ensemble(maker("ProxyAnchor"), Embedder("features", 12, features=7))
     for text, who in (("AdaptiveHierarchical(views=2)", "Adaptive"), ("Contrastive(miner=TSINT(classes=4))", "TSINT")):
         with pytest.raises(LikewiseError, match=f"Ensemble: {who}.* needs the whole batch.*use another loss"):
-            Ensemble(maker(text), net)
+            Ensemble(maker(text), network())
 
 
 def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, stop_at):
