@@ -9,7 +9,6 @@ import pytest
 from likewise.loggers import WandB
 from likewise.types import LikewiseError
 
-from likewise.core.settings.spec import build, spec
 from likewise.learn.loggers.wand_b import is_logged_in
 
 pytest.importorskip("wandb")
@@ -88,8 +87,3 @@ def test_older_versions_tell_in_another_way(key, known):
         login=lambda key=None, timeout=None: pytest.fail("it asks"), api=SimpleNamespace(api_key=key)
     )
     assert is_logged_in(older) == known
-
-
-def test_it_is_written_as_a_spec():
-    text = "WandB(project='birds', mode='offline')"
-    assert spec(build(text)) == text and spec(WandB()) == "WandB()"

@@ -86,46 +86,27 @@ def test_a_loss_and_its_batches_agree_on_views(items, make, inner, views):
     assert make(items, loss=f"AdaptiveHierarchical(views={views})", views=views).components.loss.views == views
 
 
-def test_terms_go_with_one_network(items, make):
-    with pytest.raises(LikewiseError, match=r"CoTeaching\(.*trains 2 networks, but SelfDistillation\(.*supports one"):
-        make(items, loss="NormSoftmax()", confidence="CoTeaching(share=0.2)", terms=("SelfDistillation()",))
+CONFLICTS = [
+    (
+        {"loss": "NormSoftmax()", "confidence": "CoTeaching(share=0.2)", "terms": ("SelfDistillation()",)},
+        r"CoTeaching\(.*trains 2 networks, but SelfDistillation\(.*supports one",
+    ),
+    ({"confidence": "CoTeachingPlus(share=0.2)"}, r"CoTeachingPlus\(.*predicts classes.*use --loss NormSoftmax"),
+    ({"mixup": 2.0, "mixup_at": "input", "chunk_size": 4}, "drop --mixup or --chunk-size"),
+    ({"mixup": 2.0, "mixup_at": "input", "recompute": True}, "drop --mixup or --recompute"),
+    ({"mixup": 2.0, "record_losses": True}, "drop --mixup or --record-losses"),
+    ({"mixup": 2.0, "confidence": "ProcSim()"}, "ProcSim.* needs single samples, but --mixup"),
+    ({"mixup": 2.0, "confidence": "LabelPosterior()"}, "LabelPosterior.* needs single samples, but --mixup"),
+    ({"mixup": 2.0, "terms": ("SelfDistillation()",)}, "SelfDist.* needs single samples, but --mixup"),
+    ({"mixup": 2.0, "loss": "CrossBatchMemory(size=64)"}, "would store embeddings of mixtures"),
+    ({"mixup": 2.0, "loss": "Hierarchical(loss=ProxyAnchor(), by='means')"}, "would store embeddings of mixtures"),
+]
 
 
-def test_co_teaching_plus_wants_a_loss_with_classes(items, make):
-    with pytest.raises(
-        LikewiseError, match=r"CoTeachingPlus\(.*needs a loss that predicts classes.*use --loss NormSoftmax"
-    ):
-        make(items, loss="MultiSimilarity()", confidence="CoTeachingPlus(share=0.2)")
-
-
-@pytest.mark.parametrize("more", [{"chunk_size": 4}, {"recompute": True}])
-def test_mixup_goes_with_nothing_that_cuts_or_repeats(items, make, more):
-    with pytest.raises(LikewiseError, match=r"train: --mixup .*; drop --mixup or --"):
-        make(items, mixup=2.0, mixup_at="input", **more)
-
-
-@pytest.mark.parametrize(
-    "parts", [{"confidence": "ProcSim()"}, {"terms": ("SelfDistillation()",)}, {"confidence": "LabelPosterior()"}]
-)
-def test_mixtures_cannot_be_judged(settings, parts):
-    with pytest.raises(
-        LikewiseError, match=r"(ProcSim|SelfDist|LabelPost).* needs single samples, but --mixup .*drop one"
-    ):
-        train(Train(**settings | parts, mixup=2.0))
-    assert not Path(settings["out"]).exists()
-
-
-@pytest.mark.parametrize("loss", ["CrossBatchMemory(size=64)", "Hierarchical(loss=ProxyAnchor(), by='means')"])
-def test_mixtures_are_not_remembered(settings, loss):
-    with pytest.raises(LikewiseError, match="would store embeddings of mixtures"):
-        train(Train(**settings | {"loss": loss}, mixup=2.0))
-
-
-def test_a_mixture_has_no_loss_of_its_own(settings):
-    with pytest.raises(
-        LikewiseError, match="--mixup leaves no loss of a single sample.*drop --mixup or --record-losses"
-    ):
-        train(Train(**settings, record_losses=True, mixup=2.0))
+@pytest.mark.parametrize(("parts", "says"), CONFLICTS)
+def test_what_does_not_go_together_is_refused_before_there_is_a_folder(settings, parts, says):
+    with pytest.raises(LikewiseError, match=says):
+        train(Train(**settings | parts))
     assert not Path(settings["out"]).exists()
 
 
