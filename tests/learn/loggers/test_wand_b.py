@@ -75,9 +75,7 @@ def test_what_is_told_lies_on_the_disk_and_going_on_keeps_the_id(tmp_path, alone
 
 def test_without_a_key_nobody_is_asked(tmp_path, alone, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asks"))
-    with pytest.raises(
-        LikewiseError, match="needs an API key, but found none; run `wandb login` first, or use mode='offline'"
-    ):
+    with pytest.raises(LikewiseError, match="API key, .*`wandb login`.*mode='offline'"):
         WandB().start("run", tmp_path, {}, None)
 
 

@@ -355,9 +355,9 @@ def test_the_data_s_own_tree(kind, batch, families):
 
 
 def test_the_tree_must_know_the_classes_and_have_groups(tmp_path):
-    with pytest.raises(LikewiseError, match="1 of 12 classes are not in the tree: c3; add them, or name another tree"):
+    with pytest.raises(LikewiseError, match="1 of 12 classes .*: c3; add them"):
         made("Hierarchical(depth=1)", class_names=NAMES, taxonomy={k: v for k, v in TREE.items() if k != "c3"})
-    with pytest.raises(LikewiseError, match="got 1 at depth=1 of the tree for 12 below; choose another depth"):
+    with pytest.raises(LikewiseError, match="got 1 at depth=1 .* for 12 below"):
         made("Hierarchical(depth=1)", class_names=NAMES, taxonomy=dict.fromkeys(TREE, ("all",)))
     with pytest.raises(LikewiseError, match="got 2 at depth=3 of the tree for 2 below"):  # nothing lies between
         made("Hierarchical(depth=(4, 3))", class_names=NAMES, taxonomy={k: (v[0], *"xyz") for k, v in TREE.items()})

@@ -40,5 +40,5 @@ def test_training_decides_the_mixtures():
 
 
 def test_errors():
-    with pytest.raises(LikewiseError, match="a head of mixtures, got Linear; train with --head 'Compositional"):
+    with pytest.raises(LikewiseError, match="got Linear; train with --head 'Compositional"):
         DCML(lambda dim: MultiSimilarity(), Embedder("features", 6, features=7))

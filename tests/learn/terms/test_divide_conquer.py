@@ -62,7 +62,7 @@ def test_hooks_of_every_loss_are_called():
 
 
 def test_errors():
-    with pytest.raises(LikewiseError, match="a head with slices, got Linear; train with --head 'Slices\\(\\)'"):
+    with pytest.raises(LikewiseError, match="got Linear; train with --head 'Slices"):
         DivideConquer(lambda dim: Margin(classes=4), Embedder("features", 6, features=5))
     term, head = made()
     with pytest.raises(LikewiseError, match="a sampler without clusters; train with --sampler 'Clustered"):

@@ -221,7 +221,7 @@ def test_codes_become_the_words_that_the_data_has(name, words):
     "name", ["11319", "Aves/1234", "n99999999", "id_00000080", "class 3", "0002", "001.", "_", "7.8"]
 )
 def test_names_that_are_no_words_are_refused(name, given):
-    with pytest.raises(LikewiseError, match=rf"by='names' needs class names that are words, got '{name}'; rename"):
+    with pytest.raises(LikewiseError, match=rf"class names that are words, got '{name}'"):
         guidance.from_names(dataclasses.replace(given, class_names=("Crow", name, "Gull")), "a photo of a {}", "enc")
 
 
@@ -235,9 +235,9 @@ def test_images_stand_for_themselves(given, stand_ins):
 
 def test_features_and_too_many_names_are_refused(given, stand_ins):
     flat = dataclasses.replace(given, pictures=lambda transform: iter([(torch.zeros(6, 5), torch.arange(6))]))
-    with pytest.raises(LikewiseError, match=r"must be images, got features of shape \(6, 5\); use by='names'"):
+    with pytest.raises(LikewiseError, match=r"features of shape \(6, 5\); use by='names'"):
         guidance.from_images(flat, "net", None)
-    with pytest.raises(LikewiseError, match="k must be at most 6, the number of classes of the classifier, got 7"):
+    with pytest.raises(LikewiseError, match="k must be at most 6, .*got 7"):
         guidance.from_classifier(given, "net", None, "class", 7, "{}", "enc")
 
 

@@ -58,9 +58,7 @@ def test_the_same_settings_find_the_same_folder(settings, tmp_path, monkeypatch)
 
 
 def test_exhausted_memory_is_one_sentence(settings):
-    with pytest.raises(
-        OutOfMemory, match="^train: memory is exhausted.*; lower the sampler's batch, --size or --dim, or give"
-    ):
+    with pytest.raises(OutOfMemory, match="^train: memory is exhausted.*--chunk-size"):
         train(Train(**settings | {"dim": 10**15}))
 
 
@@ -294,9 +292,7 @@ def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, stop_at
     state = run.load_state()
     state["optimizer"]["param_groups"] = state["optimizer"]["param_groups"][:-1]
     run.save_state(state)
-    with pytest.raises(
-        LikewiseError, match="was saved with other parameter groups of the optimiser .*use --restart to train again"
-    ):
+    with pytest.raises(LikewiseError, match="other parameter groups .*--restart"):
         train(Train(**settings))
 
 
@@ -358,14 +354,14 @@ def test_a_training_on_everything_is_not_scored(settings):
     assert run.done and run.scores is None
     from likewise import evaluate
 
-    with pytest.raises(LikewiseError, match=r"no test split, since all of it trained .*there is nothing to score"):
+    with pytest.raises(LikewiseError, match=r"no test split, since all of it trained"):
         evaluate(run, quiet=True)
     assert evaluate(run, split="train", quiet=True)["queries"] == 288
 
 
 def test_another_runs_folder_is_refused(settings, tmp_path):
     train(Train(**settings | {"steps": 2, "evaluate": False}))
-    with pytest.raises(LikewiseError, match="holds another run .lr: 0.003 there, 0.01 here.*another --out"):
+    with pytest.raises(LikewiseError, match="lr: 0.003 there, 0.01 here.*another --out"):
         train(Train(**settings | {"steps": 2, "lr": 0.01}))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")

@@ -141,9 +141,7 @@ def test_a_state_that_could_not_be_saved_counts_too(clock):
 
 def test_what_is_not_finite_is_named(tmp_path):
     raise_unless_finite(1.5, 3, tmp_path)
-    with pytest.raises(
-        LikewiseError, match=r"the loss must stay finite, but became nan before step 3; lower --lr .* checkpoint is in"
-    ):
+    with pytest.raises(LikewiseError, match=r"the loss must .*became nan before step 3; lower --lr"):
         raise_unless_finite(float("nan"), 3, tmp_path)
     with pytest.raises(LikewiseError, match="a weight must stay finite, but became inf before step 4"):
         raise_unless_finite(float("inf"), 4, tmp_path, "a weight")
