@@ -4,7 +4,6 @@ import pytest
 import torch
 from likewise.losses import Contrastive
 from likewise.types import LikewiseError, Ref
-from pytorch_metric_learning.losses import ContrastiveLoss
 
 from likewise.testing.loss import JudgedBatch
 
@@ -33,15 +32,6 @@ def test_with_triplets_it_is_the_papers_value(golden):
     each = Contrastive(miner=golden.miner)(golden.z, golden.y)
     torch.testing.assert_close(each, golden.each["contrastive"], rtol=0, atol=1e-8)
     assert math.isclose(each.mean().item(), golden.value["contrastive"], abs_tol=1e-8)
-
-
-@pytest.mark.parity
-def test_agrees_with_pytorch_metric_learning_on_the_same_triplets(golden):
-    a, p, n = torch.tensor(golden.miner.triplets).T
-    from pytorch_metric_learning.reducers import MeanReducer
-
-    other = ContrastiveLoss(reducer=MeanReducer())(golden.z, golden.y, (a, p, a, n))
-    assert math.isclose(Contrastive(miner=golden.miner)(golden.z, golden.y).mean().item(), other.item(), abs_tol=1e-6)
 
 
 def test_margins_that_mean_nothing_are_refused():

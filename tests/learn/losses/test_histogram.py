@@ -4,7 +4,6 @@ import pytest
 import torch
 from likewise.losses import Histogram
 from likewise.types import Pairs, Ref
-from pytorch_metric_learning.losses import HistogramLoss
 
 from likewise.learn.losses.histogram import soft_histograms
 
@@ -67,13 +66,6 @@ def test_a_reference_without_the_batch(golden):
     assert found.shape == whole.shape and torch.isfinite(found).all() and not torch.allclose(found, whole)
     wide = Ref(golden.half.repeat(4000, 1), golden.y.repeat(4000))  # several blocks of rows; shares stay what they are
     torch.testing.assert_close(loss(golden.z, golden.y, wide), found)
-
-
-@pytest.mark.parity
-def test_agrees_with_pytorch_metric_learning(golden):
-    for nodes in (65, 11):
-        other = HistogramLoss(n_bins=nodes - 1)(golden.z, golden.y)
-        assert math.isclose(Histogram(nodes=nodes)(golden.z, golden.y).mean(), other, rel_tol=1e-6)
 
 
 def test_soft_histograms_by_hand():

@@ -81,6 +81,7 @@ PEERS = {
     "ArcFace()": pml.ArcFaceLoss(6, 8, margin=math.degrees(0.5), scale=16),
     "CosFace()": pml.CosFaceLoss(6, 8, margin=0.35, scale=64),
     "NormSoftmax()": pml.NormalizedSoftmaxLoss(6, 8, temperature=0.05),
+    "ProxyAnchor()": pml.ProxyAnchorLoss(6, 8, margin=0.1, alpha=32),
     # The peer keeps the own proxy in the denominator, and its scale multiplies squared distances.
     "ProxyNCA(positive_in_denominator=True)": pml.ProxyNCALoss(6, 8, softmax_scale=9),
 }
