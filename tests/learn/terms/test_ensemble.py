@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from bare_work import LOSSES
-from likewise.config import Embed, Train
+from learn.training.small_training import GLYPHS, assert_resumes_exactly
+from likewise.config import Embed
 from likewise.contracts import Loss
 from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.terms import Ensemble
@@ -13,8 +14,6 @@ from PIL import Image
 from torch.nn import functional as F
 
 from likewise.core.settings.spec import build
-from likewise.learn.training.fit import train
-from likewise.learn.training.loop import Interrupted
 from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.score.embed_data import embed
@@ -196,26 +195,18 @@ def test_bad_arguments():
 
 
 def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, stop_at):
-    settings = {
-        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "steps": 6, "log_every": 2,
-        "sampler": "SamplesPerClass(batch=8, per_class=2)", "quiet": True, "evaluate": False, "device": "cpu",
-        "loss": "ProxyAnchor(alpha=16)", "head": "Relational(k=2)", "terms": ("Ensemble(balanced=True)",),
-        "loss_weight": 10.0, "lr": 0.01, "workers": 0,
+    settings = GLYPHS | {
+        "sampler": "SamplesPerClass(batch=8, per_class=2)", "loss": "ProxyAnchor(alpha=16)", "head": "Relational(k=2)",
+        "terms": ("Ensemble(balanced=True)",), "loss_weight": 10.0,
     }  # fmt: skip
-    whole = train(Train(**settings, out=str(tmp_path / "whole")))
-    with pytest.raises(Interrupted, match="stopped at step 3 of 6"):
-        train(Train(**settings, out=str(tmp_path / "half")), hooks=stop_at(3))
-    resumed = train(Train(**settings, out=str(tmp_path / "half")))
-    states = [run.load_state()["tensors"] for run in (whole, resumed)]
-    assert states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
-    assert {"term_0.losses.1.proxies", "term_0.usual", "embedder.head.mix.weight"} <= states[0].keys()
-    logs = [[{k: v for k, v in line.items() if k != "images_per_s"} for line in r.read_log()] for r in (whole, resumed)]
-    assert logs[0] == logs[1] and len(logs[0]) == 3
-    for line in logs[0]:
+    _, run = assert_resumes_exactly(settings, tmp_path, stop_at)
+    names = run.load_state()["tensors"].keys()
+    assert {"term_0.losses.1.proxies", "term_0.usual", "embedder.head.mix.weight"} <= names
+    for line in run.read_log():
         assert line["branch_1"] + line["branch_2"] == pytest.approx(1) and line["lr"]["loss"] == pytest.approx(1.0)
         assert "terms" not in line["lr"], "proxies of branches learn as those of the loss"
     (tmp_path / "new").mkdir()
     for number in range(3):
         Image.new("RGB", (16, 16), (80 * number, 40, 90)).save(tmp_path / "new" / f"{number}.png")
-    e = embed(Embed(run=str(resumed.path), data=str(tmp_path / "new"), out="", quiet=True, device="cpu", workers=0))
+    e = embed(Embed(run=str(run.path), data=str(tmp_path / "new"), out="", quiet=True, device="cpu", workers=0))
     assert e.z.shape == (3, 8) and torch.allclose(e.z.norm(dim=1), torch.ones(3))

@@ -110,24 +110,6 @@ def test_empty_files_are_found_before_training_and_skipped_unless_strict(tmp_pat
     assert [path for _, path in train(config).skipped] == ["class2/1.png"]
 
 
-def test_settings_that_cannot_work_fail_before_the_first_step(settings, features):
-    for change, says in [
-        ({"loss": "Tripet()"}, "no component called 'Tripet'; did you mean 'Triplet'"),
-        ({"loss": "HardPairs()"}, "describes a HardPairs, but a Loss is needed"),
-        ({"select": "MAP"}, "there is no 'MAP'"),
-        ({"warmup": "5 epochs"}, "warmup must be a number of steps"),
-        ({"patience": 3}, "need a validation split"),
-        ({"schedule": "plateau"}, "need a validation split"),
-        ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
-        ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
-        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "needs 50 classes, but the labels have 12"),
-        ({"loss": "likewise.learn.losses.triplet.Triplet()"}, "--allow-imports"),
-    ]:
-        with pytest.raises(LikewiseError, match=says):
-            train(Train(**settings | change))
-        assert not Path(settings["out"]).exists()
-
-
 def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_carry_it(settings):
     settings = settings | {"loss": "likewise.learn.losses.triplet.Triplet(margin=0.1)", "steps": 2}
     run = train(Train(**settings, allow_imports=True))
@@ -191,6 +173,16 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"loss": "Tripet()"}, "no component called 'Tripet'; did you mean 'Triplet'"),
+        ({"loss": "HardPairs()"}, "describes a HardPairs, but a Loss is needed"),
+        ({"loss": "likewise.learn.losses.triplet.Triplet()"}, "--allow-imports"),
+        ({"select": "MAP"}, "there is no 'MAP'"),
+        ({"warmup": "5 epochs"}, "warmup must be a number of steps"),
+        ({"patience": 3}, "need a validation split"),
+        ({"schedule": "plateau"}, "need a validation split"),
+        ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
+        ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
+        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "needs 50 classes, but the labels have 12"),
         ({"optimizer": "lion"}, "optimizer must be .*, got 'lion'"),
         ({"lr": float("nan")}, "lr must be 0 or more, got nan"),
         ({"seed": -1}, "seed must be between 0 and"),
@@ -204,7 +196,7 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
         ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "need 144 results"),
     ],
 )
-def test_settings_out_of_range_are_named(settings, change, says, unchecked):
+def test_settings_that_cannot_work_fail_before_the_first_step(settings, change, says, unchecked):
     with pytest.raises(LikewiseError, match=says):
         train(Train(**settings | change))
     assert not Path(settings["out"]).exists()
@@ -334,10 +326,7 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
     monkeypatch.setattr("likewise.models.pretrained.networks.download", looked_for)
     settings = small | {"data": str(pictures), "out": str(tmp_path / "run"), "backbone": "resnet18", "size": 32}
     for slip, says in [
-        ({"loss": "Tripplet()"}, "did you mean 'Triplet'"),
         ({"loss": "Triplet(margn=1)"}, "did you mean 'margin'"),
-        ({"sampler": "Shufled()"}, "did you mean 'Shuffled'"),
-        ({"confidence": "ProcSimm()"}, "did you mean 'ProcSim'"),
         ({"terms": ("S2SD(wait=1)",)}, "S2SD has no argument 'wait'"),
         ({"warmup": "5x"}, "warmup"),
         ({}, "weights were looked for"),
