@@ -8,7 +8,6 @@ import torch
 from likewise.losses import Contrastive, Triplet
 from likewise.miners import BatchHard, EasyPositive, HardPairs, Random, SemiHard, SoftHard, Switch
 from likewise.similarity import compare, reference_masks
-from pytorch_metric_learning.miners import BatchEasyHardMiner, BatchHardMiner, MultiSimilarityMiner
 
 
 def test_batch_hard_by_hand(crowd):
@@ -17,13 +16,6 @@ def test_batch_hard_by_hand(crowd):
     for a in range(8):
         assert t.p[a] == max(crowd.mates[a], key=lambda j: crowd.d[a][j])
         assert t.n[a] == min(crowd.others[a], key=lambda j: crowd.d[a][j])
-
-
-@pytest.mark.parity
-def test_batch_hard_agrees_with_pytorch_metric_learning(crowd):
-    a, p, n = BatchHardMiner()(crowd.z, crowd.y)
-    t = BatchHard()(crowd.sim, crowd.pairs, 3)
-    assert torch.equal(a, t.a[t.valid]) and torch.equal(p, t.p[t.valid]) and torch.equal(n, t.n[t.valid])
 
 
 @pytest.mark.parametrize("negative", ["semi-hard", "hard", "random"])
@@ -53,14 +45,6 @@ def test_an_easy_positive_with_nothing_beyond_takes_the_nearest_negative():
     assert t.n.tolist() == [2, 2] and t.valid.all()
 
 
-@pytest.mark.parity
-def test_easy_positive_agrees_with_pytorch_metric_learning(crowd):
-    a, p, again, n = BatchEasyHardMiner(pos_strategy="easy", neg_strategy="hard")(crowd.z, crowd.y)
-    t = EasyPositive(negative="hard")(crowd.sim, crowd.pairs, 3)
-    assert torch.equal(a, again) and torch.equal(a, t.a[t.valid])
-    assert torch.equal(p, t.p[t.valid]) and torch.equal(n, t.n[t.valid])
-
-
 def test_hard_pairs_by_hand(crowd):
     found = HardPairs(eps=0.1)(crowd.sim, crowd.pairs, 3)
     for i, s in enumerate(crowd.sim.tolist()):
@@ -70,15 +54,6 @@ def test_hard_pairs_by_hand(crowd):
             assert bool(found.pos[i, j]) == (j in crowd.mates[i] and s[j] - 0.1 < nearest)
             assert bool(found.neg[i, j]) == (j in crowd.others[i] and s[j] + 0.1 > furthest)
     assert not found.neg[8].any()  # no positive, so nothing to be harder than
-
-
-@pytest.mark.parity
-def test_hard_pairs_agree_with_pytorch_metric_learning(crowd):
-    a1, p, a2, n = MultiSimilarityMiner(epsilon=0.1)(crowd.z, crowd.y)
-    found = HardPairs(eps=0.1)(crowd.sim, crowd.pairs, 3)
-    pos, neg = torch.zeros(9, 9, dtype=torch.bool), torch.zeros(9, 9, dtype=torch.bool)
-    pos[a1, p], neg[a2, n] = True, True
-    assert torch.equal(found.pos, pos) and torch.equal(found.neg, neg)
 
 
 def test_random_draws_one_triplet_for_every_anchor_that_has_any(crowd):

@@ -86,20 +86,6 @@ def test_by_hand(batch, text, branches):
     torch.testing.assert_close(slope[1], torch.full((12, 3), 0.3 / 36))  # which branch it is has no slope
 
 
-@pytest.mark.parity
-def test_as_another_library_has_it(batch):
-    from pytorch_metric_learning.losses import ProxyAnchorLoss
-
-    term, out = Ensemble(maker("ProxyAnchor"), network(), reconstruction=0.0), sent(BRANCHES)
-    total = 0.0
-    for number in (0, 2):
-        theirs = ProxyAnchorLoss(CLASSES, 4, margin=0.1, alpha=32)
-        theirs.proxies.data.copy_(term.losses[number].proxies)
-        rows = [n for n in range(12) if BRANCHES[n] == number]
-        total = total + theirs(out.nodes[rows, number], batch.y[rows])
-    torch.testing.assert_close(term(out, batch).mean(), total)
-
-
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("branches", [BRANCHES, ALONE], ids=["one empty", "one alone"])
 def test_every_loss_goes_with_it(batch, name, branches):
