@@ -98,7 +98,6 @@ CONFLICTS = [
     ({"mixup": 2.0, "confidence": "ProcSim()"}, "ProcSim.* needs single samples, but --mixup"),
     ({"mixup": 2.0, "confidence": "LabelPosterior()"}, "LabelPosterior.* needs single samples, but --mixup"),
     ({"mixup": 2.0, "terms": ("SelfDistillation()",)}, "SelfDist.* needs single samples, but --mixup"),
-    ({"mixup": 2.0, "loss": "CrossBatchMemory(size=64)"}, "would store embeddings of mixtures"),
     ({"mixup": 2.0, "loss": "Hierarchical(loss=ProxyAnchor(), by='means')"}, "would store embeddings of mixtures"),
 ]
 

@@ -36,7 +36,7 @@ CODE_NAME = re.compile(r"(?:.*/)?(?:(?:class|cls|id|item|label|n|no|person|pid|p
 """Names that are no words: nothing, a number, or a number after such a word or below a folder: 11319, id 80, Aves/1234."""
 
 Prompt = Annotated[
-    str, Rule("contain {} once, in place of the name, as in 'a photo of a {}'", lambda text: text.count("{}") == 1)
+    str, Rule("contain {} once, in place of the name, as in 'a photo of a {}'", lambda text: str(text).count("{}") == 1)
 ]
 
 
