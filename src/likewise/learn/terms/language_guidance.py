@@ -150,9 +150,8 @@ class LanguageGuidance(Term):
             )
         sample = self.by == "images" or self.level == "sample"
         chosen = self.index[batch.row if sample else batch.y]
-        e = self.table[chosen].flatten(
-            1
-        )  # k unit vectors in a row: a product of two such rows is the sum over the ranks
+        # The k unit vectors in a row: a product of two such rows is the sum over the ranks.
+        e = self.table[chosen].flatten(1)
         with full_precision(e):
             language = e @ e.T / chosen.shape[1]
         gamma = self.gamma if self.mask_same_label else 0.0
