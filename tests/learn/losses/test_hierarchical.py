@@ -96,19 +96,6 @@ def test_every_level_groups_the_one_below(batch, families):
     assert loss(z, y).mean().item() == pytest.approx(total, rel=1e-5)
 
 
-def test_how_many_groups():
-    def sizes(text, classes):
-        text = text.replace("(", "(loss=ProxyAnchor(), ", 1)
-        return [level.size for level in build(text, Loss, classes=classes, dim=4).plan]
-
-    assert (
-        sizes("Hierarchical()", 98) == [9] and sizes("Hierarchical()", 5) == [2] and sizes("Hierarchical()", 11) == [2]
-    )
-    assert sizes("Hierarchical(levels=3)", 11318) == [1131, 113, 11]
-    assert sizes("Hierarchical(coarse=500, levels=2)", 11318) == [500, 50]
-    assert sizes("Hierarchical(coarse=(500, 48, 3))", 11318) == [500, 48, 3]
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -396,9 +383,12 @@ PLAN_TREE = {
 }
 
 
-def test_sizes():
+def test_how_many_groups():
     assert plan_sizes(200, None, 1) == [(200, 20)] and plan_sizes(200, None, 2) == [(200, 20), (20, 2)]
     assert plan_sizes(200, (50, 7), 2) == [(200, 50), (50, 7)]
+    assert [plan_sizes(classes, None, 1)[0][1] for classes in (98, 11, 5)] == [9, 2, 2]
+    assert plan_sizes(11318, None, 3) == [(11318, 1131), (1131, 113), (113, 11)]
+    assert plan_sizes(11318, 500, 2) == [(11318, 500), (500, 50)]
     with pytest.raises(LikewiseError, match="must be three classes or more to form groups, got 2"):
         plan_sizes(2, None, 1)
 

@@ -75,8 +75,7 @@ def test_equal_coordinates_have_no_variance_but_a_gradient(golden):
 
 def test_a_reference_of_other_samples(golden):
     batch, y, others = golden.z[[0, 6]], golden.y[[0, 6]], [1, 7]
-    each = SNR(margin=3.0, penalty=0.0)(
-        batch, y, Ref(golden.z[others], golden.y[others])
-    )  # one mate, one stranger each
+    # One mate and one stranger each.
+    each = SNR(margin=3.0, penalty=0.0)(batch, y, Ref(golden.z[others], golden.y[others]))
     wanted = by_hand(golden.z[[0, 6, 1, 7]], [(0, 2, 3), (1, 3, 2)], 3.0, 0.0)
     torch.testing.assert_close(each, wanted)

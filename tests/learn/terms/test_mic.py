@@ -115,10 +115,8 @@ def test_later_clusters_are_of_the_second_embedding(tmp_path):
     drawn = batch(range(4, 24))
     for step in (1, 2, 3):
         term(network(drawn.x), drawn)
-        term.pending = (
-            F.one_hot(drawn.y % 2, 5).float(),
-            drawn.row,
-        )  # as if the second embedding had learned the parity
+        # As if the second embedding had learned the parity.
+        term.pending = F.one_hot(drawn.y % 2, 5).float(), drawn.row
         term.after_step(step)
         if step < 3:
             assert torch.equal(term.cluster, before)

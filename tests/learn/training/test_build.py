@@ -38,24 +38,19 @@ def test_two_networks_start_apart_and_are_trained_and_stored_both(items, make):
     for module in (*state.components.embedders, *state.components.losses):
         assert all(id(p) in trained for p in module.parameters())
     alone = make(items, loss="NormSoftmax()")
-    assert same(alone, state, "embedder.") and same(
-        alone, state, "loss."
-    )  # the first is who it would be without the other
+    # The first is who it would be without the other.
+    assert same(alone, state, "embedder.") and same(alone, state, "loss.")
 
 
 def test_every_miner_that_wants_a_teacher_gets_to_see_it(items, make):
     """Those of a second network's loss and of a term's copies too."""
     loss = "Contrastive(miner=TSINT(share=0.2))"
     two = make(items, loss=loss, confidence="CoTeaching(share=0.2)")
-    assert (
-        two.components.taught_miners == [own.miner for own in two.components.losses]
-        and len(two.components.taught_miners) == 2
-    )
+    assert two.components.taught_miners == [own.miner for own in two.components.losses]
+    assert len(two.components.taught_miners) == 2
     one = make(items, loss=loss, terms=("S2SD(dims=(6,))",))
-    assert (
-        one.components.taught_miners == [own.miner for own in (one.components.loss, *one.components.terms[0].losses)]
-        and len(one.components.taught_miners) == 2
-    )
+    losses = (one.components.loss, *one.components.terms[0].losses)
+    assert one.components.taught_miners == [own.miner for own in losses] and len(losses) == 2
 
 
 def test_a_network_is_trained_once_though_terms_know_it(items, make):
