@@ -11,7 +11,7 @@ import torch
 from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
 
-from likewise.learn.training.interrupts import stop_on_signal
+from likewise.learn.training.loop import stop_on_signal
 from likewise.papers.bench import Budget, BudgetSpent, in_useful_order, next_call, run_grid, train_all
 from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.executors import LocalExecutor, Outcome

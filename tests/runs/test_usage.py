@@ -14,7 +14,7 @@ from likewise.config import Train
 from likewise.errors import LikewiseError
 
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Interrupted
 from likewise.runs import usage as energy
 from likewise.runs import usage as module
 from likewise.runs.folder import Run

@@ -15,8 +15,7 @@ from PIL import Image
 from score.by_hand import NAMES, assert_scores, by_hand, score, some
 
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.runs.embeddings import origin
 from likewise.score.evaluate import evaluate
 

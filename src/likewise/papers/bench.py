@@ -18,7 +18,7 @@ from likewise.core.files import make_folder
 from likewise.core.progress import bar
 from likewise.core.render.tables import Table
 from likewise.core.settings import Bench, check
-from likewise.learn.training.interrupts import request_stop
+from likewise.learn.training.loop import request_stop
 from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.executors import Executor, LocalExecutor, RayExecutor
 from likewise.papers.grid import SEED_AXIS, Grid, cell_name, read_grid

@@ -28,7 +28,7 @@ from likewise.core.processes import command, is_stopped
 from likewise.core.settings import Train, to_dict
 from likewise.core.settings.setting_values import from_dict
 from likewise.core.supervisor import STOP_GRACE_SECONDS, STOPPED_MESSAGE, Child, stop_all, stop_with_parent
-from likewise.learn.training.interrupts import stop_on_signal
+from likewise.learn.training.loop import stop_on_signal
 
 MAX_TRIES = 3
 """Number of processes that may be killed during one training, before it counts as failed."""
