@@ -36,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> None:
     how = {"pool": config.pool, "size": config.size, "pretrained": not config.quick}
     network = Embedder(config.backbone, 1, **how).to(device)
     rows = np.arange(len(items))
-    found = embed_rows(network, items, rows, Plain(config.size), device=device, workers=-1, batch=64, features=True)
+    found = embed_rows(network, items, rows, Plain(config.size), device=device, workers=-1, features=True)
     columns = {"x": found.f.numpy(), "label": np.asarray(items.class_name)[items.y]}
     np.savez(config.out, **columns, **({} if items.split is None else {"split": items.split}))
     print(f"{config.out}: {len(items)} samples of {columns['x'].shape[1]} numbers")

@@ -109,7 +109,7 @@ def draw_glyphs(classes: int | None, per_class: int) -> tuple[Data, Data]:
     """Return the glyphs with several labels as pixels of half the size. Characters of the test half are not trained."""
     from PIL import Image
 
-    from likewise.data.glyph_labels import glyph_labels
+    from likewise.data.glyphs import glyph_labels
 
     items = glyph_labels(classes=classes, per_class=per_class)
     assert items.path is not None and items.split is not None and items.label_sets is not None

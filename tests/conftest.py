@@ -35,8 +35,8 @@ NUMERIC = (
     "core/retrieval", "core/test_class_sums", "core/test_class_tree", "core/test_kmeans", "core/test_lambert_w",
     "core/test_ring_buffer", "curate/audit", "data/noise", "data/relevance", "labels", "learn/confidence", "learn/losses",
     "learn/miners", "learn/samplers", "learn/terms", "learn/training/test_objective", "learn/training/test_optim",
-    "runs/engine/test_grad_cache", "score/metrics", "score/test_correlation", "score/test_error_overlap",
-    "score/test_false_accepts", "score/test_intervals", "score/test_scoring", "score/test_significance", "test_similarity",
+    "runs/engine/test_grad_cache", "score/metrics", "score/test_error_overlap",
+    "score/test_intervals", "score/test_scoring", "score/test_significance", "test_similarity",
     "test_examples",
 )  # fmt: skip
 """Folders and files whose tests are about formulas and numbers: CI runs them under a second instruction set."""

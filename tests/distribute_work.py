@@ -16,10 +16,9 @@ from likewise.types import Batch, Embedded, Items, Output
 
 from likewise.core.distributed.collectives import share, world
 from likewise.core.distributed.process_group import any_process, broadcast_from_first, first_process_first
-from likewise.learn.training.objective import Objective
-from likewise.learn.training.step import gather_outputs
-from likewise.score.levels import plan_levels
+from likewise.learn.training.step import Objective, gather_outputs
 from likewise.score.retrieve import Scoring, retrieve
+from likewise.score.tree_levels import plan_levels
 
 
 def rank_all() -> dict[str, torch.Tensor]:

@@ -18,7 +18,6 @@ import component_figures  # noqa: E402
 import component_pages  # noqa: E402
 import docs  # noqa: E402
 import loss_figures  # noqa: E402
-import relevance_table  # noqa: E402
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -78,8 +77,7 @@ def test_a_page_leaves_out_what_it_is_told_to():
 def test_the_table_of_losses_follows_their_contracts():
     page = (ROOT / "docs" / "relevance.md").read_text("utf-8")
     rows, fresh = (
-        dict(re.findall(r"^\| \[(\w+)\]\S+ \| (.*) \|$", text, re.M))
-        for text in (page, relevance_table.with_table(page))
+        dict(re.findall(r"^\| \[(\w+)\]\S+ \| (.*) \|$", text, re.M)) for text in (page, docs.with_table(page))
     )
     # A new loss need not be on the page; building the site adds it.
     assert rows.items() <= fresh.items() and len(rows) > 30, "run python tools/docs.py"
@@ -101,7 +99,7 @@ def test_pictures_are_small_whole_and_all_used():
 
 @pytest.mark.slow
 def test_the_script_writes_pages_and_pictures(tmp_path, monkeypatch, capsys):
-    """Into another folder, one picture of every registry: all tools but the site, among them flow_picture and svg."""
+    """Into another folder, one picture of every registry: all tools but the site, among them svg."""
     (tmp_path / "docs" / "components").mkdir(parents=True)
     monkeypatch.setattr(docs, "ROOT", tmp_path)
     monkeypatch.setattr(docs, "FOLDER", tmp_path / "docs" / "components")

@@ -21,7 +21,7 @@ from likewise.papers import tune as tune_module
 from likewise.papers.executors import attempt
 from likewise.papers.grid import adapted, as_train, cells, read_grid, toml
 from likewise.papers.grid_plan import Planner, check_published, lay_out
-from likewise.papers.search_space import read_entries
+from likewise.papers.tune import read_entries
 from likewise.runs.folder import Run
 
 ROOT = Path(__file__).parent.parent

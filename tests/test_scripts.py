@@ -23,16 +23,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("benchmarks", "examples", "examples/tasks", "examples/relevance", "tools")
 STARTED: set[str] = set()
-DRAWING = (
-    "docs",
-    "flow_picture",
-    "loss_figures",
-    "relevance_table",
-    "component_pages",
-    "component_figures",
-    "site_hooks",
-    "svg",
-)
+DRAWING = ("docs", "loss_figures", "component_pages", "component_figures", "site_hooks", "svg")
 TASKS = (
     "task_data", "clean_folder", "train_folder", "match_products", "reidentify", "find_duplicates", "from_pml", "own_network",
     "audit_embeddings", "reproduce_table", "serve_search",
@@ -44,7 +35,6 @@ ELSEWHERE = {
     "test_check.py": ["tools/check.py"],
     "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
-    "papers/test_coverage.py": ["tools/coverage_page.py"],
     "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
     "test_gallery.py": [f"examples/tasks/{name}.py" for name in TASKS],
     "test_examples_relevance.py": [f"examples/relevance/{name}.py" for name in KINDS],

@@ -1,4 +1,4 @@
-"""Draw an explanatory figure for a component by running it on a small example."""
+"""Draw the flow of a training, and an explanatory figure for a component by running it on a small example."""
 
 from __future__ import annotations
 
@@ -316,6 +316,75 @@ def draw_metrics() -> Drawing:
             drawing.box(206 + 45 * column, 54 + 30 * line, 42, 24, PULL, rx="3", opacity=f"{0.05 + 0.55 * value:.2f}")
             drawing.write(227 + 45 * column, 70 + 30 * line, f"{value:.2f}", 10.5, "middle")
     return drawing
+
+
+BOX_WIDTH, BOX_HEIGHT = 112, 44
+FLOW_ROWS = {
+    "train": (
+        26, THIRD,
+        ("data|Items", "protocol|who trains", "sampler|rows of a batch", "augment|x, y, row", "embedder|z, e, f"),
+    ),
+    "learn": (
+        126, PUSH,
+        ("confidence|w: sample weight", "loss|one number a sample", "terms|more than (z, y)", "objective|one formula",
+         "step|optimiser, log"),
+    ),
+    "judge": (
+        226, PULL,
+        ("run folder|settings, weights, log", "embed|Embedded", "retrieve|Retrieval", "metrics|one number a query",
+         "scores|with intervals"),
+    ),
+}  # fmt: skip
+AFTER_FLOW = "audit  ·  review  ·  report  ·  search  ·  export  ·  compare  ·  bench  ·  tune"
+
+
+def draw_flow() -> Drawing:
+    """Draw the flow of a training, and of what follows it: docs/flow.svg."""
+    drawing = Drawing(760, 318, "how data flows through likewise")
+    for word, (top, colour, boxes) in FLOW_ROWS.items():
+        drawing.write(8, top + 26, word, 11.5, font_weight="600", opacity="0.75")
+        for number, box in enumerate(boxes):
+            left = flow_place(number)
+            name, _, holds = box.partition("|")
+            drawing.box(left, top, BOX_WIDTH, BOX_HEIGHT, colour, rx="6", opacity="0.16")
+            drawing.box(left, top, BOX_WIDTH, BOX_HEIGHT, "none", rx="6", stroke=colour, stroke_width="1.4")
+            drawing.write(left + BOX_WIDTH / 2, top + 19, name, 12.5, "middle", font_weight="600")
+            drawing.write(left + BOX_WIDTH / 2, top + 34, holds, 9.5, "middle", opacity="0.8")
+            if number + 1 < len(boxes) and word != "learn":
+                arrow(drawing, [(left + BOX_WIDTH + 3, top + 22), (flow_place(number + 1) - 3, top + 22)])
+    first, last = flow_place(0) + BOX_WIDTH / 2, flow_place(4) + BOX_WIDTH / 2
+    # the output goes to three components, whose outputs meet again
+    arrow(drawing, [(last, 73), (last, 98), (first, 98), (first, 123)])
+    for number in (1, 2):
+        arrow(drawing, [(flow_place(number) + BOX_WIDTH / 2, 98), (flow_place(number) + BOX_WIDTH / 2, 123)])
+    for number in (0, 2, 3):
+        arrow(drawing, [(flow_place(number) + BOX_WIDTH + 3, 148), (flow_place(number + 1) - 3, 148)])
+    arrow(
+        drawing,
+        [
+            (flow_place(1) + BOX_WIDTH / 2, 173),
+            (flow_place(1) + BOX_WIDTH / 2, 184),
+            (flow_place(3) + 30, 184),
+            (flow_place(3) + 30, 173),
+        ],
+    )
+    arrow(drawing, [(last, 173), (last, 200), (first, 200), (first, 223)])
+    drawing.write(flow_place(0), 300, f"and from the run folder:  {AFTER_FLOW}", 11, opacity="0.85")
+    return drawing
+
+
+def flow_place(number: int) -> float:
+    return 62 + number * 139
+
+
+def arrow(drawing: Drawing, points: list[tuple[float, float]]) -> None:
+    (x0, y0), (x, y) = points[-2:]
+    back = 5 if (x, y) > (x0, y0) else -5
+    sides = (
+        [(x - back, y - 4), (x, y), (x - back, y + 4)] if y == y0 else [(x - 4, y - back), (x, y), (x + 4, y - back)]
+    )
+    drawing.line(points, "currentColor", 1.3, opacity="0.5")
+    drawing.line(sides, "currentColor", 1.3, opacity="0.5")
 
 
 DRAW: dict[str, Callable[[str], Drawing]] = {

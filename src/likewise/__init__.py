@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from likewise.curate.review.prove import Proved
     from likewise.curate.review.review_page import Reviewed
     from likewise.data import noise, protocols
-    from likewise.data.noise_view import NoisyItems
+    from likewise.data.noisy_table import NoisyItems
     from likewise.deploy.calibration.calibrate import Calibrated
     from likewise.deploy.export import Exported
     from likewise.deploy.index.search_index import Neighbours

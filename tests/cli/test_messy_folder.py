@@ -14,8 +14,8 @@ from likewise.cli.main import main
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import show_findings
+from likewise.data.class_folders import read_folder
 from likewise.data.dataset import is_strict
-from likewise.data.folder import read_folder
 from likewise.data.noisy_table import noise
 from likewise.data.table import read_table
 from likewise.deploy.index.search_index import search

@@ -17,7 +17,7 @@ from likewise.cli.main import main
 from likewise.curate.audit.read import read_findings
 from likewise.curate.review.consensus import as_csv, corrected
 from likewise.curate.review.store import Decision
-from likewise.data.folder import read_folder
+from likewise.data.class_folders import read_folder
 from likewise.data.table import read_table
 from likewise.runs.scores import read_per_query
 

@@ -11,9 +11,9 @@ from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 import likewise
 from likewise.core.image_files import FORMAT_OF, IMAGE_SUFFIXES, formats, open_image
 from likewise.core.notebook import thumbnail
-from likewise.data.decode import _outline
+from likewise.data.decoded_cache import _outline
+from likewise.data.hugging_face import UNKNOWN_SUFFIX, suffix_of
 from likewise.data.images import BadImage, read_image
-from likewise.data.unpack import UNKNOWN_SUFFIX, suffix_of
 
 
 @pytest.fixture

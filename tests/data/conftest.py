@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from likewise.types import Items
+from likewise.types import Items, LikewiseError
 from PIL import Image
 
 
@@ -55,3 +55,15 @@ def items(tmp_path):
         y_clean=np.array([0, 0, 1, 1, 2, 2]),
         taxonomy={"a": ("top",), "b": ("top",), "c": ("top", "low")},
     )
+
+
+@pytest.fixture
+def refused(subtests):
+    """Check pairs of a call and the words of its error, one after another."""
+
+    def check(*cases):
+        for call, words in cases:
+            with subtests.test(words), pytest.raises(LikewiseError, match=words):
+                call()
+
+    return check

@@ -12,8 +12,8 @@ from PIL import Image
 
 from likewise.data import broken_images
 from likewise.data.broken_images import find_broken, list_file, skip_again, skip_broken
+from likewise.data.class_folders import read_folder
 from likewise.data.fingerprint import fingerprint
-from likewise.data.folder import read_folder
 from likewise.data.images import BadImage, UnreadableFile, check_files
 from likewise.data.placement import fill_cache
 
@@ -86,7 +86,7 @@ def test_a_run_skips_the_same_images_without_decoding(messy, monkeypatch):
 def test_a_strict_check_stops_at_the_first_and_stores_no_partial_list(messy):
     items = read_folder(str(messy.root))
     for _ in range(2):
-        with pytest.raises(BadImage, match=r"zero bytes.png: the file is empty .*strict: no image is skipped"):
+        with pytest.raises(BadImage, match=r"zero bytes.png: .*strict"):
             skip_broken(items, strict=True, quiet=True)
     assert not list_file(items).exists()
     assert len(skip_broken(items, quiet=True, say=list).skipped) == 3
@@ -109,7 +109,7 @@ def test_five_or_more_above_one_percent_stop(tmp_path, count, broken, stops):
 
 def test_a_class_that_loses_all_of_its_images_stops(tmp_path):
     items = many(tmp_path / "data", 6, 2, classes=3)
-    with pytest.raises(LikewiseError, match=r"every class must keep an image, .* 1 of 3 classes .*\('0'\)"):
+    with pytest.raises(LikewiseError, match=r"1 of 3 classes .*\('0'\)"):
         skip_broken(items, quiet=True)
 
 
@@ -129,7 +129,7 @@ def test_missing_and_unreadable_files_are_always_errors(tmp_path, monkeypatch):
     assert not list_file(items).exists()
     os.remove(tmp_path / "data" / items.path[0])
     for check in (check_files, lambda data: skip_broken(data, quiet=True), lambda data: skip_again(data, [])):
-        with pytest.raises(LikewiseError, match=r"every image file must exist, but 1 cannot be used: .*\(missing\)"):
+        with pytest.raises(LikewiseError, match=r"1 cannot be used: .*\(missing\)"):
             check(items)
 
 
@@ -182,9 +182,7 @@ def test_a_set_of_labels_may_lose_its_images_but_a_label_may_not(tmp_path):
     left = skip_broken(data, say=lambda line: None)
     assert len(left) == 5 and left.class_name == ("a", "b") and left.label_sets is None
     rare = dataclasses.replace(data, y=np.array([1, 0, 0, 0, 0, 0]))
-    with pytest.raises(
-        LikewiseError, match=r"every label must keep an image, but all images of 1 of 2 labels .*\('b'\)"
-    ):
+    with pytest.raises(LikewiseError, match=r"1 of 2 labels .*\('b'\)"):
         skip_broken(rare, say=lambda line: None)
 
 
@@ -197,12 +195,12 @@ def test_links_that_lead_nowhere_are_listed_and_strict_refuses_them(tmp_path):
     lines = said[0].splitlines()
     assert lines[0] == "left out 7 links or folders that cannot be used:"
     assert lines[1] == "  1/0\\n.png: the link leads nowhere" and lines[-1] == "  and 2 more" and len(lines) == 7
-    with pytest.raises(BadImage, match=r"/1/0\n\.png: the link leads nowhere; remove it\. strict: no image is skipped"):
+    with pytest.raises(BadImage, match=r"0\n\.png: the link leads nowhere; remove it"):
         skip_broken(items, strict=True)
 
 
 def test_a_missing_file_whose_name_is_not_utf8_may_be_a_wrong_encoding(tmp_path):
     items = many(tmp_path / "data", 4, 0)
     items = dataclasses.replace(items, path=("0/caf\udce9.png", *items.path[1:]))
-    with pytest.raises(LikewiseError, match="a name is not UTF-8, so the table may have another encoding; check root"):
+    with pytest.raises(LikewiseError, match="a name is not UTF-8"):
         check_files(items)

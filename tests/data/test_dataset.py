@@ -90,11 +90,9 @@ def test_noise_in_several_labels_makes_new_sets_and_keeps_the_true_ones(noise):
 
 def test_noise_that_needs_single_labels_is_refused():
     data = several_labels()
-    with pytest.raises(
-        LikewiseError, match="ClassShift: needs one label per sample; use Uniform, DropLabels or AddLabels"
-    ):
+    with pytest.raises(LikewiseError, match="ClassShift: needs one label per sample"):
         inject_noise(data, protocol_for(data), "ClassShift()", seed=1)
-    with pytest.raises(LikewiseError, match="DropLabels: it needs samples with several labels"):
+    with pytest.raises(LikewiseError, match="DropLabels: .* several labels"):
         inject_noise(items(), UnseenClasses(), "DropLabels()", seed=1)
 
 
@@ -108,7 +106,7 @@ def test_paths_are_whole_and_other_names_stay(tmp_path, monkeypatch):
 def test_data_of_another_run_is_refused(run, features):
     data = load(features)
     check_fingerprint(run, data, features)
-    with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
+    with pytest.raises(LikewiseError, match="must be the data that .* trained"):
         check_fingerprint(run, items(), "toy")
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from likewise.types import Items, LikewiseError
-from PIL import Image
+from PIL import Image, PngImagePlugin
+from torchvision.transforms.v2 import functional
 
 from likewise.core import locks
-from likewise.data import decode
 from likewise.data import decoded_cache as pixels
-from likewise.data.decode import decoded_bytes, pixels_of
-from likewise.data.decoded_cache import _finished, home_of, is_cached, open_pixels
-from likewise.data.images import BadImage, UnreadableFile
+from likewise.data.crop_resize import shrink
+from likewise.data.decoded_cache import _finished, decoded, decoded_bytes, home_of, is_cached, open_pixels, pixels_of
+from likewise.data.images import BadImage, UnreadableFile, image_of
 
 COUNT = 11
 
@@ -66,7 +66,7 @@ def opened(folder):
 def read(monkeypatch) -> list[int]:
     """The rows that are decoded."""
     rows = []
-    monkeypatch.setattr(decode, "pixels_of", lambda data, row, side: (rows.append(row), pixels_of(data, row, side))[1])
+    monkeypatch.setattr(pixels, "pixels_of", lambda data, row, side: (rows.append(row), pixels_of(data, row, side))[1])
     return rows
 
 
@@ -108,7 +108,7 @@ class Other:
             time.sleep(pause)
             return pixels_of(data, row, side)
 
-        decode.pixels_of, decode.PREFETCH_ITEMS, said = slow, 1, []
+        pixels.pixels_of, pixels.PREFETCH_ITEMS, said = slow, 1, []
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         found = open_pixels(items, 24, workers=1, quiet=True, say=said.append, folder=folder)
@@ -222,7 +222,7 @@ def fail_at(monkeypatch, opened, items, row, error) -> None:
         return pixels_of(data, at, side)
 
     with monkeypatch.context() as now:
-        now.setattr(decode, "pixels_of", stop)
+        now.setattr(pixels, "pixels_of", stop)
         with pytest.raises(error):
             opened(items)
 
@@ -298,9 +298,7 @@ def test_a_block_that_cannot_be_mended_is_an_error(items, folder, opened, how):
         Image.open(file).rotate(180).save(file)
     wrong = "there is no such file" if how == "gone" else "the decoded pixels differ from before"
     for _ in range(2):
-        with pytest.raises(
-            LikewiseError, match=rf"rows 2 to 3 of noise\) must be decoded again, but .*{wrong}"
-        ) as caught:
+        with pytest.raises(LikewiseError, match=rf"rows 2 to 3 of noise.*{wrong}") as caught:
             found.need([3])
     assert f"Delete the folder {found._home} and run" in str(caught.value)
     found.need([0, 5])
@@ -438,5 +436,105 @@ def test_missing_pictures_are_named_and_features_refused(items, opened):
     with pytest.raises(LikewiseError, match=r"04\.png \(missing\)"):
         opened(items)
     features = Items("points", np.zeros(2, np.int64), ("a",), x=np.zeros((2, 3), np.float32))
-    with pytest.raises(LikewiseError, match="the data must be images, but points has none"):
+    with pytest.raises(LikewiseError, match="must be images, but points has none"):
         opened(features)
+    with pytest.raises(LikewiseError, match="side must be at least 1 or None, got 0"):
+        decoded_bytes(items, 0)
+
+
+def noise(wide: int, high: int, seed: int = 0) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (high, wide, 3), np.uint8))
+
+
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+@pytest.fixture
+def mixed(tmp_path) -> Items:
+    """Every kind of picture whose size is not simply that of its header."""
+    late = PngImagePlugin.PngInfo()
+    late.add_itxt("XML:com.adobe.xmp", '<x tiff:Orientation="8"/>')
+    noise(41, 30).save(tmp_path / "0.jpg")
+    noise(41, 30).save(tmp_path / "1.jpg", exif=turned(6))
+    noise(60, 22).save(tmp_path / "2.jpg", exif=b"Exif\x00\x00 nonsense")
+    noise(23, 37).convert("RGBA").save(tmp_path / "3.png")
+    noise(23, 37).save(tmp_path / "4.png", exif=turned(5))
+    noise(31, 20).save(tmp_path / "5.png", pnginfo=late)
+    noise(29, 50).save(tmp_path / "6.webp", exif=turned(8))
+    noise(33, 21).save(tmp_path / "7.tif", tiffinfo={0x0112: 6})
+    noise(19, 45).convert("P").save(tmp_path / "8.gif")
+    Image.fromarray(np.arange(600, dtype=np.uint16).reshape(20, 30)).save(tmp_path / "9.png")
+    noise(18, 18).save(tmp_path / "10.bmp")
+    path = tuple(sorted((file.name for file in tmp_path.iterdir()), key=lambda name: int(name.split(".")[0])))
+    return Items("mixed", np.zeros(len(path), np.int64), ("a",), path, str(tmp_path))
+
+
+def boxed(mixed: Items) -> Items:
+    box = np.full((len(mixed), 4), np.nan)
+    box[1] = 2.5, 3, 29.5, 41  # of the turned picture, which is 30 wide
+    box[7] = 0, 0, 20, 33
+    return dataclasses.replace(mixed, box=box)
+
+
+@pytest.mark.parametrize("side", [None, 20, 29, 1000])
+def test_bytes_are_foreseen_exactly(mixed, side):
+    for data in (mixed, boxed(mixed)):
+        wanted = sum(pixels_of(data, row, side).size for row in range(len(data)))
+        assert decoded_bytes(data, side) == wanted
+
+
+def test_of_simple_pictures_only_headers_are_read(mixed, monkeypatch):
+    read = []
+    monkeypatch.setattr(pixels, "image_of", lambda data, row: (read.append(data.path[row]), image_of(data, row))[1])
+    decoded_bytes(mixed, 20)
+    assert sorted(read) == ["10.bmp", "4.png", "5.png", "7.tif", "8.gif"]
+
+
+@pytest.mark.parity
+def test_sizes_of_shrunk_pictures_are_torchvisions(tmp_path):
+    sizes = [(wide, high) for wide in (31, 47, 100) for high in (30, 61, 333)]
+    for number, (wide, high) in enumerate(sizes):
+        Image.new("RGB", (wide, high)).save(tmp_path / f"{number}.png")
+    names = tuple(f"{number}.png" for number in range(len(sizes)))
+    mixed = Items("sizes", np.zeros(len(sizes), np.int64), ("a",), names, str(tmp_path))
+    for side in (7, 13, 29):
+        theirs = [functional.resize(Image.new("RGB", size), [side], antialias=True).size for size in sizes]
+        assert decoded_bytes(mixed, side) == 3 * sum(wide * high for wide, high in theirs)
+
+
+@pytest.mark.parametrize("workers", [-1, 0, 3])
+def test_pictures_come_in_order_whoever_is_fastest(mixed, workers, monkeypatch):
+    def late(data, row, side):
+        time.sleep(0.03 * (row % 3 == 0))
+        return pixels_of(data, row, side)
+
+    monkeypatch.setattr(pixels, "pixels_of", late)
+    monkeypatch.setattr(pixels, "PREFETCH_ITEMS", 4)
+    found = list(decoded(mixed, 20, range(2, 11), workers, quiet=True))
+    assert len(found) == 9
+    for row, x in enumerate(found, 2):
+        assert np.array_equal(x, np.array(shrink(image_of(mixed, row), 20)))
+
+
+def test_no_more_than_a_few_pictures_are_held_ahead(mixed, monkeypatch):
+    begun = []
+    monkeypatch.setattr(pixels, "pixels_of", lambda data, row, side: begun.append(row) or np.zeros((1, 1, 3), np.uint8))
+    monkeypatch.setattr(pixels, "PREFETCH_ITEMS", 3)
+    pictures = decoded(mixed, None, range(11), quiet=True)
+    next(pictures)
+    assert max(begun) <= 3
+    pictures.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
+def test_a_broken_picture_is_named(mixed, tmp_path):
+    (tmp_path / "3.png").write_bytes(b"no picture")
+    with pytest.raises(BadImage, match=r"3\.png: this is not an image"):
+        list(decoded(mixed, None, range(11), quiet=True))
+    with pytest.raises(BadImage, match=r"3\.png: this is not an image"):
+        decoded_bytes(mixed, None)
+    with pytest.raises(BadImage, match="the box must lie inside the image"):
+        decoded_bytes(dataclasses.replace(mixed, box=np.tile([0.0, 0, 35, 20], (11, 1))), None)

@@ -1,4 +1,6 @@
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from likewise.types import LikewiseError
@@ -62,7 +64,7 @@ def test_class_names_once_per_class(npz):
     assert (by_place.class_name, by_place.y.tolist()) == (("b", "e"), [1, 0, 1])
     by_order = read_features(npz(x=X, y=["10", "9", "10"], class_name=np.array(["nine", "ten"])))
     assert (by_order.class_name, by_order.y.tolist()) == (("nine", "ten"), [1, 0, 1])
-    with pytest.raises(LikewiseError, match=r"one name per row \(3\) or per class \(2\), got 1"):
+    with pytest.raises(LikewiseError, match=r"per row \(3\) or per class \(2\), got 1"):
         read_features(npz(x=X, y=[10, 9, 10], class_name=np.array(["nine"])))
 
 
@@ -82,10 +84,7 @@ def test_class_names_once_per_class(npz):
         ({"x": X[:0], "label": []}, r"must have the shape \(N, F\), one row per sample, got \(0, 2\)"),
         ({"x": X.astype(str), "label": [0, 1, 1]}, r"x of f\.npz must be numbers, got the type <U"),
         ({"x": X.astype(complex), "label": [0, 1, 1]}, r"x of f\.npz must be numbers, got the type complex128"),
-        (
-            {"x": X.astype(object), "label": [0, 1, 1]},
-            r"the array 'x' of f\.npz holds Python objects, which are not unp",
-        ),
+        ({"x": X.astype(object), "label": [0, 1, 1]}, r"array 'x' of f\.npz holds Python objects"),
         ({"x": X, "label": np.array(["a", None, 3], object)}, r"the array 'label' of f\.npz holds Python objects"),
         ({"x": X, "label": [0, 1, 1], "splt": ["", "", ""]}, r"has a column 'splt'; did you mean 'split'"),
         ({"x": X, "label": [0, 1, 1], "split": ["dev", "", ""]}, r"split must be .* got 'dev' in f\.npz row 1"),
@@ -99,12 +98,12 @@ def test_bad_arrays_are_explained(npz, arrays, message):
 def test_rows_that_are_not_finite_are_named(npz):
     x = np.ones((20, 3))
     x[[2, 5, 7, 11], 1] = [np.nan, np.inf, -np.inf, np.nan]
-    with pytest.raises(LikewiseError, match=r"4 of 20 rows \(from 0: 2, 5, 7, \.\.\.\) hold NaN or infinite values"):
+    with pytest.raises(LikewiseError, match=r"4 of 20 rows \(from 0: 2, 5, 7, \.\.\.\) hold NaN"):
         read_features(npz(x=x, y=np.zeros(20, int)))
 
 
 def test_overflow_is_told_from_infinity(npz):
-    with pytest.raises(LikewiseError, match=r"1 of 2 rows \(from 0: 1\) hold values too large for float32"):
+    with pytest.raises(LikewiseError, match=r"1 of 2 rows .* too large for float32"):
         read_features(npz(x=np.array([[1.0], [1e39]]), y=[0, 1]))
 
 
@@ -138,7 +137,7 @@ def test_broken_files_are_explained(tmp_path, npz):
             read_embeddings(str(tmp_path / name))
     np.save(tmp_path / "one.npy", X)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
-    with pytest.raises(LikewiseError, match=r"one\.npz must be a \.npz archive, but it is the other format"):
+    with pytest.raises(LikewiseError, match=r"one\.npz must be a \.npz archive"):
         read_features(str(tmp_path / "one.npz"))
     with pytest.raises(LikewiseError, match="there is no file"):
         read_features(whole + "x")
@@ -171,29 +170,25 @@ def test_a_labels_file_stands_above_labels_of_their_own(write, npz):
     ]
     for rows in ("312", "001", "02 "):  # from 1, twice, or missing: the order of the lines may be another one
         lines = "".join(f"c{row},{row}\n" for row in rows)
-        with pytest.raises(LikewiseError, match=r"the column row of l\.csv must hold every row of f\.npz once, 0 to 2"):
+        with pytest.raises(LikewiseError, match=r"row of l\.csv must hold .* 0 to 2"):
             read_embeddings(file, write("l.csv", f"label,row\n{lines}"))
 
 
-def test_bad_labels_files_are_explained(tmp_path, write, npz):
+def test_bad_labels_files_are_explained(tmp_path, write, npz, refused):
     np.save(tmp_path / "x.npy", X)
     x = str(tmp_path / "x.npy")
-    with pytest.raises(LikewiseError, match=r"x\.npy must hold the labels as label or y.*give a file with the labels"):
-        read_embeddings(x)
-    with pytest.raises(LikewiseError, match=r"x\.npy has 3 rows and l\.txt has 2"):
-        read_embeddings(x, write("l.txt", "a\nb\n"))
-    with pytest.raises(LikewiseError, match=r"every row must have a label, but it is empty in l\.txt line 2"):
-        read_embeddings(x, write("l.txt", "a\n\nb\n"))
-    with pytest.raises(LikewiseError, match="labels: the column 'label' is missing from l.csv; it has: class"):
-        read_embeddings(x, write("l.csv", "class\na\nb\nc\n"))
-    with pytest.raises(LikewiseError, match=r"labels are read from \.npy, \.csv or \.txt, got 'l\.json'"):
-        read_embeddings(x, write("l.json", "[]"))
-    with pytest.raises(LikewiseError, match="labels: there is no file"):
-        read_embeddings(x, str(tmp_path / "gone.npy"))
+    refused(
+        (lambda: read_embeddings(x), r"x\.npy must hold the labels"),
+        (lambda: read_embeddings(x, write("l.txt", "a\nb\n")), r"x\.npy has 3 rows and l\.txt has 2"),
+        (lambda: read_embeddings(x, write("l.txt", "a\n\nb\n")), r"it is empty in l\.txt line 2"),
+        (lambda: read_embeddings(x, write("l.csv", "class\na\nb\nc\n")), "'label' is missing from l.csv"),
+        (lambda: read_embeddings(x, write("l.json", "[]")), r"labels are read from .* got 'l\.json'"),
+        (lambda: read_embeddings(x, str(tmp_path / "gone.npy")), "labels: there is no file"),
+    )
     named = npz(x=X, label=[0, 1, 1], path=["a/1.jpg", "a/2.jpg", "b/3.jpg"])
     with pytest.raises(
         LikewiseError,
-        match=r"l\.csv line 3 must be a label of 2\.jpg, row 1 of .*\.npz, got one of 3\.jpg; put both in one",
+        match=r"line 3 must be a label of 2\.jpg, row 1 of .* got one of 3\.jpg",
     ):
         read_embeddings(named, write("l.csv", "path,label\n/new/a/1.jpg,x\n/new/b/3.jpg,y\n/new/a/2.jpg,x\n"))
     with pytest.raises(LikewiseError, match=r"embeddings are read from .*, got 'l\.txt'"):
@@ -205,15 +200,12 @@ def test_safetensors(tmp_path, write):
     save_file({"z": torch.from_numpy(X).bfloat16(), "y": torch.tensor([5, 2, 5])}, file)
     items = read_embeddings(file)
     assert (items.x.tolist(), items.y.tolist(), items.class_name) == (X.tolist(), [1, 0, 1], ("2", "5"))
-    with pytest.raises(LikewiseError, match=r"bad\.safetensors is not a readable safetensors file"):
+    with pytest.raises(LikewiseError, match=r"bad\.safetensors is not a readable"):
         read_embeddings(write("bad.safetensors", "nothing"))
 
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_parquet(tmp_path, fixed):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     kind = pa.list_(pa.float64(), 2) if fixed else pa.list_(pa.float64())
     table = pa.table({"x": pa.array(X.tolist(), kind), "label": ["b", "a", "b"], "split": ["train", "test", None]})
     pq.write_table(table, tmp_path / "f.parquet", row_group_size=2)
@@ -235,29 +227,20 @@ def test_parquet(tmp_path, fixed):
     ],
 )
 def test_bad_parquet_is_explained(tmp_path, x, message):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"x": x, "label": [0, 1]}), tmp_path / "f.parquet")
     with pytest.raises(LikewiseError, match=message):
         read_features(str(tmp_path / "f.parquet"))
 
 
 def test_parquet_without_labels(tmp_path, write):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"x": X.tolist()}), tmp_path / "f.parquet")
-    with pytest.raises(LikewiseError, match="must hold the labels as label or y"):
+    with pytest.raises(LikewiseError, match="must hold the labels"):
         read_features(str(tmp_path / "f.parquet"))
     assert read_embeddings(str(tmp_path / "f.parquet"), write("l.txt", "a\nb\na\n")).y.tolist() == [0, 1, 0]
 
 
 def test_parquet_of_float32_is_writable(tmp_path):
     """Torch warns of arrays that are not."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     x = pa.array(X.tolist(), pa.list_(pa.float32(), 2))
     pq.write_table(pa.table({"x": x, "label": ["b", "a", "b"]}), tmp_path / "f.parquet")
     items = read_features(str(tmp_path / "f.parquet"))
@@ -292,5 +275,5 @@ def test_arrays_are_read_as_a_file_with_them_is(tmp_path):
         assert np.array_equal(items.x, want.x) and items.x.dtype == np.float32
         assert items.y.tolist() == want.y.tolist() == [2, 1, 2, 0] and items.class_name == ("-1", "9", "10")
     assert from_arrays(torch.ones(2, 1, dtype=torch.bfloat16), [0, 1]).x.tolist() == [[1.0], [1.0]]
-    with pytest.raises(LikewiseError, match="x of the arrays has 4 rows, but label has 3"):
+    with pytest.raises(LikewiseError, match="has 4 rows, but label has 3"):
         from_arrays(x, y[:3])

@@ -4,7 +4,7 @@ import pytest
 from likewise.types import LikewiseError
 from odd_data import special_files
 
-from likewise.data.folder import class_files, is_flat, read_flat, read_folder, walk_images
+from likewise.data.class_folders import class_files, is_flat, read_flat, read_folder, walk_images
 
 
 def test_sub_folders_are_classes(draw, tmp_path):
@@ -56,14 +56,14 @@ def test_split_names_with_pictures_only_are_classes(draw, tmp_path):
 def test_splits_beside_other_folders_are_an_error(draw, tmp_path):
     for name in ("train/a/1.png", "test/a/1.png", "valid/a/1.png"):
         draw(name)
-    with pytest.raises(LikewiseError, match="has train, test beside valid; keep either only train, val, test"):
+    with pytest.raises(LikewiseError, match="has train, test beside valid"):
         read_folder(str(tmp_path))
 
 
 def test_a_split_without_classes_is_an_error(draw, tmp_path):
     draw("train/a/1.png")
     draw("test/1.png")
-    with pytest.raises(LikewiseError, match="train of .* hold class folders, but test does not"):
+    with pytest.raises(LikewiseError, match="but test does not"):
         read_folder(str(tmp_path))
 
 
@@ -71,10 +71,10 @@ def test_bad_folders_are_explained(draw, tmp_path):
     with pytest.raises(LikewiseError, match=r"gone must be a folder .* does not exist"):
         read_folder(str(tmp_path / "gone"))
     draw("1.png")
-    with pytest.raises(LikewiseError, match="must hold one sub-folder per class, got no sub-folder"):
+    with pytest.raises(LikewiseError, match="got no sub-folder"):
         read_folder(str(tmp_path))
     (tmp_path / "a").mkdir()
-    with pytest.raises(LikewiseError, match=r"must hold images, got none; images end in .*\.jpg"):
+    with pytest.raises(LikewiseError, match=r"got none; images end in .*\.jpg"):
         read_folder(str(tmp_path))
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_read_is_named(draw, tmp_path, monkeypatch):
     assert walk_images(str(tmp_path), ["gone"]).left_out == [
         ("gone", "the folder cannot be read (No such file or directory)")
     ]
-    with pytest.raises(LikewiseError, match=r"closed must be a readable folder, .* \(Permission denied\); check its"):
+    with pytest.raises(LikewiseError, match=r"closed .* \(Permission denied\)"):
         read_folder(str(tmp_path / "b" / "closed"))
 
 
@@ -162,7 +162,5 @@ def test_names_that_tables_cannot_tell_apart(draw, tmp_path):
             "class names that differ only in case or Unicode form are separate classes: 'Cat', 'cat', "
         )
     draw("cat /1.png")
-    with pytest.raises(
-        LikewiseError, match="must differ in more than the blanks .* got 'cat', 'cat ' in .*; rename one"
-    ):
+    with pytest.raises(LikewiseError, match="the blanks .* got 'cat', 'cat '"):
         read_folder(str(tmp_path))

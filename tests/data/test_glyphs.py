@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,18 @@ import pytest
 from likewise.types import Items, LikewiseError
 from PIL import Image
 
-module = import_module("likewise.data.glyphs")  # the package also exports a function of this name
-glyphs, homoglyphs = module.glyphs, module.homoglyphs
+from likewise.data import glyphs as module
+from likewise.data import load
+from likewise.data.glyphs import (
+    characters,
+    draw,
+    face_of,
+    font_files,
+    glyph_labels,
+    glyphs,
+    homoglyphs,
+    labels_of_font,
+)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +134,7 @@ def test_homoglyphs_hold_the_letters_that_look_the_same(table):
 
 
 def test_homoglyphs_of_other_items_are_refused():
-    with pytest.raises(LikewiseError, match="homoglyphs: class names must .* got 'Wren'; pass"):
+    with pytest.raises(LikewiseError, match="homoglyphs: .* got 'Wren'"):
         homoglyphs(Items(name="birds", y=np.arange(2), class_name=("Wren", "Robin")))
 
 
@@ -255,16 +264,61 @@ def test_two_processes_at_once_agree(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"size": 7}, "size must be a whole number from 8 to .*, got 7"),
+        ({"size": 7}, "size must be between 8 and 1024, got 7"),
         ({"size": 32.5}, "size must be .*, got 32.5"),
-        ({"per_class": 1}, "per_class must be a whole number from 2 to .*, got 1"),
-        ({"classes": 1}, "classes must be a whole number from 2 to .*, got 1"),
+        ({"per_class": 1}, "per_class must be between 2 and .*, got 1"),
+        ({"classes": 1}, "classes must be at least 2 or None, got 1"),
         ({"classes": 100_000}, "classes must be .*, got 100000"),
         ({"classes": True}, "classes must be .*, got True"),
-        ({"seed": -1}, "seed must be a whole number from 0 to .*, got -1"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments_say_what_holds(tmp_path, unchecked, arguments, message):
     with pytest.raises(LikewiseError, match="glyphs: " + message):
         glyphs(tmp_path, **arguments)
     assert listing(tmp_path) == []
+
+
+def test_labels_follow_from_character_and_font(tmp_path):
+    items, plain = (
+        glyph_labels(tmp_path, size=16, per_class=3, classes=40),
+        glyphs(tmp_path, size=16, per_class=3, classes=40),
+    )
+    assert items.path == plain.path and items.split.tolist() == plain.split.tolist() and items.taxonomy is None
+    table = characters()[:40]
+    for row in range(0, len(items), 7):
+        code, script, kind, _ = table[row // 3]
+        names = {items.label_name[label] for label in items.label_sets[items.y[row]]}
+        assert {script, kind} <= names and (chr(code) in names or chr(code).lower() in names)
+        assert len(names & {"sans", "serif", "monospaced"}) == 1
+        assert (
+            "|".join(items.label_name[label] for label in items.label_sets[items.y[row]])
+            == items.class_name[items.y[row]]
+        )
+    assert not set(items.y[items.split == "train"]) & set(items.y[items.split == "test"])
+
+
+def test_the_font_is_the_one_that_is_drawn():
+    """Both take the first random number of the image: with one font at a time, only the right one draws the same image."""
+    faces = font_files([65])[65]
+    face = face_of(0, 65, 4, faces)
+    assert faces.count(face) == 1
+    rng = np.random.default_rng((0, 65, 4))
+    assert face == faces[int(rng.random() * len(faces))]
+    whole, alone = (np.asarray(draw(0, 65, 4, 24, some)) for some in (faces, (face,)))
+    assert (whole == alone).all()
+
+
+@pytest.mark.parametrize(
+    ("font", "labels"),
+    [("DejaVuSans-BoldOblique", ("sans", "bold", "italic")), ("DejaVuSansMono", ("monospaced",)),
+     ("STIXGeneralBolIta", ("serif", "bold", "italic")), ("cmb10", ("serif", "bold")), ("cmti10", ("serif", "italic")),
+     ("cmtt10", ("monospaced",)), ("cmss10", ("sans",))],
+)  # fmt: skip
+def test_labels_of_fonts(font, labels):
+    assert labels_of_font(font) == labels
+
+
+def test_it_is_a_named_data_set(tmp_path):
+    items = load("glyph_labels(size=16, per_class=2, classes=4)", str(tmp_path))
+    assert (items.name, len(items)) == ("glyph_labels", 8)

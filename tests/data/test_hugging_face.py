@@ -66,9 +66,7 @@ def test_splits_train_validate_and_test(tmp_path):
     with pytest.raises(LikewiseError, match="no split 'tset'; did you mean 'test'"):
         load(f"hf:{tmp_path / 'insects'}?split=tset")
     whole["extra"] = whole.pop("validation")
-    with pytest.raises(
-        LikewiseError, match=r"splits must be train, validation and test, got 'extra'.*split=train,test"
-    ):
+    with pytest.raises(LikewiseError, match=r"got 'extra'.*split=train,test"):
         from_object(whole)
 
 
@@ -94,9 +92,7 @@ def test_columns_are_named_where_there_are_several(tmp_path):
     many = {"coarse": (datasets.ClassLabel(names=["x", "y"]), [r % 2 for r in range(12)])}
     many["thumb"] = (datasets.Image(), [{"bytes": picture(r + 50), "path": None} for r in range(12)])
     make(label="fine", **many).save_to_disk(str(tmp_path / "d"))
-    with pytest.raises(
-        LikewiseError, match=r"must hold the image, but there are several, image, thumb; name it: \?image="
-    ):
+    with pytest.raises(LikewiseError, match=r"several, image, thumb; name it: \?image="):
         load(str(tmp_path / "d"))
     items = load(f"hf:{tmp_path / 'd'}?image=thumb&label=coarse")
     assert items.class_name == ("x", "y") and contents(items)[0] == picture(50)
@@ -122,19 +118,10 @@ def test_it_is_unpacked_once_and_taken_up_where_it_was_left(tmp_path, monkeypatc
     ("columns", "words"),
     [
         ({"text": ["a"]}, "must hold the image, but there are none among text"),
-        (
-            {"image": [{"bytes": picture(0), "path": None}]},
-            r"must hold the label, but there are none among image; name it",
-        ),
-        (
-            {"image": [{"bytes": picture(0), "path": None}], "label": [0.5]},
-            "label must be classes.*'label' holds double|float",
-        ),
-        ({"image": [None], "label": [1]}, "every row must have an image, but row 0 of train has none"),
-        (
-            {"image": [{"bytes": picture(0), "path": None}], "label": [None]},
-            "must have a label, got None in row 0 of train",
-        ),
+        ({"image": [{"bytes": picture(0), "path": None}]}, r"none among image; name it"),
+        ({"image": [{"bytes": picture(0), "path": None}], "label": [0.5]}, "label must be classes"),
+        ({"image": [None], "label": [1]}, "row 0 of train has none"),
+        ({"image": [{"bytes": picture(0), "path": None}], "label": [None]}, "got None in row 0 of train"),
     ],
 )
 def test_what_is_missing_is_said(columns, words):
@@ -152,19 +139,16 @@ def test_other_mistakes_are_said(tmp_path):
     for data, words in (
         (f"hf:{tmp_path / 'd'}?label=lable", "no column 'lable'; did you mean 'label'"),
         (f"hf:{tmp_path / 'd'}?image=label", "column 'label' must hold images"),
-        (
-            f"hf:{tmp_path / 'd'}?label=image",
-            "label must be classes, .*words, or lists of these, got 'image' with image",
-        ),
+        (f"hf:{tmp_path / 'd'}?label=image", "got 'image' with image"),
         (f"hf:{tmp_path / 'no'}", "must be a folder written by save_to_disk"),
     ):
         with pytest.raises(LikewiseError, match=words):
             load(data)
-    with pytest.raises(LikewiseError, match="holds its own images, so root must not be given, got 'x'"):
+    with pytest.raises(LikewiseError, match="root must not be given, got 'x'"):
         load(str(tmp_path / "d"), "x")
-    with pytest.raises(LikewiseError, match="must have a label, got -1 in row 0 of train; select labelled splits"):
+    with pytest.raises(LikewiseError, match="got -1 in row 0 of train; select"):
         from_object(unlabelled.cast_column("label", datasets.ClassLabel(names=NAMES)))
-    with pytest.raises(LikewiseError, match="got IterableDataset; load a streamed data set without streaming"):
+    with pytest.raises(LikewiseError, match="got IterableDataset; load"):
         from_object(make().to_iterable_dataset())
 
 
@@ -177,9 +161,7 @@ def test_the_hub_is_asked_by_name_and_config(monkeypatch):
         raise ConnectionError("no network\nat all")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
-    with pytest.raises(
-        LikewiseError, match=r"'lab/insects' must be a data set on the hub.*\(no network\); check the name"
-    ):
+    with pytest.raises(LikewiseError, match=r"'lab/insects' must be .*\(no network\)"):
         load("hf:lab/insects")
 
 
@@ -211,9 +193,7 @@ def test_a_run_does_not_make_others_contact_a_hub(monkeypatch, tmp_path):
     evaluate(Evaluate(**how))
     assert asked[-1] == (("lab/insects", None), True, True)
     cached = False
-    with pytest.raises(
-        LikewiseError, match="must be in the cache.*got 'hf:lab/insects'; if it is a trusted source: --data"
-    ):
+    with pytest.raises(LikewiseError, match="got 'hf:lab/insects'; .* --data"):
         evaluate(Evaluate(**how))
     (run.path / "embeddings.npz").unlink()
     with pytest.raises(LikewiseError, match="must be in the cache"):

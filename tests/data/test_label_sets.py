@@ -106,29 +106,14 @@ def test_a_bar_in_the_column_label_is_part_of_a_name(write):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            "path,label,labels\n1,a,a|b\n",
-            r"must have the column label .* or labels .*, got both; drop one, or choose: .*\?lab",
-        ),
-        (
-            "path,labels\n1,a|b\n2,\n",
-            r"every row must have a label in labels, but it is empty in t\.csv line 3; fill it or drop the row",
-        ),
-        (
-            "path,labels\n1,a|b\n2, | \n",
-            r"every row must have a label in labels, got '\|' in t\.csv line 3; fill it or drop",
-        ),
-        ("path,labels\n1,\n", r"every row must have a label in labels, but it is empty in t\.csv line 2"),
+        ("path,label,labels\n1,a,a|b\n", r"got both; drop one, or choose: .*\?lab"),
+        ("path,labels\n1,a|b\n2,\n", r"labels, but it is empty in t\.csv line 3"),
+        ("path,labels\n1,a|b\n2, | \n", r"a label in labels, got '\|' in t\.csv line 3"),
+        ("path,labels\n1,\n", r"labels, but it is empty in t\.csv line 2"),
         ("path,labels,class_name\n1,a|b,x\n", "the column class_name cannot name them; .* drop class_name"),
-        (
-            "path,labels,label_clean\n1,a|b,x\n",
-            "labels must be in the column labels_clean, got label_clean .*; rename it",
-        ),
+        ("path,labels,label_clean\n1,a|b,x\n", "column labels_clean, got label_clean"),
         ("path,label,labels_clean\n1,a,a|b\n", "label must be in the column label_clean, got labels_clean"),
-        (
-            "file,Labels\n1,a|b\n",
-            r"to read 'file' as path and 'Labels' as labels, write DATA as \"t\.csv\?path=file&labels=L",
-        ),
+        ("file,Labels\n1,a|b\n", r"write DATA as \"t\.csv\?path=file&labels=L"),
         ("file,labels\n1,a|b\n", r"to read 'file' as path, write DATA as \"t\.csv\?path=file\""),
     ],
 )
@@ -166,7 +151,7 @@ def test_a_name_that_a_cell_cannot_hold_is_not_written(tmp_path):
     items = Items(
         "t", np.array([0, 1]), ("a|b", "a|b|c"), path=("1", "2"), label_name=("a|b", "c"), label_sets=((0,), (0, 1))
     )
-    with pytest.raises(LikewiseError, match=r"a label must not be empty, hold '\|' .* got 'a\|b'; rename it"):
+    with pytest.raises(LikewiseError, match=r"hold '\|' .* got 'a\|b'"):
         write_table(items, str(tmp_path / "t.csv"))
 
 
@@ -178,7 +163,7 @@ def test_lists_in_parquet_and_text_in_arrays(tmp_path, write):
     pq.write_table(pa.table({"path": ["1", "2"], "labels": [[3, 1], [1]]}), tmp_path / "n.parquet")
     assert read_table(str(tmp_path / "n.parquet")).class_name == ("1", "1|3")
     pq.write_table(pa.table({"path": ["1", "2"], "labels": [["a"], []]}), tmp_path / "e.parquet")
-    with pytest.raises(LikewiseError, match=r"it is empty in e\.parquet row 2; fill it or drop the row"):
+    with pytest.raises(LikewiseError, match=r"it is empty in e\.parquet row 2"):
         read_table(str(tmp_path / "e.parquet"))
     np.savez(tmp_path / "f.npz", x=X, labels=np.array(["red|dress", "dress", "dress|red", "striped|red"]))
     found = read_features(str(tmp_path / "f.npz"))
@@ -246,7 +231,7 @@ def test_a_reader_is_checked(change, message):
 
 def test_labels_of_a_list_cannot_hold_the_separator_or_be_empty(tmp_path):
     for labels, error in (
-        ([["a|b"], ["a", "c"]], r"'\|' separates labels, so it cannot be in one, got 'a\|b' in t.parquet row 1"),
+        ([["a|b"], ["a", "c"]], r"'\|' separates labels.* got 'a\|b' in t.parquet row 1"),
         ([["a", "b"], ["a", None]], r"a label must not be empty, got \['a', None\] in labels in t.parquet row 2"),
     ):
         pq.write_table(pa.table({"x": X[:2].tolist(), "labels": labels}), tmp_path / "t.parquet")
@@ -255,8 +240,6 @@ def test_labels_of_a_list_cannot_hold_the_separator_or_be_empty(tmp_path):
 
 
 def test_a_printed_list_is_refused(write):
-    with pytest.raises(
-        LikewiseError, match="labels must hold labels with '|' between them, got the printed list \"\\['red'"
-    ):
+    with pytest.raises(LikewiseError, match="got the printed list \"\\['red'"):
         read_table(write("t.csv", "path,labels\n1,\"['red', 'blue']\"\n2,red\n"))
     assert read_table(write("t.csv", "path,labels\n1,[red]|blue\n2,[red]\n")).label_name == ("[red]", "blue")

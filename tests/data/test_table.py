@@ -56,7 +56,7 @@ def test_round_trip_of_features(tmp_path):
     features = Items("t", np.array([0, 1, 0]), ("a", "b"), x=np.array([[1, 2], [3, 4], [5, 6]], np.float32))
     write_table(features, str(tmp_path / "t.parquet"))
     assert_same(read_features(str(tmp_path / "t.parquet")), features)
-    with pytest.raises(LikewiseError, match=r"features do not fit in a CSV file; write t\.parquet"):
+    with pytest.raises(LikewiseError, match=r"CSV file; write t\.parquet"):
         write_table(features, str(tmp_path / "t.csv"))
 
 
@@ -64,9 +64,7 @@ def test_the_column_coarse_is_the_class_tree(write):
     file = write("t.csv", "path,label,coarse\n1,x, cat / lion \n2,y,\n3,x,cat/lion\n")
     assert read_table(file).taxonomy == {"x": ("cat", "lion"), "y": ()}
     bad = write("bad.csv", "path,label,coarse\n1,x,cat\n2,y,\n3,x,cat/lion\n")
-    with pytest.raises(
-        LikewiseError, match="class 'x' has 'cat' in bad.csv line 2 and 'cat/lion' in line 4; make them agree"
-    ):
+    with pytest.raises(LikewiseError, match="'cat' in bad.csv line 2 and 'cat/lion' in line 4"):
         read_table(bad)
 
 
@@ -107,9 +105,6 @@ def test_all_columns(write):
 
 
 def test_parquet_types(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = {
         "path": pa.array(["1", "2"]).dictionary_encode(),
         "label": pa.array([2**63 + 1, 5], pa.uint64()),
@@ -122,7 +117,7 @@ def test_parquet_types(tmp_path):
     assert items.query.tolist() == [True, False]
     assert items.split.tolist() == ["train", ""]
     pq.write_table(pa.table({"path": ["1", None], "label": [1, 2]}), tmp_path / "n.parquet")
-    with pytest.raises(LikewiseError, match=r"path must be a file name, got None in n\.parquet row 2"):
+    with pytest.raises(LikewiseError, match=r"path .* got None in n\.parquet row 2"):
         read_table(str(tmp_path / "n.parquet"))
 
 
@@ -156,8 +151,6 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_a_full_disk_leaves_the_old_table(tmp_path, monkeypatch):
-    import pyarrow.parquet as pq
-
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -246,5 +239,5 @@ def test_named_columns_replace_those_of_the_same_name(write):
     ):
         with pytest.raises(LikewiseError, match=message):
             load(f"{file}?{words}")
-    with pytest.raises(LikewiseError, match="neither a known name nor an existing path|cannot be read"):
+    with pytest.raises(LikewiseError, match="neither a known name|cannot be read"):
         load("no such table.csv?label=genus")

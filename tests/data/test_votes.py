@@ -59,7 +59,7 @@ def test_a_column(tmp_path, items):
     assert triples(votes) == [(0, "anna", 0), (0, "ben", 1), (2, None, 0), (2, None, 1), (2, None, 1)]
     with pytest.raises(LikewiseError, match="got 'mouse' in the votes of 'b/1.png'"):
         votes_of_cells(["", "anna:mouse", ""], items)
-    with pytest.raises(LikewiseError, match="'anna' votes again in the votes of 'a/0.png'"):
+    with pytest.raises(LikewiseError, match="again in the votes of 'a/0.png'"):
         votes_of_cells(["anna:cat|anna:dog", "", ""], items)
 
 
@@ -101,6 +101,6 @@ def test_a_path_of_several_samples_is_refused(tmp_path):
     items = Items(
         name="boxes", y=np.array([0, 1, 1]), class_name=("cat", "dog"), path=("a.jpg", "a.jpg", "b.jpg"), root=""
     )
-    with pytest.raises(LikewiseError, match=r"must name one sample of 'boxes', but several have the path 'a.jpg'"):
+    with pytest.raises(LikewiseError, match=r"several have the path 'a.jpg'"):
         read_votes(write(tmp_path, "sample,label\na.jpg,cat\n"), items)
     assert len(read_votes(write(tmp_path, "sample,label\nb.jpg,cat\n"), items).row) == 1

@@ -12,7 +12,7 @@ from likewise.data import load
 from likewise.learn.training.build import build_state, make_samples
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Interrupted
 from likewise.models import Embedder
 from likewise.models.mixup import BACKBONE_STAGES, Mixup
 from likewise.runs.folder import Run

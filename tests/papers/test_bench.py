@@ -247,7 +247,7 @@ def test_a_grid_without_trainings_is_drawn_at_once(tmp_path, monkeypatch, capsys
     assert page.count("data:image/png;base64,") == 1 and 'id="table"' not in page and "As printed." in page
     assert text.startswith("# A toy\n\n![Confidences with two lower bounds](toy_bounds.png)\n\n- As printed.\n- ")
     assert bench(Bench(str(file), list=True)).lines == []
-    with pytest.raises(LikewiseError, match="'toy' trains nothing, got --data, --only; leave it out"):
+    with pytest.raises(LikewiseError, match="trains nothing, got --data, --only"):
         bench(Bench(str(file), data="cub200", only=("1",)))
 
 
@@ -262,7 +262,7 @@ def test_what_is_there_can_be_summed_up_without_training(grid):
 def test_a_row_that_no_paper_prints_is_named_before_anything_is_trained(grid, tmp_path):
     lines = '[[axes.method]]\nname = "ours"\npublished = "{}"\n[published]\npaper = "procsim"\ntable = "5"'
     lines = lines.replace("[[axes.method]]", "seed = [0]\n[[axes.method]]")
-    with pytest.raises(LikewiseError, match="there is no printed method 'ProcSin'; did you mean 'ProcSim'"):
+    with pytest.raises(LikewiseError, match="'ProcSin'; did you mean 'ProcSim'"):
         bench(grid(lines.format("ProcSin")))
     assert not (tmp_path / "out").exists()
     assert len(bench(grid(lines.format("ProcSim"), list=True)).lines) == 1

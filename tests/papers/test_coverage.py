@@ -19,7 +19,7 @@ from likewise.papers.published.coverage import STATUS_NAMES, PaperListing, cover
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import coverage_page  # noqa: E402
+import docs  # noqa: E402
 
 
 def test_every_entry_is_whole(subtests):
@@ -118,7 +118,7 @@ def test_every_figure_table_and_equation_of_the_papers_has_an_entry(paper, figur
 
 def test_the_page_is_fresh_and_its_counts_are_those_of_the_entries():
     page = (ROOT / "docs" / "coverage.md").read_text("utf-8")
-    assert page == coverage_page.page(), "run python tools/docs.py"
+    assert page == docs.coverage_page(), "run python tools/docs.py"
     *_, faithful, deviates, cannot, every, _ = re.search(r"^\| all .*$", page, re.M)[0].split("|")
     assert [int(n) for n in (faithful, deviates, cannot)] == list(status_counts().values())
     assert int(every) == len(coverage()) == len(re.findall(r"^\| [✓≈✕] \| ", page, re.M))

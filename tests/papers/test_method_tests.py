@@ -145,20 +145,16 @@ def test_queries_must_be_the_same_whatever_their_order():
     ]  # fmt: skip
     assert contest({"": {"a": a, "b": turned}}, "R@1") == contest({"": {"a": a, "b": b}}, "R@1")
     b[1] = dataclasses.replace(b[1], row=b[1].row + 1)
-    with pytest.raises(
-        LikewiseError, match="contest: A is the first method, B is b at x, seed 1: compare: .*same queries"
-    ):
+    with pytest.raises(LikewiseError, match="B is b at x, seed 1: .*same queries"):
         contest({"x": {"a": a, "b": b}}, "R@1")
 
 
 def test_what_cannot_be_compared_is_named():
-    with pytest.raises(LikewiseError, match="contest: 'MAP@R' must have been measured for a, got R@1"):
+    with pytest.raises(LikewiseError, match="'MAP@R' must have been measured for a, got R@1"):
         contest({"": {"a": made(0.0)}}, "MAP@R")
-    with pytest.raises(LikewiseError, match="contest: there must be one evaluated training or more"):
+    with pytest.raises(LikewiseError, match="one evaluated training or more"):
         contest({"": {"a": [None]}}, "R@1")
-    with pytest.raises(
-        LikewiseError, match=f"contest: R@1 must be known for one query or more, got NaN for all {len(LABEL)}"
-    ):
+    with pytest.raises(LikewiseError, match=f"got NaN for all {len(LABEL)}"):
         contest({"": {"a": [answers(np.full(len(LABEL), np.nan))]}}, "R@1")
 
 
@@ -168,7 +164,7 @@ def test_methods_are_scored_with_the_same_relevance():
     graded = [dataclasses.replace(one, relevance=tree) for one in made(0.1)]
     assert str(contest({"": {"a": made(0.0), "b": graded}}, "R@1")) == str(as_before)  # the same rows are relevant
     other = [dataclasses.replace(one, relevance=tree | {"relevant": "relevance of 0.5 or more"}) for one in made(0.1)]
-    with pytest.raises(LikewiseError, match=r"B is b, seed 0: compare: A and B must be scored with the same relevance"):
+    with pytest.raises(LikewiseError, match="B is b, seed 0: .*same relevance"):
         contest({"": {"a": made(0.0), "b": other}}, "R@1")
     ndcg = [answers(np.ones(len(LABEL)), metric="NDCG@10") for _ in range(2)]
     of_tree = [dataclasses.replace(one, relevance=tree) for one in ndcg]

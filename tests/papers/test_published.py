@@ -188,11 +188,9 @@ def test_a_person_may_ask_in_parts():
     found = find(noise="uniform 0.5", method="prism", dataset="sop", paper=None)
     assert {(n.table, n.mean) for n in found} == {("4", 72.9), ("5", 72.6), ("7", 72.9)}
     assert len(find(noise="semantic")) == 75
-    with pytest.raises(LikewiseError, match="for dataset SOP, paper influence. Without the method there is: nothing"):
+    with pytest.raises(LikewiseError, match="dataset SOP, paper influence. .* nothing"):
         find(dataset="SOP", paper="influence")
-    with pytest.raises(
-        LikewiseError, match="for paper influence, method drml. .* there is: ProxyNCA\\+\\+, ProxyAnchor, Soft"
-    ):
+    with pytest.raises(LikewiseError, match="method drml. .* there is: ProxyNCA"):
         find(method="drml", paper="influence")
 
 
@@ -224,9 +222,7 @@ def test_the_most_wrong_classes_overlap_as_the_study_says(dataset, classes, with
 
 
 def test_the_study_has_three_data_sets():
-    with pytest.raises(
-        LikewiseError, match="has no data set 'CUB'; did you mean 'CUB200'\\? There are: CUB200, Cars196, InShop"
-    ):
+    with pytest.raises(LikewiseError, match="'CUB'; did you mean 'CUB200'. There are: CUB200, Cars"):
         wrong_classes("CUB")
 
 

@@ -201,7 +201,7 @@ def test_what_made_a_run(finished, tmp_path):
 
 def test_a_paper_that_nobody_knows_is_an_error(tmp_path):
     grid = replace(read_grid("influence-table1"), published={"paper": "influense", "table": "1"})
-    with pytest.raises(LikewiseError, match="no paper 'influense'; did you mean 'influence'"):
+    with pytest.raises(LikewiseError, match="'influense'; did you mean 'influence'"):
         tabulate(grid, [stand_in(cells(grid)[0], tmp_path)], tmp_path, CPU)
 
 

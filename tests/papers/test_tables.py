@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from likewise.contracts import BatchSampler, Confidence, Loss, NoiseModel, Protocol, Term
-from likewise.errors import LikewiseError
 from torch import nn
 
 from likewise.core.settings.overrides import has_argument
@@ -213,28 +212,6 @@ def test_a_base_is_replaced_key_by_key(tmp_path):
         "dim": ["8"],
     }
     assert grid.quick == {"epochs": 1, "lr": 0.1, "axes": {"seed": 1, "loss": 1}}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('base = "top.toml"', "is its own base"),
-        ('base = "procsim-tabel5"', "there is no table 'procsim-tabel5'; did you mean 'procsim-table"),
-        (
-            'base = "procsim-table5"\naxes.method.without = ["LDS"]',
-            "there is no method called 'LDS'; did you mean 'LSD'?",
-        ),
-        ("[published]\npage = 3", "there is no [published] key 'page'"),
-        pytest.param(f"[settings]\ndim = {'9' * 5000}", "is not TOML", id="5000 digits"),
-        pytest.param(f"[axes]\ndim = {'[' * 5000}{']' * 5000}", "is not TOML", id="5000 lists"),
-    ],
-)
-def test_what_a_file_gets_wrong_is_named(tmp_path, text, words):
-    file = tmp_path / "top.toml"
-    file.write_text(text, "utf-8")
-    with pytest.raises(LikewiseError) as error:
-        read_grid(file)
-    assert words in str(error.value)
 
 
 def trainings(name):

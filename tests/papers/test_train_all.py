@@ -11,7 +11,7 @@ import torch
 from likewise.config import Bench, Train
 from likewise.errors import LikewiseError
 
-from likewise.learn.training.interrupts import stop_on_signal
+from likewise.learn.training.loop import stop_on_signal
 from likewise.papers.bench import Budget, BudgetSpent, in_useful_order, next_call, run_grid, train_all
 from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.executors import LocalExecutor, Outcome
@@ -134,26 +134,14 @@ def test_a_training_starts_only_if_the_longest_so_far_fits():
     assert budget.is_spent()
 
 
-def test_a_short_budget_keeps_a_twentieth_for_the_table():
+def test_a_budget_is_none_or_positive_and_a_short_one_keeps_a_twentieth_for_the_table():
     assert Budget(1, clock=lambda: 0.0).end == 57
-
-
-def test_without_a_budget_everything_fits():
     budget = Budget(None)
     budget.record(1e9)
     assert budget.fits() and not budget.is_spent()
-
-
-@pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
-def test_a_budget_is_positive_and_finite(minutes):
-    with pytest.raises(LikewiseError, match="above 0"):
-        Budget(minutes)
-
-
-def test_the_alarm_raises_outside_of_a_training_and_leaves_no_timer():
-    with pytest.raises(BudgetSpent), Budget(0.001).alarm():
-        time.sleep(30)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    for minutes in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(LikewiseError, match="above 0"):
+            Budget(minutes)
 
 
 def test_an_evaluation_under_way_gets_half_of_the_time_for_the_table(monkeypatch):
@@ -166,14 +154,15 @@ def test_an_evaluation_under_way_gets_half_of_the_time_for_the_table(monkeypatch
     assert budget.is_spent()
 
 
-def test_the_alarm_ignores_handlers_of_other_libraries():
-    """Ray leaves a handler of SIGTERM that exits the process."""
+def test_the_alarm_raises_outside_of_a_training_and_leaves_no_timer():
+    """Whatever handlers other libraries leave: that of Ray for SIGTERM exits the process."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
     try:
         with pytest.raises(BudgetSpent), Budget(0.001).alarm():
             time.sleep(30)
     finally:
         signal.signal(signal.SIGTERM, before)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_the_alarm_asks_a_training_to_save():

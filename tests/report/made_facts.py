@@ -27,6 +27,15 @@ SCRIPT = "<script>alert(1)</script>"
 NEAR = 8
 
 
+def sure(mean: float, low: float, high: float) -> f.Score:
+    return f.Score(mean, low, high, f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
+
+
+def bare(name: str = "one", scores: dict | None = None, pool: int = -1, **more) -> f.RunView:
+    """A run of which only the scores are known."""
+    return f.RunView(name, pool, "", {}, scores or {}, "R@1", **more)
+
+
 def coloured(rng: np.random.Generator, label: int, noisy: bool) -> Image.Image:
     if noisy:
         return Image.fromarray(rng.integers(0, 256, (128, 128, 3), dtype=np.uint8))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import listen
 from likewise.config import Report
 from page_reader import Reader
 
@@ -65,13 +64,8 @@ def test_the_test_of_the_example_passes(example):
 
 
 @pytest.mark.browser
-def test_the_example_is_drawn(browser, example):
-    page = browser.new_page()
-    _, said = listen(page)
-    page.goto(example.as_uri())
-    page.wait_for_selector("#class_sizes .chart path.line", state="attached")
-    assert said == []
-    page.close()
+def test_the_example_is_drawn(open_page, example):
+    open_page(example).wait_for_selector("#class_sizes .chart path.line", state="attached")
 
 
 def test_every_module_of_the_package_is_registered_and_its_files_are_there(subtests):

@@ -59,10 +59,10 @@ def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
             return os.system, (f"touch {mark}",)
 
     (run.path / "state.pt").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(LikewiseError, match="must be a checkpoint of plain tensors, but cannot be loaded"):
+    with pytest.raises(LikewiseError, match="must be a checkpoint of plain tensors"):
         run.load_state()
     torch.save({"step": Evil()}, run.path / "state.pt")
-    with pytest.raises(LikewiseError, match="must be a checkpoint of plain tensors, but cannot be loaded"):
+    with pytest.raises(LikewiseError, match="must be a checkpoint of plain tensors"):
         run.load_state()
     (run.path / "model.safetensors").write_bytes(pickle.dumps(Evil()))
     with pytest.raises(LikewiseError, match="is damaged"):
@@ -71,7 +71,7 @@ def test_opening_someone_elses_run_executes_nothing(run, tmp_path):
 
 
 def test_folders_that_are_no_runs(tmp_path, run):
-    with pytest.raises(LikewiseError, match="is not a run folder: it has no config.json"):
+    with pytest.raises(LikewiseError, match="it has no config.json"):
         _ = Run(tmp_path).about
     run.write_json("config.json", {"format": FORMAT + 1, "identity": "x", "data": "y", "config": {}})
     with pytest.raises(LikewiseError, match="newer version of likewise"):
@@ -93,7 +93,7 @@ def test_folders_that_are_no_runs(tmp_path, run):
     assert run.load_state() is None and run.scores is None
     for text in ('{"metrics": {', "[]", '{"metrics": {"R@1": "high"}}', '{"metrics": [1]}', "{}"):
         (run.path / "scores.json").write_text(text)
-        with pytest.raises(LikewiseError, match="scores.json is damaged .*delete it: the same command writes it again"):
+        with pytest.raises(LikewiseError, match="scores.json is damaged .*delete it"):
             _ = run.scores
     assert run.environment == {}
     for text in ("[]", '{"versions": []}', '{"device": "cpu"}'):
@@ -141,7 +141,7 @@ def test_one_process_trains_in_a_folder(run):
     with run.owned():
         assert (run.path / "lock").exists()
         with (
-            pytest.raises(RunBusy, match=f"another process is training .*{os.getpid()} on {socket.gethostname()}"),
+            pytest.raises(RunBusy, match=f"{os.getpid()} on {socket.gethostname()}"),
             run.owned(),
         ):
             pass
@@ -149,7 +149,7 @@ def test_one_process_trains_in_a_folder(run):
     assert not (run.path / "lock").exists()
     (run.path / "lock").write_text("damaged")
     with (
-        pytest.raises(RunBusy, match="unknown on an unknown machine.*delete .*lock if that process does not exist"),
+        pytest.raises(RunBusy, match="unknown on an unknown machine.*delete .*lock"),
         run.owned(),
     ):
         pass
@@ -160,7 +160,7 @@ def test_a_folder_that_another_process_takes_now_is_busy(run, monkeypatch):
         raise LockHeld(lock.file, None)
 
     monkeypatch.setattr(HeartbeatLock, "acquire", contested)
-    with pytest.raises(RunBusy, match="another process is just locking .*; try again"), run.owned():
+    with pytest.raises(RunBusy, match="is just locking .*; try again"), run.owned():
         pass
 
 
@@ -197,7 +197,7 @@ def test_the_best_test_epoch_is_the_best_of_every_metric():
 )  # fmt: skip
 def test_values_of_another_type_are_an_error(tmp_path, line):
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 0.5}\n' + json.dumps(line) + "\n")
-    with pytest.raises(LikewiseError, match=r"line 2 of .*log.jsonl is damaged \(the value of .* has another type\)"):
+    with pytest.raises(LikewiseError, match=r"line 2 of .* another type"):
         Run(tmp_path).read_log()
 
 

@@ -4,7 +4,9 @@ import json
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
+import torch
 from likewise.config import Doctor
 from likewise.types import LikewiseError
 
@@ -12,7 +14,7 @@ from likewise._version import __version__
 from likewise.cli.main import main
 from likewise.models.pretrained.available import Available
 from likewise.runs import machine
-from likewise.runs.machine import EXTRA_PACKAGES, Machine, examine, free_bytes
+from likewise.runs.machine import EXTRA_PACKAGES, Machine, environment, examine, free_bytes
 
 
 def test_facts(monkeypatch):
@@ -107,3 +109,17 @@ def test_the_command_prints_a_table_or_json(monkeypatch, capsys):
         assert part in out
     main(["doctor", "--json"])
     assert json.loads(capsys.readouterr().out)["versions"] == found["versions"]
+
+
+def test_the_environment_tells_versions_and_hardware(monkeypatch):
+    told = environment(torch.device("cpu"))
+    assert told["versions"]["torch"] and told["device"]["name"] == told["hardware"]["cpu"]
+    assert told["hardware"].keys() == {"cpu", "cores", "cores_allowed", "memory"}
+    card = SimpleNamespace(total_memory=2**34, uuid="1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    told = environment(torch.device("cuda"))
+    assert told["device"]["name"] == "a card" and json.dumps(told)
+    known = {"gpu": "a card", "gpus": 4, "cuda": torch.version.cuda, "gpu_memory": 2**34}
+    assert {k: told["hardware"][k] for k in known} == known and "driver" in told["hardware"]

@@ -41,7 +41,7 @@ def test_scores_come_back(tmp_path):
 )  # fmt: skip
 def test_a_damaged_file(tmp_path, spoil):
     (tmp_path / "scores.json").write_text(json.dumps({"metrics": {"R@1": 0.5}} | spoil))
-    with pytest.raises(LikewiseError, match=r"scores.json is damaged \(the value of \w+ has another type\); delete it"):
+    with pytest.raises(LikewiseError, match=r"scores.json is damaged .*another type"):
         read_scores(tmp_path)
 
 

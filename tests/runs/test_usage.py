@@ -14,11 +14,11 @@ from likewise.config import Train
 from likewise.errors import LikewiseError
 
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Interrupted
 from likewise.runs import usage as energy
 from likewise.runs import usage as module
-from likewise.runs.environment import driver_version
 from likewise.runs.folder import Run
+from likewise.runs.machine import driver_version
 from likewise.runs.usage import Meter, Session, cost, sessions
 
 

@@ -27,14 +27,16 @@ def test_lists_and_matrices_are_sets_of_labels():
 
 
 def test_what_is_refused():
-    with pytest.raises(LikewiseError, match="may be labels or a matrix; pass the matrix as an array"):
+    with pytest.raises(LikewiseError, match="labels or a matrix; pass .* array"):
         items_of_arrays(np.eye(2), [[1, 1], [0, 1]])
-    with pytest.raises(LikewiseError, match="every vector must have at least one label, but row 1 has none"):
+    with pytest.raises(LikewiseError, match="at least one label, but row 1"):
         items_of_arrays(np.eye(2), [["a"], []])
     with pytest.raises(LikewiseError, match="matrix of labels must hold 0 and 1"):
         items_of_arrays(np.eye(2), np.array([[0, 2], [1, 1]]))
     with pytest.raises(LikewiseError, match="each of the 4 embeddings, got shape"):
         likewise.evaluate(np.eye(4), [0, 0, 1, 1], relevance=np.eye(3), quiet=True)
+    with pytest.raises(LikewiseError, match="matrix of numbers, got the type <U32"):
+        likewise.evaluate(np.eye(4), [0, 0, 1, 1], relevance=np.eye(4).astype(str), quiet=True)
 
 
 def test_columns_of_lists_and_matrices_of_words_are_lists_of_labels():
@@ -54,7 +56,7 @@ def test_columns_of_lists_and_matrices_of_words_are_lists_of_labels():
 
 def test_labels_that_are_empty_or_hold_the_separator():
     for bad in (None, math.nan, "", " ", np.float32("nan")):
-        with pytest.raises(LikewiseError, match="a label must not be empty, but row 1 has None, NaN or an empty text"):
+        with pytest.raises(LikewiseError, match="must not be empty, but row 1"):
             items_of_arrays(np.eye(2), [["a", "b"], ["a", bad]])
     with pytest.raises(LikewiseError, match=r"'\|' separates labels, so it cannot be in one, got 'a\|b' in row 1"):
         items_of_arrays(np.eye(2), [["a", "b"], ["a|b", "c"]])
@@ -62,11 +64,6 @@ def test_labels_that_are_empty_or_hold_the_separator():
     mixed[:] = [["a", "b"], "a"]
     with pytest.raises(LikewiseError, match="row 1 has one label and row 0 a list"):
         items_of_arrays(np.eye(2), mixed)
-
-
-def test_a_relevance_of_text_is_refused():
-    with pytest.raises(LikewiseError, match="must be a matrix of numbers, got the type <U32; convert it"):
-        likewise.evaluate(np.eye(4), [0, 0, 1, 1], relevance=np.eye(4).astype(str), quiet=True)
 
 
 def test_ready_values_are_by_row_or_by_class():
@@ -82,7 +79,7 @@ def test_ready_values_are_by_row_or_by_class():
     by_class = likewise.evaluate(z, [0, 0, 0, 1, 1, 1], relevance=two, **how)["metrics"]
     wide = np.array([[1, 0.2], [0.2, 1]])[np.ix_([0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1])]
     assert by_class == likewise.evaluate(z, [0, 0, 0, 1, 1, 1], relevance=wide, **how)["metrics"]
-    with pytest.raises(LikewiseError, match="each of the 6 embeddings, or for each of the 3 classes, got 2"):
+    with pytest.raises(LikewiseError, match="6 embeddings, .* 3 classes, got 2"):
         likewise.evaluate(z, [0, 0, 1, 1, 2, 2], relevance=two, **how)
-    with pytest.raises(LikewiseError, match="may be by row or by class, because there are 6 of both"):
+    with pytest.raises(LikewiseError, match="by row or by class, .* 6 of both"):
         likewise.evaluate(z, [5, 4, 3, 2, 1, 0], relevance=ready, **how)

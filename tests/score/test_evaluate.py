@@ -15,8 +15,7 @@ from PIL import Image
 from score.by_hand import NAMES, assert_scores, by_hand, score, some
 
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.runs.embeddings import origin
 from likewise.score.evaluate import evaluate
 
@@ -53,36 +52,22 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, kind):
     assert_scores(result, by_hand(x, y)[0])
 
 
-def test_queries_ask_and_the_gallery_answers(tmp_path):
+def test_queries_gallery_groups_and_splits_are_those_of_the_columns(tmp_path, subtests):
     x, y = some()
-    query, gallery = np.arange(60) < 20, np.arange(60) >= 15  # five rows are both, and never answer themselves
-    np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=gallery)
-    result = score(tmp_path / "z.npz")
-    assert_scores(result, by_hand(x, y, query, gallery)[0])
-    assert result["queries"] == 20
-    assert result["rows"] == 60
-
-
-def test_a_gallery_without_marked_queries_still_counts(tmp_path):
-    x, y = some()
-    gallery = np.arange(60) >= 30
-    np.savez(tmp_path / "z.npz", x=x, label=y, gallery=gallery)
-    assert_scores(score(tmp_path / "z.npz"), by_hand(x, y, None, gallery)[0])
-
-
-def test_rows_of_a_group_are_no_answers_to_each_other(tmp_path):
-    x, y = some()
-    group = np.where(np.arange(60) < 50, np.arange(60) // 12, -1)
-    np.savez(tmp_path / "z.npz", x=x, label=y, group=group)
-    result = score(tmp_path / "z.npz")
-    assert_scores(result, by_hand(x, y, group=group)[0])
-    assert result["metrics"] != pytest.approx(by_hand(x, y)[0])
-
-
-def test_only_the_test_rows_are_scored_where_there_is_a_split(tmp_path):
-    x, y = some()
-    split = np.where(np.arange(60) < 24, "train", "test")
-    np.savez(tmp_path / "z.npz", x=x, label=y, split=split)
+    at = np.arange(60)
+    group = np.where(at < 50, at // 12, -1)
+    for columns, sides in (
+        ({"query": at < 20, "gallery": at >= 15}, {"query": at < 20, "gallery": at >= 15}),  # five rows are both
+        ({"gallery": at >= 30}, {"gallery": at >= 30}),
+        ({"group": group}, {"group": group}),
+    ):
+        with subtests.test(str(list(columns))):
+            np.savez(tmp_path / "z.npz", x=x, label=y, **columns)
+            result, expected = score(tmp_path / "z.npz"), by_hand(x, y, **sides)[0]
+            assert_scores(result, expected)
+            assert result["rows"] == 60 and expected != pytest.approx(by_hand(x, y)[0])
+            assert result["queries"] == (20 if "query" in columns else 60)
+    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.where(at < 24, "train", "test"))
     assert_scores(score(tmp_path / "z.npz"), by_hand(x[24:], y[24:])[0])
 
 
@@ -100,10 +85,10 @@ def test_a_class_of_one_image_is_counted_and_not_scored(tmp_path):
 def test_nothing_to_find_is_an_error(tmp_path):
     x, _ = some()
     np.savez(tmp_path / "alone.npz", x=x, label=np.arange(60))
-    with pytest.raises(LikewiseError, match="none of the 60 queries has a relevant gallery row"):
+    with pytest.raises(LikewiseError, match="none of the 60 queries has a relevant"):
         score(tmp_path / "alone.npz")
     np.savez(tmp_path / "one.npz", x=x, label=np.zeros(60, int))
-    with pytest.raises(LikewiseError, match="all 60 rows are of one class, so every result would be right"):
+    with pytest.raises(LikewiseError, match="all 60 rows are of one class"):
         score(tmp_path / "one.npz")
 
 
@@ -111,9 +96,9 @@ def test_bad_embeddings_and_wrong_targets_are_named(tmp_path):
     x, y = some()
     x[[4, 9]] = np.nan
     np.savez(tmp_path / "nan.npz", x=x, label=y)
-    with pytest.raises(LikewiseError, match=r"must be finite, but 2 of 60 rows .from 0: 4, 9"):
+    with pytest.raises(LikewiseError, match=r"finite, but 2 of 60 rows .from 0: 4, 9"):
         score(tmp_path / "nan.npz")
-    with pytest.raises(LikewiseError, match=r"there is no '.*missing'; give a run folder, or a file of embeddings"):
+    with pytest.raises(LikewiseError, match=r"no '.*missing'; give a run folder"):
         score(tmp_path / "missing")
     (tmp_path / "folder").mkdir()
     with pytest.raises(LikewiseError, match="is not a run folder"):
@@ -227,12 +212,6 @@ def test_a_run_opens_from_any_folder(settings, tmp_path, monkeypatch):
     assert score("../here/run")["queries"] == 144
 
 
-def test_home_is_found(run, monkeypatch):
-    monkeypatch.setenv("HOME", str(run.path.parent))
-    assert score(f"~/{run.path.name}")["queries"] == 144
-    assert score(f"~/{run.path.name}/embeddings.npz")["queries"] == 144
-
-
 def test_labels_beside_a_run_are_refused(run, tmp_path):
     with pytest.raises(LikewiseError, match="is a run and has labels of its own"):
         score(run.path, labels=str(tmp_path / "labels.csv"))
@@ -257,7 +236,7 @@ def test_a_half_trained_run_is_scored_with_a_word_and_scored_again_when_finished
 
 def test_a_run_without_a_network_is_no_use_yet(run):
     (run.path / "model.safetensors").unlink()
-    with pytest.raises(LikewiseError, match=r"has no model.safetensors any more; use --restart"):
+    with pytest.raises(LikewiseError, match=r"no model.safetensors .*--restart"):
         score(run.path, checkpoint="last")
 
 
@@ -437,9 +416,7 @@ def test_marked_queries_whose_class_is_not_in_the_gallery_are_counted_or_all_ref
     assert_scores(score(tmp_path / "z.npz"), expected, unscored)
     y[:12] = 77
     np.savez(tmp_path / "z.npz", x=x, label=y, query=query, gallery=~query)
-    with pytest.raises(
-        LikewiseError, match="none of the 12 queries has a relevant gallery row.*the gallery has none of the queries'"
-    ):
+    with pytest.raises(LikewiseError, match="none of the 12 queries .*the gallery has none"):
         score(tmp_path / "z.npz")
 
 
@@ -453,3 +430,21 @@ def test_peeking_goes_by_the_labels_that_evaluation_goes_by(settings):
     how = {"protocol": "SeenClasses(gallery='train')", "noise": "Uniform(share=0.5)", "test_every": "40"}
     run = train(Train(**settings | how))
     assert run.scores["best_test_epoch"] == pytest.approx(run.scores["metrics"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"checkpoint": "untrained"}, "--checkpoint needs a run"),
+        ({"data": "birds"}, "--data needs a run"),
+        ({"per_query": "each.csv"}, "--per-query must end in .parquet"),
+        ({"per_query": "each.parquet", "metrics": ("rho",)}, "needs at least one metric per query"),
+        ({"split": "test", "column": "train"}, "the test split of 'z' is empty.*or use --split train"),
+    ],
+)
+def test_what_a_file_of_embeddings_has_no_answer_to_is_refused_at_once(tmp_path, settings, says):
+    x, y = some()
+    column = settings.pop("column", "test")
+    np.savez(tmp_path / "z.npz", x=x, label=y, split=np.full(60, column))
+    with pytest.raises(LikewiseError, match=says):
+        evaluate(Evaluate(**{"target": str(tmp_path / "z.npz"), "metrics": NAMES, "quiet": True, **settings}))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from likewise.config import Train
 from likewise.types import LikewiseError
+from score.by_hand import by_hand
 
 from likewise.core.settings.spec import build
 from likewise.learn.training.defaults import fold_specs
@@ -19,17 +20,9 @@ CPU = torch.device("cpu")
 METRICS = ("R@1", "MAP@R")
 
 
-def by_hand(x, y, names=METRICS):
-    """R@1 and MAP@R of every vector against all others, one query at a time."""
-    total = dict.fromkeys(names, 0.0)
-    x = x.astype(np.float64)
-    for q in range(len(x)):
-        near = [(-float(x[q] @ x[i]) / np.linalg.norm(x[q]) / np.linalg.norm(x[i]), i) for i in range(len(x)) if i != q]
-        hits = [y[i] == y[q] for _, i in sorted(near)]
-        relevant = sum(hits)
-        total["R@1"] += hits[0]
-        total["MAP@R"] += sum(sum(hits[: i + 1]) / (i + 1) for i in range(relevant) if hits[i]) / relevant
-    return {name: value / len(x) for name, value in total.items()}
+def scores_by_hand(x, y):
+    found = by_hand(x, y)[0]
+    return {name: found[name] for name in METRICS}
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +57,13 @@ def test_scores_apart_and_together_by_hand(runs):
     saved = [np.load(run.path / "embeddings.npz") for run in runs]
     y = saved[0]["label"]
     assert len(y) == 144 and set(y) == set(range(12, 24))
-    each = [by_hand(one["x"], y) for one in saved]
+    each = [scores_by_hand(one["x"], y) for one in saved]
     apart, joined = got["separated"], got["concatenated"]
     for name in METRICS:
         assert apart["folds"][name] == pytest.approx([one[name] for one in each], abs=1e-9)
         assert apart["metrics"][name] == pytest.approx(sum(one[name] for one in each) / 3, abs=1e-9)
     unit = np.concatenate([one["x"] / np.linalg.norm(one["x"], axis=1, keepdims=True) for one in saved], 1)
-    assert joined["metrics"] == pytest.approx(by_hand(unit, y), abs=1e-9)
+    assert joined["metrics"] == pytest.approx(scores_by_hand(unit, y), abs=1e-9)
     assert (apart["dim"], joined["dim"]) == (6, 18)
     assert apart["queries"] == joined["queries"] == 144 and apart["similarity"] == joined["similarity"] == "cosine"
     assert len({one["MAP@R"] for one in each}) == 3  # three different models, indeed
@@ -100,24 +93,22 @@ def test_embeddings_of_other_lengths_count_alike_when_joined(runs):
 
 def test_runs_that_do_not_belong_together(runs, finished):
     score = lambda *chosen: score_folds(chosen, METRICS, device=CPU, quiet=True)  # noqa: E731
-    with pytest.raises(LikewiseError, match="the runs of all folds must be given, got none"):
+    with pytest.raises(LikewiseError, match="all folds must be given, got none"):
         score()
-    with pytest.raises(LikewiseError, match=r"all 3 folds are needed, but fold 1, 2 is missing; train it first"):
+    with pytest.raises(LikewiseError, match=r"all 3 folds .* fold 1, 2 is missing"):
         score(runs[0])
-    with pytest.raises(LikewiseError, match=r"every run must be trained under ClassFolds, but .* has UnseenClasses"):
+    with pytest.raises(LikewiseError, match=r"ClassFolds, but .* has UnseenClasses"):
         score(*runs, finished)
-    with pytest.raises(LikewiseError, match=r"every fold must be given once, but .* are both fold 1; drop one"):
+    with pytest.raises(LikewiseError, match=r"once, but .* are both fold 1"):
         score(*runs, runs[1])
     other = change(Run(shutil.copytree(runs[2].path, runs[2].path.parent / "other")), lr=0.5)
-    with pytest.raises(
-        LikewiseError, match=r"must differ only in their fold, but .* differ in lr: 0.003 and 0.5; give"
-    ):
+    with pytest.raises(LikewiseError, match=r"differ in lr: 0.003 and 0.5"):
         score(runs[0], runs[1], other)
     change(other, lr=0.003, protocol="ClassFolds(folds=4, fold=2, own_split=False)")
     with pytest.raises(LikewiseError, match=r"differ in protocol: ClassFolds\(folds=3\) and ClassFolds\(\)"):
         score(runs[0], runs[1], other)
     (runs[1].path / "done").unlink()
-    with pytest.raises(LikewiseError, match=r"is not finished; run the same training command to resume it"):
+    with pytest.raises(LikewiseError, match=r"is not finished; .* resume it"):
         score(*runs)
 
 
@@ -133,10 +124,10 @@ def test_data_or_embeddings_that_changed(runs, features, tmp_path):
     with np.load(runs[0].path / "embeddings.npz") as content:
         columns = {name: value[1:] if value.ndim else value for name, value in content.items()}
     np.savez(runs[0].path / "embeddings.npz", **columns)
-    with pytest.raises(LikewiseError, match="must hold the 144 test rows of the data, got 143 rows; delete it"):
+    with pytest.raises(LikewiseError, match="144 test rows .* got 143 rows; delete it"):
         score_folds(runs, METRICS, device=CPU, quiet=True)
     runs[0].write_json("config.json", runs[0].about | {"data": "0" * 64})
-    with pytest.raises(LikewiseError, match="differ in the data; give runs of one setting"):
+    with pytest.raises(LikewiseError, match="differ in the data; give"):
         score_folds(runs, METRICS, device=CPU, quiet=True)
 
 

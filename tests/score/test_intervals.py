@@ -73,7 +73,7 @@ def test_one_repetition_cannot_tell():
 
 @pytest.mark.parametrize("values", [[], [1.0, np.nan], [np.inf, 1.0], [[1.0, 2.0]]])
 def test_t_interval_refuses_what_is_no_line_of_numbers(values):
-    with pytest.raises(LikewiseError, match="t_interval: values must be a vector of one finite number or more, got"):
+    with pytest.raises(LikewiseError, match="t_interval: values must be a vector"):
         t_interval(values)
 
 

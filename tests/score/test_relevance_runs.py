@@ -86,9 +86,7 @@ def test_comparisons_do_not_mix_two_relevances(runs, tmp_path):
         compare(Compare(plain, files[1], metrics=("NDCG@10",)))
     low = str(tmp_path / "low.parquet")
     evaluate(Evaluate(flat, metrics=("R@1",), per_query=low, **how | {"relevance": "TreeDepth(threshold=0.5)"}))
-    with pytest.raises(
-        LikewiseError, match="must be scored with the same relevance, but A has TreeDepth.* and B has none"
-    ):
+    with pytest.raises(LikewiseError, match="same relevance, but A has TreeDepth.* B has none"):
         compare(Compare(low, flat))
 
 
@@ -101,9 +99,7 @@ def test_runs_on_other_data_are_scored_with_one_relevance(monkeypatch):
     side = PerQuery(no, no, no.astype(str), no, {"R@1": none}, no.reshape(0, 1), none.reshape(0, 1))
     sides = [(side, {}), (dataclasses.replace(side, relevance=tree), {})]
     monkeypatch.setattr(module, "score_sides", lambda config, say: (sides, {}))
-    with pytest.raises(
-        LikewiseError, match=r"same relevance, but A has none \(equal labels\) and B has TreeDepth\(thresh"
-    ):
+    with pytest.raises(LikewiseError, match=r"A has none \(equal labels\) and B has TreeDepth"):
         compare(Compare("a", "b", on="data"))
 
 
@@ -188,9 +184,7 @@ def test_a_file_of_pairs_that_changed_is_noticed(judged_pairs, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(["a,b,same", *judged_pairs[1:]]))
     evaluate(Evaluate(target=target, per_query=sides[1], **how), said.append)
     assert any("this file has changed since then" in line and line.endswith(file) for line in said)
-    with pytest.raises(
-        LikewiseError, match="same relevance, but A has JudgedPairs.*SHA-256 of pairs.csv: .* and B has"
-    ):
+    with pytest.raises(LikewiseError, match="A has JudgedPairs.*SHA-256 of pairs.csv: .* B has"):
         compare(Compare(*sides))
     with pytest.raises(LikewiseError, match="must be empty or hold a run with the same settings"):
         train(settings)
@@ -213,7 +207,5 @@ def test_judged_triplets_select_by_their_agreement(tmp_path):
     for file in files:
         evaluate(Evaluate(str(run.path), relevance=spec, per_query=file, quiet=True, device="cpu"))
         (tmp_path / "t.csv").write_text("\n".join(["anchor,nearer,farther", *lines[1:-1]]))
-    with pytest.raises(
-        LikewiseError, match="must be scored with the same relevance, .*triplet-agreement depends on it"
-    ):
+    with pytest.raises(LikewiseError, match="same relevance, .*triplet-agreement depends"):
         compare(Compare(*files))

@@ -1,6 +1,16 @@
-"""Scores as a terminal shows them."""
+"""Scores as a terminal and a notebook show them."""
 
-from likewise.score.score_table import by_camera, by_gallery, label_lines, show_scores, tree_lines
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from IPython.core.formatters import DisplayFormatter
+
+import likewise
+from likewise.score.compare import Compared
+from likewise.score.score_table import Scored, by_camera, by_gallery, show_scores, tree_lines
 
 SCORES = {
     "metrics": {"R@1": 0.5, "rho": 0.25},
@@ -14,35 +24,20 @@ SCORES = {
 }
 
 
-def test_values_intervals_and_what_could_not_be_scored_are_said(capsys):
-    show_scores({"test split": SCORES})
-    shown = capsys.readouterr().out
-    assert "50.0 % (40.0 to 61.0)" in shown and "45.0 %" in shown and "0.2500" in shown
-    assert "20 queries scored, 3 not" in shown and "unit vectors" in shown
-    assert "intervals over queries: they hold for other queries of these few classes, not for other classes" in shown
+def test_what_is_said(capsys, subtests):
+    def check(*there, gone=(), **changes):
+        show_scores({"test split": SCORES | changes})
+        text = capsys.readouterr().out
+        with subtests.test(there[0]):
+            assert [part for part in there if part not in text] == [] == [part for part in gone if part in text]
 
-
-def test_a_missing_interval_has_its_reason(capsys):
-    none = {"interval": {}, "interval_over": "classes", "no_interval": {"R@1": "all classes have the same mean"}}
-    show_scores({"test split": SCORES | none})
-    shown = capsys.readouterr().out
-    assert "no interval for R@1: all classes have the same mean" in shown and "intervals over" not in shown
-
-
-def test_a_missing_value_has_its_reason(capsys):
-    reason = {"threshold@P=0.99": "no threshold reaches a precision of 0.99 on these pairs"}
-    whole = {"metrics": {"threshold@P=0.99": float("nan")}, "no_value": reason, "rows": 9, "dim": 2}
-    for scores in (SCORES | {"no_value": reason}, whole):
-        show_scores({"test split": scores})
-        said = "no value for threshold@P=0.99: no threshold reaches a precision of 0.99 on these pairs"
-        assert said in capsys.readouterr().out
-
-
-def test_wrong_test_labels_are_counted(capsys):
-    show_scores({"test split": SCORES | {"wrong_labels": {"count": 1200, "of": 15000}}})
-    shown = capsys.readouterr().out
-    assert "about 1,200 of 15,000 test labels look wrong, which lowers the scores; see `likewise audit RUN`" in shown
-    assert label_lines(SCORES) == []
+    check("50.0 % (40.0 to 61.0)", "45.0 %", "0.2500", gone=["look wrong", "class tree"])
+    check("20 queries scored, 3 not", "unit vectors", "for other queries of these few classes, not for other classes")
+    check("no interval for R@1: few", gone=["intervals over"], interval={}, no_interval={"R@1": "few"})
+    check("no value for rho: no threshold", no_value={"rho": "no threshold"})
+    check("about 1,200 of 15,000 test labels look wrong", wrong_labels={"count": 1200, "of": 15000})
+    show_scores({"test split": {"metrics": {"EER": math.nan}, "no_value": {"EER": "one class"}, "rows": 9, "dim": 2}})
+    assert "no value for EER: one class" in capsys.readouterr().out  # without queries
 
 
 def test_cameras_have_a_table_of_their_own(capsys):
@@ -69,3 +64,50 @@ def test_the_class_tree_and_the_heights_of_mistakes_are_said():
         "queries of metrics that are not defined for all: severity 8",
         "8 first results are wrong, by height of the lowest common ancestor: 1: 75.0 %, 3: 25.0 % (mean 1.50)",
     ]
+
+
+STORED = {
+    "metrics": {"R@1": 0.5, "NMI": 0.25}, "interval": {"R@1": [0.4, 0.6]}, "interval_over": "classes",
+    "class_mean": {"R@1": 0.45}, "queries": 10, "unscored": 1, "rows": 11, "dim": 8, "similarity": "cosine", "split": "test",
+    "leaks": "train and test share no class",
+}  # fmt: skip
+
+
+def shown(thing) -> str:
+    return DisplayFormatter().format(thing)[0]["text/html"]
+
+
+def cells(html: str) -> list[str]:
+    return re.findall(r"<t[dh] [^>]*>(.*?)</t[dh]>", html)
+
+
+def test_scores_are_the_dict_they_were():
+    scored = Scored(STORED)
+    assert scored == STORED and json.loads(json.dumps(scored)) == STORED
+    html = shown(scored)
+    assert cells(html)[4:] == ["R@1", "50.0 %", "40.0 % to 60.0 %", "45.0 %", "NMI", "25.0 %", "", ""]
+    assert "10 queries scored, 1 not" in html and "over classes" in html and "scores, test split" in html
+    assert cells(shown(Scored(metrics={"NMI": 0.25}))) == ["metric", "mean", "NMI", "25.0 %"]  # without queries
+    assert "cannot be shown" in shown(Scored()) and "cannot be shown" in shown(Compared())  # damaged
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """Embeddings of four classes, and the same with less noise."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), 6)
+    for name, noise in (("a", 2.0), ("b", 0.5)):
+        x = rng.normal(size=(12, 8))[y] + noise * rng.normal(size=(72, 8))
+        np.savez(tmp_path / f"{name}.npz", x=x.astype(np.float32), label=y)
+    return tmp_path
+
+
+def test_the_front_door_gives_dicts_that_show_themselves(sides):
+    a = likewise.evaluate(sides / "a.npz", per_query=sides / "a.parquet", quiet=True, device="cpu")
+    likewise.evaluate(sides / "b.npz", per_query=sides / "b.parquet", quiet=True, device="cpu")
+    assert isinstance(a, Scored) and "R@1" in cells(shown(a))
+    found = likewise.compare(sides / "a.parquet", sides / "b.parquet")
+    about = json.loads(json.dumps(found))["metrics"]["MAP@R"]
+    html = shown(found)
+    assert "B is better by" in html and f"{100 * about['difference']:+.2f}" in cells(html)
+    assert DisplayFormatter().format(found)[0]["text/plain"].startswith("B is better by")

@@ -78,7 +78,7 @@ COMMANDS = {
     ),
     "noise": Command(
         "noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table",
-        "Noise", "data.noisy_table:noise", "data.noise_view:show_noisy_items",
+        "Noise", "data.noisy_table:noise", "data.noisy_table:show_noisy_items",
     ),
     "report": Command(
         "report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels",

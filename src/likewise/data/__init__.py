@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.types import Items
-from likewise.data.own_reader import is_own, read_own
+from likewise.data.own_reader import is_own, parse_call, read_own
 
 __all__ = ["DRAWN_DATA", "HUB_FORMS", "NAMES", "is_named", "load"]
 
@@ -26,7 +25,7 @@ NAMES: dict[str, str] = {
     "inaturalist": "iNaturalist 2018: 461,939 images of 8,142 species; the lists published with Smooth-AP",
     "imagenet": "ImageNet-1k: 1,281,167 training images of 1,000 classes; first half of the classes train, rest test",
 }
-"""Named data sets. To add one: a module in this package with a function of its name (root, ... -> Items), and a line here."""
+"""Named data sets. To add one: a function of its name (root, ... -> Items) in `public_sets`, and a line here."""
 
 DRAWN_DATA = ("glyphs", "glyph_labels")
 """Named data sets of small drawn images, for which a small network is the default."""
@@ -72,7 +71,7 @@ def load(data: str, root: str | None = None, *, fetch: bool = True, allow_import
     if is_own(data):
         return read_own(data, root, allow_imports)
     if data.strip().endswith(")"):
-        name, arguments = parse(data)
+        name, arguments = parse_call(data)
         return load_name(name, root, arguments)
     guess = nearest_name(data, NAMES)
     raise LikewiseError(f"data: {data!r} is neither a known name nor an existing path{guess} DATA is {DATA_FORMS}")
@@ -83,26 +82,12 @@ def is_named(data: str) -> bool:
     return data in NAMES or (data.partition("(")[0].strip() in NAMES and data.strip().endswith(")"))
 
 
-def parse(text: str) -> tuple[str, dict]:
-    """Parse `glyphs(size=32)` into the name and its arguments. Only literals are accepted; nothing is evaluated."""
-    try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
-            raise ValueError("it is not a name with named arguments")
-        if any(word.arg is None for word in call.keywords):
-            raise ValueError("it is not a name with named arguments")
-        return call.func.id, {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise LikewiseError(
-            f"data: {text!r} cannot be read ({error}); write it as glyphs(size=32, classes=40), with plain values"
-        ) from None
-
-
 def load_name(name: str, root: str | None, arguments: dict) -> Items:
-    """Call the reader of a named data set: the function of that name in the module of that name in this package."""
+    """Call the reader of a named data set: the function of that name in `public_sets`, or in `glyphs` for drawn data."""
     if name not in NAMES:
         raise LikewiseError(f"data: there is no data set {name!r}{nearest_name(name, NAMES)} DATA is {DATA_FORMS}")
-    make: Callable[..., Items] = getattr(importlib.import_module(f"likewise.data.{name}"), name)
+    module = importlib.import_module(f"likewise.data.{'glyphs' if name in DRAWN_DATA else 'public_sets'}")
+    make: Callable[..., Items] = getattr(module, name)
     parameters = dict(inspect.signature(make).parameters)
     needs_root = parameters.pop("root").default is inspect.Parameter.empty
     takes = list(parameters)
@@ -148,7 +133,7 @@ def load_path(path: Path, root: str | None) -> Items:
             raise LikewiseError(
                 f"folder: {path} holds its own images, so root must not be given, got {root!r}; omit it"
             )
-        from likewise.data.folder import read_folder
+        from likewise.data.class_folders import read_folder
 
         return read_folder(str(path))
     if suffix == ".npz":

@@ -6,7 +6,6 @@ pixels come from, and whichever process computes a share of it.
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import numpy as np
@@ -15,12 +14,12 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError, nearest_name
-from likewise.data.crop_resize import check_size, send, shrink, stretch
+from likewise.core.argument_checks import CheckedArguments, Count, NotNegative, ShareAboveZero
+from likewise.core.errors import LikewiseError
+from likewise.data.crop_resize import send, shrink, stretch
 from likewise.models.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 
 Kind = Literal["crop", "affine", "none"]
-AUGMENT_KINDS = ("crop", "affine", "none")
 
 BOX_TRIES, RATIO_RANGE = 10, (3 / 4, 4 / 3)
 """Random boxes, as in torchvision: most draws until a box fits, and the range of width / height."""
@@ -42,7 +41,7 @@ GREY_WEIGHTS = (2989, 5870, 1140)
 """Luminance weights of red, green and blue, in units of 1/10000, as in torchvision."""
 
 
-class Plain:
+class Plain(CheckedArguments):
     """Deterministic transform: the short side resized to size * 256 / 224, then a centre crop; for kinds other than "crop",
     the whole image resized. Foundation backbones have another ratio, and bicubic interpolation.
 
@@ -56,13 +55,8 @@ class Plain:
     columns = 0  # random numbers per image
 
     def __init__(
-        self, size: int, kind: Kind = "crop", side: int | None = None, *, preprocess: Preprocess = USUAL_PREPROCESS
+        self, size: Count, kind: Kind = "crop", side: Count | None = None, *, preprocess: Preprocess = USUAL_PREPROCESS
     ):
-        check_size(size)
-        check_size(size if side is None else side)
-        if kind not in AUGMENT_KINDS:
-            near = nearest_name(str(kind), AUGMENT_KINDS)
-            raise LikewiseError(f"augment: there is no kind {kind!r}{near} It is one of: {', '.join(AUGMENT_KINDS)}")
         self.size, self.kind, self.side, self.preprocess = size, kind, side, preprocess
 
     @property
@@ -118,24 +112,17 @@ class Augment(Plain):
 
     def __init__(
         self,
-        size: int,
+        size: Count,
         kind: Kind = "crop",
-        side: int | None = None,
-        scale: tuple[float, float] = (0.08, 1.0),
-        jitter: tuple[float, float, float] | None = None,
+        side: Count | None = None,
+        scale: tuple[ShareAboveZero, ShareAboveZero] = (0.08, 1.0),
+        jitter: tuple[NotNegative, NotNegative, NotNegative] | None = None,
         *,
         preprocess: Preprocess = USUAL_PREPROCESS,
     ):
         super().__init__(size, kind, side, preprocess=preprocess)
-        if not (len(scale) == 2 and 0 < scale[0] <= scale[1] <= 1):
-            raise LikewiseError(
-                f"augment: scale must be two shares, 0 < smallest <= largest <= 1, got {scale}; change it"
-            )
-        if jitter is not None and not (len(jitter) == 3 and all(math.isfinite(s) and s >= 0 for s in jitter)):
-            raise LikewiseError(
-                f"augment: jitter must be the strengths of brightness, contrast and saturation, each 0 or more, got {jitter}; "
-                "0.4 0.4 0.4 is common"
-            )
+        if scale[0] > scale[1]:
+            raise LikewiseError(f"Augment: scale must be two shares, the smallest first, got {scale}; swap them")
         self.scale, self.jitter = scale, jitter
         self.columns = {"crop": 2 * BOX_TRIES + 3, "affine": 4, "none": 0}[kind]
 

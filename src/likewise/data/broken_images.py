@@ -99,10 +99,8 @@ def report_left_out(items: Items, strict: bool, say: Callable[[str], None]) -> N
     if strict:
         path, reason = items.left_out[0]
         raise BadImage(f"{os.path.join(items.root, path)}: {reason}; remove it. {STRICT_RULE}")
-    lines = [f"  {printable(path)}: {printable(reason)}" for path, reason in items.left_out[:MAX_SHOWN_LINES]]
-    if (more := len(items.left_out) - MAX_SHOWN_LINES) > 0:
-        lines.append(f"  and {more:,} more")
-    say("\n".join([f"left out {len(items.left_out):,} links or folders that cannot be used:", *lines]))
+    head = f"left out {len(items.left_out):,} links or folders that cannot be used:"
+    say("\n".join([head, *first_lines(items.left_out)]))
 
 
 def without(items: Items, rows: Sequence[int]) -> Items:
@@ -219,16 +217,19 @@ def check_damage(items: Items, broken: Sequence[Broken], file: Path) -> None:
 
 def shown_list(broken: Sequence[Broken], file: Path) -> str:
     """Return the first broken images, one per line, and the file with the whole list if it could be stored."""
-    shown = (
-        (one.path, one.reason.rpartition("; ")[0] or one.reason) for one in broken[:MAX_SHOWN_LINES]
-    )  # without advice
-    lines = [f"  {printable(path)}: {printable(reason)}" for path, reason in shown]
-    more = len(broken) - MAX_SHOWN_LINES
+    shown = ((one.path, one.reason.rpartition("; ")[0] or one.reason) for one in broken)  # without its advice
+    lines = first_lines(list(shown))
     if file.exists():
-        lines.append(f"  {f'and {more:,} more; ' if more > 0 else ''}the whole list: {file}")
-    elif more > 0:
-        lines.append(f"  and {more:,} more")
+        more = f"{lines.pop().strip()}; " if len(broken) > MAX_SHOWN_LINES else ""
+        lines.append(f"  {more}the whole list: {file}")
     return ":\n" + "\n".join(lines)
+
+
+def first_lines(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a line for each of the first pairs of path and reason, and the number of the others."""
+    lines = [f"  {printable(path)}: {printable(reason)}" for path, reason in pairs[:MAX_SHOWN_LINES]]
+    more = len(pairs) - MAX_SHOWN_LINES
+    return lines + ([f"  and {more:,} more"] if more > 0 else [])
 
 
 def list_file(items: Items) -> Path:

@@ -1,4 +1,4 @@
-"""Exact copies: rows with the same file content and box, the same pixels, or the same feature vector."""
+"""Content of samples: exact copies (the same file content and box, pixels, or feature vector), and keys to find it elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int, UInt8
 from PIL import Image
 
 from likewise.core.image_files import open_image
@@ -22,6 +22,12 @@ FILES_PER_BLOCK = 64
 """Number of rows that a thread reads per task."""
 TAIL_BYTES = 4096
 """Bytes at the end of a file that are compared first: different images of the same size nearly always differ there."""
+
+KEY_BYTES = 16
+"""Length of a key."""
+
+BLOCK_BYTES = 4096
+"""Length of the three blocks of a file (first, middle and last) that a key covers, beside its size."""
 
 KeyOfRow = Callable[[int], Hashable]
 
@@ -39,9 +45,8 @@ def exact_copies(items: Items, rows: Int[np.ndarray, "n"], pixels: bool = False)
     """
     rows = np.asarray(rows, np.int64)
     if (x := items.x) is not None:
-        return clusters_of(
-            [hashlib.blake2b((x[row] + 0.0).tobytes()).digest() for row in rows.tolist()]
-        )  # -0.0 + 0.0 = 0.0
+        # -0.0 + 0.0 = 0.0
+        return clusters_of([hashlib.blake2b((x[row] + 0.0).tobytes()).digest() for row in rows.tolist()])
     if items.path is None:
         return np.arange(len(rows))
     file = file_clusters(items, rows)
@@ -193,3 +198,48 @@ def tail_of(file: str) -> bytes:
 def hash_of(file: str) -> bytes:
     with open(file, "rb") as content:
         return hashlib.file_digest(content, "blake2b").digest()
+
+
+def content_keys(items: Items, rows: Int[np.ndarray, "n"]) -> UInt8[np.ndarray, "n 16"]:
+    """Return a key of every row that depends on its content alone, not on its path, its label or its data set.
+
+    Rows with the same file content and box, or the same feature vector, have the same key. Files of one size that differ only
+    outside of three blocks have the same key too, which no two photographs do.
+    """
+    found = b"".join(map_rows(lambda row: content_key(items, row), np.asarray(rows).tolist()))
+    return np.frombuffer(found, np.uint8).reshape(len(rows), KEY_BYTES)
+
+
+def content_key(items: Items, row: int) -> bytes:
+    """Return the key of one row."""
+    digest = hashlib.blake2b(digest_size=KEY_BYTES)
+    if items.x is not None:
+        digest.update(np.ascontiguousarray(items.x[row] + 0.0, "<f4").tobytes())  # -0.0 + 0.0 = 0.0
+        return digest.digest()
+    if items.path is None:
+        raise LikewiseError(f"content_keys: '{items.name}' must have images or features, got a table of labels alone")
+    try:
+        digest.update(read_blocks(file_of(items, row)))
+    except OSError as error:
+        raise LikewiseError(
+            f"content_keys: {error.filename or file_of(items, row)} cannot be read ({error.strerror}); check root and the paths"
+        ) from None
+    digest.update(repr(whole_or_box(items, row)).encode())
+    return digest.digest()
+
+
+def read_blocks(file: str) -> bytes:
+    """Return the size of a file with its first, middle and last bytes."""
+    with open(file, "rb", buffering=0) as content:
+        size = os.fstat(content.fileno()).st_size
+        found = size.to_bytes(8, "little")
+        for start in sorted({0, max(0, size // 2 - BLOCK_BYTES // 2), max(0, size - BLOCK_BYTES)}):
+            content.seek(start)
+            found += content.read(BLOCK_BYTES)
+    return found
+
+
+def is_known(key: UInt8[np.ndarray, "n 16"], known: UInt8[np.ndarray, "m 16"]) -> Bool[np.ndarray, "n"]:
+    """Return for every key whether it is among the known ones."""
+    every = {one.tobytes() for one in known}
+    return np.fromiter((one.tobytes() in every for one in key), bool, len(key))

@@ -15,18 +15,9 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
 from likewise.models.pretrained.foundation import Interpolation
 
 PILLOW_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-
-
-def check_size(size: int) -> None:
-    """Raise unless `size` is a positive number of pixels."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise LikewiseError(
-            f"augment: size must be a whole number of pixels above 0, got {size!r}; use 224, for example"
-        )
 
 
 def cut(

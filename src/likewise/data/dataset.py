@@ -18,7 +18,7 @@ from likewise.core.settings.spec import build
 from likewise.core.types import Items, LikewiseError
 from likewise.data import NAMES, is_named, load
 from likewise.data.broken_images import skip_again, skip_broken
-from likewise.data.folder import is_flat, read_flat
+from likewise.data.class_folders import is_flat, read_flat
 from likewise.data.label_sets import sample_labels, with_labels
 from likewise.data.table import split_columns
 from likewise.data.tabular import read_csv

@@ -245,9 +245,8 @@ def load_parquet(file: str) -> tuple[np.ndarray, dict]:
                 f"features: all vectors must have the same length, but {name} has {lengths[0]} numbers in row 1 and "
                 f"{'nothing' if lengths[odd] is None else lengths[odd]} in row {odd + 1}"
             )
-        x = column.flatten().to_numpy(
-            zero_copy_only=False, writable=True
-        )  # torch warns about arrays that are not writable
+        # torch warns about arrays that are not writable
+        x = column.flatten().to_numpy(zero_copy_only=False, writable=True)
         x = x.reshape(len(column), lengths[0])
     return x, read_parquet(file, "features", without=[key]).column
 

@@ -19,19 +19,28 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 from multiprocessing import current_process, get_context
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Interval
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from likewise.core.argument_checks import CountOrZero, argument_hints, as_number, check_arguments
 from likewise.core.files import cache_folder
 from likewise.core.progress import bar
 from likewise.core.types import Items, LikewiseError
+from likewise.data.label_sets import join_labels, with_label_sets
 
-__all__ = ["glyphs", "homoglyphs"]
+__all__ = ["glyph_labels", "glyphs", "homoglyphs"]
+
+Side = Annotated[int, Interval(ge=8, le=1024)]
+PerClass = Annotated[int, Interval(ge=2, le=10_000)]
+AtLeastTwo = Annotated[int, Ge(2)]
 
 VERSION = 2  # of the drawing: increase it when pixels, classes or splits change, so that no old cache is used
 
@@ -43,6 +52,12 @@ _DEJAVU_FONTS = [
 _STIX_FONTS = ["STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"]
 # Computer Modern has other characters at most code points; only ASCII letters and digits are in their usual places.
 _MODERN_FONTS = ["cmr10", "cmb10", "cmss10", "cmtt10", "cmti10"]
+
+FONT_FAMILIES = {
+    "DejaVuSansMono": "monospaced", "DejaVuSerif": "serif", "DejaVuSans": "sans", "STIXGeneral": "serif", "cmss": "sans",
+    "cmtt": "monospaced", "cm": "serif",
+}  # fmt: skip
+"""Start of the name of a font file -> label of its family; the first that fits."""
 
 # (script, kind): the characters, as text or as spans of code points, both ends included.
 _ALPHABET_CHARACTERS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] = {
@@ -68,7 +83,12 @@ _ALPHABET_CHARACTERS: dict[tuple[str, str], str | tuple[tuple[int, int], ...]] =
 
 
 def glyphs(
-    root: str | Path | None = None, *, size: int = 40, per_class: int = 24, classes: int | None = None, seed: int = 0
+    root: str | Path | None = None,
+    *,
+    size: Side = 40,
+    per_class: PerClass = 24,
+    classes: AtLeastTwo | None = None,
+    seed: CountOrZero = 0,
 ) -> Items:
     """Draw the glyphs, unless they are cached, and return their table. The taxonomy is script > kind.
 
@@ -84,16 +104,10 @@ def glyphs(
         seed: seed of the drawing.
     """
     table = characters()
-    for name, value, least, most in (
-        ("size", size, 8, 1024),
-        ("per_class", per_class, 2, 10_000),
-        ("classes", len(table) if classes is None else classes, 2, len(table)),
-        ("seed", seed, 0, 2**63 - 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-            raise LikewiseError(
-                f"glyphs: {name} must be a whole number from {least} to {most}, got {value!r}; change it"
-            )
+    given = {"size": size, "per_class": per_class, "classes": classes, "seed": seed}
+    check_arguments("glyphs", {name: as_number(value) for name, value in given.items()}, argument_hints(glyphs)[1])
+    if classes is not None and classes > len(table):
+        raise LikewiseError(f"glyphs: classes must be at most {len(table)}, the number of characters, got {classes}")
     table = table[:classes]
     faces = font_files([code for code, *_ in table])
     if root is None:
@@ -112,6 +126,49 @@ def glyphs(
         split=np.repeat([split for *_, split in table], per_class),
         taxonomy={f"U+{code:04X} {chr(code)}": (script, f"{script} {kind}") for code, script, kind, _ in table},
     )
+
+
+def glyph_labels(
+    root: str | Path | None = None,
+    *,
+    size: Side = 40,
+    per_class: PerClass = 24,
+    classes: AtLeastTwo | None = None,
+    seed: CountOrZero = 0,
+) -> Items:
+    """Return the images of `glyphs` with several labels each. A class is a distinct set of labels.
+
+    Labels of an image: the letter without its case ("a" for A and a; another character is its own label), the script ("Common"
+    for digits and signs), the kind ("uppercase", "digit"), the family of its font, and "bold" and "italic" if they apply. Splits
+    are those of `glyphs`: a letter can be in training as uppercase and in testing as lowercase, but no set of labels is in both.
+
+    Args:
+        root: as for `glyphs`.
+        size: as for `glyphs`.
+        per_class: images per character.
+        classes: use only the first characters. Default: all.
+        seed: seed of the drawing.
+    """
+    items = glyphs(root, size=size, per_class=per_class, classes=classes, seed=seed)
+    table = characters()[: items.classes]
+    faces = font_files([code for code, *_ in table])
+    names = []
+    for code, script, kind, _ in table:
+        letter = chr(code).lower() if kind == "uppercase" else chr(code)
+        of_character = letter, script, kind
+        drawn = (face_of(seed, code, number, faces[code]) for number in range(per_class))
+        names += [join_labels(sorted((*of_character, *labels_of_font(Path(face).stem)))) for face in drawn]
+    class_name, y = np.unique(names, return_inverse=True)
+    sets = replace(items, name="glyph_labels", y=y, class_name=tuple(class_name.tolist()), taxonomy=None)
+    return with_label_sets(sets)
+
+
+def labels_of_font(name: str) -> tuple[str, ...]:
+    """Return the family of a font, and whether it is bold or italic, from the name of its file."""
+    family = next(label for start, label in FONT_FAMILIES.items() if name.startswith(start))
+    bold = ("bold",) if "Bol" in name or name == "cmb10" else ()
+    italic = ("italic",) if "Ita" in name or "Oblique" in name or name == "cmti10" else ()
+    return (family, *bold, *italic)
 
 
 def characters() -> list[tuple[int, str, str, str]]:

@@ -171,10 +171,7 @@ def label_cells(sheet: Sheet, name: str) -> list[tuple[str, ...]]:
     found = [tuple(dict.fromkeys(filter(None, map(str.strip, word.split(LABEL_SEPARATOR))))) for word in words]
     empty = next((row for row, one in enumerate(found) if not one), None)
     if empty is not None:
-        raise LikewiseError(
-            f"{sheet.owner}: every row must have a label in {name}, got {words[empty]!r} in {sheet.at(empty)}; "
-            "fill it or drop the row"
-        )
+        raise sheet.wrong(empty, f"every row must have a label in {name}", words[empty], "fill it or drop the row")
     return found
 
 

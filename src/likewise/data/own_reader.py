@@ -42,7 +42,7 @@ def read_own(data: str, root: str | None, allow_imports: bool) -> Items:
 
 
 def parse_call(data: str) -> tuple[str, dict]:
-    """`my_lab.readers.boats(year=2020)` -> the dotted name and its arguments. Only literals are read; no evaluation."""
+    """Parse `glyphs(size=32)` or `lab.boats(year=2020)` into the name and its arguments. Only literals; nothing is evaluated."""
     try:
         call = ast.parse(data.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
@@ -50,7 +50,7 @@ def parse_call(data: str) -> tuple[str, dict]:
         return ast.unparse(call.func), {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise LikewiseError(
-            f"data: {data!r} cannot be read ({error}); write it as my_lab.readers.boats(year=2020), with plain values"
+            f"data: {data!r} cannot be read ({error}); write it as glyphs(size=32, classes=40), with plain values"
         ) from None
 
 

@@ -20,8 +20,7 @@ from likewise.core.files import cache_folder
 from likewise.core.types import Items, LikewiseError
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import cut, cuts_on, send
-from likewise.data.decode import decoded_bytes
-from likewise.data.decoded_cache import Pixels, home_of, is_cached, open_cache, open_pixels
+from likewise.data.decoded_cache import Pixels, decoded_bytes, home_of, is_cached, open_cache, open_pixels
 from likewise.data.images import BadImage
 
 Keep = Literal["auto", "files", "disk", "host", "device"]

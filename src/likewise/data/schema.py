@@ -55,17 +55,16 @@ def without_empty_columns(sheet: Sheet) -> Sheet:
 
 def optional_columns(sheet: Sheet) -> dict[str, Any]:
     """Return the optional columns under their names in `Items`; None for a column that the table does not have."""
-    return {
-        "split": splits(sheet),
-        "query": flags(sheet, "query"),
-        **galleries(sheet),
-        "group": groups(sheet),
-        "camera": cameras(sheet),
-        "junk": flags(sheet, "junk"),
-        "box": boxes(sheet),
-        "weight": weights(sheet),
-        "votes": np.array([text(cell) for cell in sheet.column["votes"]]) if "votes" in sheet.column else None,
-    }
+    parsers = {
+        "split": splits, "query": flags, "junk": flags, "group": groups, "camera": cameras, "weight": weights, "votes": votes,
+    }  # fmt: skip
+    found = {name: parse(sheet, name) if name in sheet.column else None for name, parse in parsers.items()}
+    return found | galleries(sheet) | {"box": boxes(sheet)}
+
+
+def words_of(sheet: Sheet, name: str) -> list[str]:
+    """Return a column as trimmed texts; raise if it is missing."""
+    return [text(cell) for cell in sheet.need(name)]
 
 
 def text(cell: Any) -> str:
@@ -94,7 +93,7 @@ def in_order(words: set[str]) -> list[str]:
 def label_words(sheet: Sheet, name: str) -> list[str]:
     """Return a label column as text; raise if a label is empty or a fraction."""
     cells = sheet.need(name)
-    words = [text(cell) for cell in cells]
+    words = words_of(sheet, name)
     for row, (cell, word) in enumerate(zip(cells, words, strict=True)):
         if not word:
             raise LikewiseError(
@@ -102,9 +101,7 @@ def label_words(sheet: Sheet, name: str) -> list[str]:
                 f"in {sheet.at(row)}; fill it or drop the row"
             )
         if (isinstance(cell, float) and not cell.is_integer()) or isinstance(cell, list | dict) or "\0" in word:
-            raise LikewiseError(
-                f"{sheet.owner}: a {name} must be a whole number or a word, got {cell!r} in {sheet.at(row)}; correct it"
-            )
+            raise sheet.wrong(row, f"a {name} must be a whole number or a word", cell, "correct it")
     return words
 
 
@@ -164,56 +161,45 @@ def coarse_cells(names: Iterable[str], tree: dict[str, tuple[str, ...]] | None) 
     return [ANCESTOR_SEPARATOR.join(tree.get(name, ())) for name in names]
 
 
-def splits(sheet: Sheet) -> np.ndarray | None:
-    """Return the column split, or None; raise if a cell is not train, val, test or empty."""
-    if "split" not in sheet.column:
-        return None
-    words = [text(cell) for cell in sheet.column["split"]]
+def splits(sheet: Sheet, name: str = "split") -> np.ndarray:
+    """Return the column split; raise if a cell is not train, val, test or empty."""
+    words = words_of(sheet, name)
     for row, word in enumerate(words):
         if word and word not in SPLIT_NAMES:
             near = "val" if word.casefold().startswith("val") else None
             near = near or next(iter(difflib.get_close_matches(word.casefold(), SPLIT_NAMES, n=1, cutoff=0.5)), None)
-            guess = f"; did you mean {near!r}?" if near else "; use one of these"
-            raise LikewiseError(
-                f"{sheet.owner}: split must be train, val, test or empty, got {word!r} in {sheet.at(row)}{guess}"
-            )
+            guess = f"did you mean {near!r}?" if near else "use one of these"
+            raise sheet.wrong(row, "split must be train, val, test or empty", word, guess)
     return np.array(words, "<U5")
 
 
-def flags(sheet: Sheet, name: str) -> np.ndarray | None:
-    """Return a column of flags as a mask, or None if the table does not have it."""
-    if name not in sheet.column:
-        return None
-    words = [text(cell).casefold() for cell in sheet.column[name]]
+def flags(sheet: Sheet, name: str) -> np.ndarray:
+    """Return a column of flags as a mask."""
+    words = [word.casefold() for word in words_of(sheet, name)]
     for row, word in enumerate(words):
         if word not in FLAG_VALUES:
-            raise LikewiseError(
-                f"{sheet.owner}: {name} must be 0, 1, true, false or empty, got {word!r} in {sheet.at(row)}; "
-                "write 1 or 0"
-            )
+            raise sheet.wrong(row, f"{name} must be 0, 1, true, false or empty", word, "write 1 or 0")
     return np.array([FLAG_VALUES[word] for word in words], bool)
 
 
 def galleries(sheet: Sheet) -> dict[str, np.ndarray | None]:
     """Return the column gallery: flags in all rows, or the names of the rows' galleries (empty: in no gallery)."""
-    words = [text(cell) for cell in sheet.column.get("gallery", [])]
+    if "gallery" not in sheet.column:
+        return {"gallery": None, "gallery_name": None}
+    words = words_of(sheet, "gallery")
     if all(word.casefold() in FLAG_VALUES for word in words):
         return {"gallery": flags(sheet, "gallery"), "gallery_name": None}
     for row, word in enumerate(words):
         if word and (word.casefold() in FLAG_WORDS or re.fullmatch(r"[-+.\d]+", word)):
-            raise LikewiseError(
-                f"{sheet.owner}: gallery must be 0 or 1 in every row, or in every row a name or empty, got {word!r} in "
-                f"{sheet.at(row)}; write 1 or 0, or a word such as 'shop'"
-            )
+            rule = "gallery must be 0 or 1 in every row, or in every row a name or empty"
+            raise sheet.wrong(row, rule, word, "write 1 or 0, or a word such as 'shop'")
     names = np.array(words, dtype=str)
     return {"gallery": names != "", "gallery_name": names}
 
 
-def groups(sheet: Sheet) -> np.ndarray | None:
+def groups(sheet: Sheet, name: str = "group") -> np.ndarray:
     """Return group numbers: whole numbers are kept (-1 and empty: no group); other words are numbered in sorted order."""
-    if "group" not in sheet.column:
-        return None
-    words = [text(cell) for cell in sheet.column["group"]]
+    words = words_of(sheet, name)
     distinct = sorted(set(words) - {"", "-1"})
     if integers(distinct) and all(0 <= int(word) < 2**63 for word in distinct):
         number = {word: int(word) for word in distinct}
@@ -222,12 +208,14 @@ def groups(sheet: Sheet) -> np.ndarray | None:
     return np.array([number.get(word, -1) for word in words], np.int64)
 
 
-def cameras(sheet: Sheet) -> np.ndarray | None:
-    """Return the camera names, or None; -1 and empty: the camera is not known."""
-    if "camera" not in sheet.column:
-        return None
-    words = [text(cell) for cell in sheet.column["camera"]]
-    return np.array(["" if word == "-1" else word for word in words], dtype=str)
+def cameras(sheet: Sheet, name: str = "camera") -> np.ndarray:
+    """Return the camera names; -1 and empty: the camera is not known."""
+    return np.array(["" if word == "-1" else word for word in words_of(sheet, name)], dtype=str)
+
+
+def votes(sheet: Sheet, name: str = "votes") -> np.ndarray:
+    """Return the cells of the column votes as text, which `data.votes` reads."""
+    return np.array(words_of(sheet, name))
 
 
 def number(sheet: Sheet, row: int, name: str, word: str) -> float:
@@ -235,22 +223,16 @@ def number(sheet: Sheet, row: int, name: str, word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise LikewiseError(
-            f"{sheet.owner}: {name} must be a number, got {word!r} in {sheet.at(row)}; correct it"
-        ) from None
+        raise sheet.wrong(row, f"{name} must be a number", word, "correct it") from None
 
 
-def weights(sheet: Sheet) -> np.ndarray | None:
-    """Return the column weight, or None; raise if a weight is negative or not finite."""
-    if "weight" not in sheet.column:
-        return None
+def weights(sheet: Sheet, name: str = "weight") -> np.ndarray:
+    """Return the column weight; raise if a weight is negative or not finite."""
     values = []
-    for row, cell in enumerate(sheet.column["weight"]):
-        value = number(sheet, row, "weight", "nan" if cell is None else str(cell).strip())
+    for row, cell in enumerate(sheet.column[name]):
+        value = number(sheet, row, name, "nan" if cell is None else str(cell).strip())
         if not (math.isfinite(value) and value >= 0):
-            raise LikewiseError(
-                f"{sheet.owner}: weight must be finite and not below 0, got {value:g} in {sheet.at(row)}; correct it"
-            )
+            raise sheet.wrong(row, f"{name} must be finite and not below 0", value, "correct it")
         values.append(value)
     return np.array(values, np.float64)
 
@@ -279,21 +261,16 @@ def box_words(cell: Any) -> list[str]:
 def one_box(sheet: Sheet, row: int, words: list[str]) -> list[float]:
     if not words:
         return [math.nan] * 4
+    cell = " ".join(words)
     if len(words) != 4:
-        raise LikewiseError(
-            f"{sheet.owner}: box must be four numbers, left top right bottom, got {' '.join(words)!r} in "
-            f"{sheet.at(row)}; correct it, or leave it empty for the whole image"
-        )
+        raise sheet.wrong(row, "box must be four numbers, left top right bottom", cell, "correct it, or leave it empty")
     box = [number(sheet, row, "box", word) for word in words]
     left, top, right, bottom = box
     if not all(math.isfinite(corner) for corner in box) or left < 0 or top < 0:
-        raise LikewiseError(
-            f"{sheet.owner}: box must lie inside its image, got {' '.join(words)!r} in {sheet.at(row)}; "
-            "corners are in pixels from the upper left, 0 or more"
+        raise sheet.wrong(
+            row, "box must lie inside its image", cell, "corners are pixels from the upper left, 0 or more"
         )
     if right <= left or bottom <= top:
-        raise LikewiseError(
-            f"{sheet.owner}: box must not be empty, got {' '.join(words)!r} in {sheet.at(row)}; "
-            "the order is left top right bottom, not width and height"
-        )
+        advice = "the order is left top right bottom, not width and height"
+        raise sheet.wrong(row, "box must not be empty", cell, advice)
     return box

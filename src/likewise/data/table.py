@@ -125,19 +125,13 @@ def check_required(sheet: Sheet) -> None:
 
 def paths(sheet: Sheet) -> tuple[str, ...]:
     """Return the column path; raise if a path is empty or not text."""
-    sheet.need(
-        "labels" if "labels" in sheet.column else "label"
-    )  # checked first: a missing label column is the more important error
+    sheet.need("labels" if "labels" in sheet.column else "label")  # first: it is the more important error
     cells = sheet.need("path")
     for row, cell in enumerate(cells):
         if not (isinstance(cell, str) and cell.strip()):
-            raise LikewiseError(
-                f"table: path must be a file name, got {cell!r} in {sheet.at(row)}; fill it or drop the row"
-            )
+            raise sheet.wrong(row, "path must be a file name", cell, "fill it or drop the row")
         if "\0" in cell:
-            raise LikewiseError(
-                f"table: path must be a file name, but it holds a zero byte in {sheet.at(row)}; correct it"
-            )
+            raise sheet.wrong(row, "path must be a file name without a zero byte", cell, "correct it")
     return tuple(cells)
 
 
@@ -206,23 +200,13 @@ def item_columns(items: Items) -> dict[str, list]:
         columns |= {"label": items.y.tolist(), "class_name": [names[c] for c in items.y]}
     else:
         columns["labels"] = [names[c] for c in items.y]
-    if items.split is not None:
-        columns["split"] = [str(word) for word in items.split]
-    for name in ("query", "gallery", "junk"):
-        if getattr(items, name) is not None:
-            columns[name] = [int(flag) for flag in getattr(items, name)]
+    plain = {"split": str, "query": int, "gallery": int, "junk": int, "group": group_cell, "camera": str, "box": box_cell,
+             "weight": float, "votes": str}  # fmt: skip
+    for name, cell in plain.items():
+        if (values := getattr(items, name)) is not None:
+            columns[name] = list(map(cell, values.tolist()))
     if items.gallery_name is not None:
         columns["gallery"] = items.gallery_name.tolist()
-    if items.group is not None:
-        columns["group"] = ["" if group == -1 else str(group) for group in items.group.tolist()]
-    if items.camera is not None:
-        columns["camera"] = items.camera.tolist()
-    if items.box is not None:
-        columns["box"] = [box_cell(box) for box in items.box.tolist()]
-    if items.weight is not None:
-        columns["weight"] = items.weight.tolist()
-    if items.votes is not None:
-        columns["votes"] = items.votes.tolist()
     if (coarse := coarse_cells([items.class_name[c] for c in items.y], items.taxonomy)) is not None:
         columns["coarse"] = coarse
     if items.y_clean is not None and items.label_sets is None:
@@ -243,6 +227,10 @@ def label_names(items: Items) -> tuple[str, ...]:
             f"got {bad!r}; rename it"
         )
     return set_names(items.label_sets, items.label_name)
+
+
+def group_cell(group: int) -> str:
+    return "" if group == -1 else str(group)
 
 
 def box_cell(box: list[float]) -> str:

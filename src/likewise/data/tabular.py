@@ -44,6 +44,10 @@ class Sheet:
         """Return the position of a row as text, for errors."""
         return f"{self.file} {self.unit} {self.line[row]}"
 
+    def wrong(self, row: int, rule: str, got: object, advice: str) -> LikewiseError:
+        """Return the error of a cell: `rule` names the column and what must hold, `got` is the cell."""
+        return LikewiseError(f"{self.owner}: {rule}, got {got!r} in {self.at(row)}; {advice}")
+
     def need(self, name: str) -> list:
         """Return a required column; raise if it is missing."""
         if name not in self.column:

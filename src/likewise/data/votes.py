@@ -11,7 +11,7 @@ import numpy as np
 
 from likewise.core.errors import nearest_name
 from likewise.core.types import Items, LikewiseError, Votes
-from likewise.data.schema import text
+from likewise.data.schema import text, words_of
 from likewise.data.tabular import Sheet, read_sheet
 
 VOTE_SEPARATOR, WORKER_SEPARATOR = "|", ":"
@@ -50,7 +50,7 @@ def read_votes(file: str, items: Items) -> Votes:
         )
     row = sample_rows(sheet, name, items)
     label = label_numbers(sheet, items)
-    words = [text(cell) for cell in sheet.column["worker"]] if "worker" in sheet.column else [""] * len(sheet)
+    words = words_of(sheet, "worker") if "worker" in sheet.column else [""] * len(sheet)
     kept = np.flatnonzero(row >= 0)
     found = gather(row[kept], [words[at] for at in kept], label[kept])
     check_workers(found, items, lambda at: sheet.at(int(kept[at])))
@@ -59,7 +59,7 @@ def read_votes(file: str, items: Items) -> Votes:
 
 def sample_rows(sheet: Sheet, name: str, items: Items) -> np.ndarray:
     """Return the row of every line; -1 for a line about a broken image that was skipped."""
-    cells, known = [text(cell) for cell in sheet.column[name]], sample_numbers(items, name)
+    cells, known = words_of(sheet, name), sample_numbers(items, name)
     rows = np.array([known.get(word, -2) for word in cells], np.int64)
     for at in np.flatnonzero(rows == -2).tolist():
         near = nearest_name(cells[at], list(known)[:5000])
@@ -98,7 +98,7 @@ def sample_numbers(items: Items, name: str) -> dict[str, int]:
 
 def label_numbers(sheet: Sheet, items: Items) -> np.ndarray:
     """Return the class number of every line; raise if a label is no class of the data."""
-    words, known = [text(cell) for cell in sheet.need("label")], class_numbers_of(items)
+    words, known = words_of(sheet, "label"), class_numbers_of(items)
     for at, word in enumerate(words):
         if word not in known:
             raise unknown_label(word, items, sheet.at(at))

@@ -18,9 +18,9 @@ from likewise.core.files import make_folder
 from likewise.core.progress import bar
 from likewise.core.render.tables import Table
 from likewise.core.settings import Bench, check
-from likewise.learn.training.interrupts import request_stop
+from likewise.learn.training.loop import request_stop
 from likewise.papers.benchmark_table import BenchmarkTable
-from likewise.papers.executors import Executor, LocalExecutor
+from likewise.papers.executors import Executor, LocalExecutor, RayExecutor
 from likewise.papers.grid import SEED_AXIS, Grid, cell_name, read_grid
 from likewise.papers.grid_plan import GridPlan, PlannedRun, adopt, names, plan_grid
 from likewise.runs.usage import cost
@@ -53,8 +53,6 @@ def bench(config: Bench, say=print) -> BenchmarkTable | Table:
 def choose_executor(config: Bench, say: Callable[[str], None] = print) -> Executor:
     """Return the executor that the settings of bench name: this machine, or the Ray cluster in `executor`."""
     if config.executor:
-        from likewise.papers.ray_executor import RayExecutor
-
         return RayExecutor(config.executor, config.jobs, config.gpus_per_run)
     if config.gpus_per_run is not None:
         raise LikewiseError(

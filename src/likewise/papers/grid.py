@@ -287,9 +287,8 @@ def _words(content: dict, key: str, known: Collection[str]) -> tuple[str, ...]:
     words = content.get(key, [])
     if not isinstance(words, list):
         raise LikewiseError(f"grid: {key} must be a list, got {words!r}; write {key} = [...]")
-    odd = next((word for word in words if word not in known), None)
-    if odd is not None:
-        raise LikewiseError(f"grid: {key} has '{odd}'{nearest_name(str(odd), known)} It takes: {', '.join(known)}")
+    for word in words:
+        must_know(word, known, f"{key} entry")
     return tuple(words)
 
 
@@ -307,12 +306,8 @@ def points(axis: str, values: object) -> list[Point]:
         printed = value.get("published", {})
         printed = {axis: printed} if isinstance(printed, str) else printed
         published, let = ({k: str(v) for k, v in table.items()} for table in (printed, value.get("let", {})))
-        odd = next((key for key in published if key not in PUBLISHED_KEYS), None)
-        if odd is not None:
-            raise LikewiseError(
-                f"grid: axis '{axis}': published has '{odd}'{nearest_name(odd, PUBLISHED_KEYS)} "
-                f"It takes: {', '.join(PUBLISHED_KEYS)}"
-            )
+        for key in published:
+            must_know(key, PUBLISHED_KEYS, f"published key of axis '{axis}'")
         rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let", "differs")})
         settings = {k: plain(k, v) for k, v in rest}
         found.append(Point(value["name"], settings, published, let, str(value.get("differs", ""))))

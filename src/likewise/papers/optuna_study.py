@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 import optuna
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from optuna import Study, Trial, samplers
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
@@ -22,7 +23,6 @@ from optuna.trial import FrozenTrial, TrialState
 from likewise.core.argument_checks import misfit
 from likewise.core.errors import LikewiseError
 from likewise.core.processes import lives, mark
-from likewise.papers.search_space import Range
 
 JOURNAL_START = b'{"op_code"'
 """First bytes of every line of a journal."""
@@ -122,15 +122,6 @@ def draw_by_number(name: str, seed: int) -> samplers.BaseSampler:
     return ByNumber()
 
 
-def suggest(trial: Trial, r: Range) -> object:
-    """Return the value of a range in a trial."""
-    if r.choices:
-        return trial.suggest_categorical(r.name, r.choices)
-    if r.whole:
-        return trial.suggest_int(r.name, round(r.low), round(r.high), log=r.log)
-    return trial.suggest_float(r.name, r.low, r.high, log=r.log)
-
-
 def counted(study: Study, before: int | None = None) -> list[FrozenTrial]:
     """Return the trials that count for the budget: ended or running. Interrupted trials do not count."""
     trials = study.get_trials(deepcopy=False)
@@ -172,5 +163,6 @@ def draw_search(file: Path, study: Study, label: str) -> None:
     with matplotlib.rc_context({"figure.figsize": (max(8.0, 1.7 * columns), 4.8)}), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         figure = optuna.visualization.matplotlib.plot_parallel_coordinate(shown, target_name=label).figure
+        assert isinstance(figure, Figure)
         figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
         pyplot.close(figure)

@@ -1,11 +1,15 @@
 """What sections of the page receive and return: records of runs, samples and scores, and the contract of a section.
 
-A place is the index of a sample in its `Pool`; a class is the index of its name in the pool."""
+A place is the index of a sample in its `Pool`; a class is the index of its name in the pool.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -17,7 +21,6 @@ from torch import Tensor
 from likewise.core.settings import Report, Train
 from likewise.core.types import Items
 from likewise.report import sections
-from likewise.report.blocks import Block
 from likewise.runs.folder import Run
 from likewise.runs.scores import PerQuery
 
@@ -145,7 +148,7 @@ class ReportTarget:
 class Study:
     """One target with the data that several sections use. A section may append to `notes`.
 
-    `pool`, `near` and `near_sim` are None if the run was not scored, `z` also if its embeddings are not known. `z` has unit
+    Without scores, `pool`, `near`, `near_sim` and `z` are None. Without embeddings, only `z` is None. The rows of `z` have unit
     length if the similarity is cosine. `relevance` is None if results are right or wrong.
     """
 
@@ -196,6 +199,14 @@ class Packing:
         """Add an image that is in no pool to the page, and return its index."""
         self.images.append(image)
         return len(self.images) - 1
+
+
+class Block(NamedTuple):
+    """One script element with data: its id, its media type, and its text, which is safe inside a script element."""
+
+    name: str
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,3 +276,44 @@ def places_of(rows: np.ndarray, all_rows: np.ndarray) -> np.ndarray:
     order = np.argsort(all_rows, kind="stable")
     at = np.searchsorted(all_rows, rows, sorter=order).clip(max=len(all_rows) - 1)
     return np.where(all_rows[order[at]] == rows, order[at], -1)
+
+
+def json_block(name: str, value: object) -> Block:
+    """Return a value as a block of JSON that cannot close its script element. NaN and infinities become null."""
+    text = json.dumps(to_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Block(name, "application/json", text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " "))
+
+
+def array_block(name: str, value: np.ndarray) -> Block:
+    """Return the bytes of an array as a block, in little-endian order."""
+    return Block(name, "text/plain", base64.b64encode(value.astype(value.dtype.newbyteorder("<")).tobytes()).decode())
+
+
+def to_json(value: object) -> object:
+    """Return a value that JSON can hold: dataclasses become dicts, arrays and tuples lists, NaN and infinities None.
+
+    Floats keep five significant digits.
+    """
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): to_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def index_dtype(count: int) -> type:
+    """Return the smallest unsigned dtype that can index `count` items; its maximum means "none"."""
+    return np.uint32 if count > 65535 else np.uint16
+
+
+def finite_range(value: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest finite value; 0 and 1 if there is none. The range is never empty."""
+    some = value[np.isfinite(value)]
+    low, high = (float(some.min()), float(some.max())) if some.size else (0.0, 1.0)
+    return low, high if high > low else low + 1.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from likewise.core.argument_checks import misfit
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, load_arrays, read_json, write_json
 from likewise.runs.scores import REWRITE_HINT
@@ -19,6 +20,18 @@ VALIDATION_FILE = "calibration.npz"
 
 ERROR_KINDS = ("false accepts", "precision")
 """What a rate limits: the share of different pairs (or unknown images) that are accepted, or of accepted ones that are wrong."""
+
+
+THRESHOLD_TYPES = {
+    "value": float | None, "rate": float, "smallest_rate": float, "observed": float | None, "true_accepts": float | None,
+    "classes": int, "reason": str, "aim": str,
+}  # fmt: skip
+FILE_TYPES = {
+    "similarity": str, "pair": THRESHOLD_TYPES, "unknown": THRESHOLD_TYPES, "knot_sim": list[float],
+    "knot_probability": list[float], "gallery": dict[str, int], "prevalence": float | None, "same_pairs": float | None,
+    "curves": dict[str, list[float]], "about": dict[str, str],
+}  # fmt: skip
+"""Types of the entries of calibration.json."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,8 @@ def read_calibration(folder: Path) -> Calibration | None:
         return None
     stored = read_json(file, "run", hint=REWRITE_HINT)
     try:
+        if (wrong := misfit(stored, FILE_TYPES)) is not None:
+            raise ValueError(f"the value of {wrong} has another type")
         parts = {
             name: Threshold(**with_nan(stored.pop(name), ("observed", "true_accepts"))) for name in ("pair", "unknown")
         }
@@ -150,8 +165,6 @@ def read_calibration(folder: Path) -> Calibration | None:
 
 def with_nan(stored: dict, names: tuple[str, ...]) -> dict:
     """Return the entries of a JSON object with nan for null, under these names."""
-    if not isinstance(stored, dict):
-        raise TypeError(f"a {type(stored).__name__} in place of an object")
     return stored | {name: math.nan for name in names if stored.get(name, math.nan) is None}
 
 
@@ -165,28 +178,11 @@ def check(found: Calibration) -> None:
     if not ((probability >= 0) & (probability <= 1)).all():
         raise ValueError("knot_probability must be between 0 and 1")
     for one in (found.pair, found.unknown):
-        if (one.value is None and not one.reason) or (one.value is not None and not is_number(one.value)):
+        if not (one.reason if one.value is None else math.isfinite(one.value)):
             raise ValueError("a threshold must be a finite number, or have a reason")
-        shares = (one.rate, one.smallest_rate, one.observed, one.true_accepts)
-        if not all((type(share) is float and math.isnan(share)) or is_number(share) for share in shares):
-            raise ValueError("the rates of a threshold must be numbers")
-        if type(one.classes) is not int or not isinstance(one.reason, str) or one.aim not in ERROR_KINDS:
-            raise ValueError(f"a threshold must have classes, a reason, and an aim ({' or '.join(ERROR_KINDS)})")
-    parts = {"gallery": int, "about": str, "curves": list}
-    for name, kind in parts.items():
-        part = getattr(found, name)
-        if not isinstance(part, dict) or any(type(value) is not kind for value in part.values()):
-            raise ValueError(f"{name} must be an object whose values are of type {kind.__name__}")
-    if not all(is_number(float(found.about.get(name, 0))) for name in ("own_accepts", "own_accepts_bound")):
-        raise ValueError("own_accepts must be a number")
-    if not all(
-        type(value) is not bool and isinstance(value, int | float) for curve in found.curves.values() for value in curve
-    ):
-        raise ValueError("curves must be lists of numbers")
-    if not all(isinstance(share, int | float) for share in (found.prevalence, found.same_pairs)):
-        raise ValueError("prevalence and same_pairs must be numbers")
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value of a JSON file is a finite number."""
-    return type(value) in (int, float) and math.isfinite(value)  # pyright: ignore[reportArgumentType]
+        if any(map(math.isinf, (one.rate, one.smallest_rate, one.observed, one.true_accepts))):
+            raise ValueError("the rates of a threshold must be finite")
+        if one.aim not in ERROR_KINDS:
+            raise ValueError(f"the aim of a threshold must be {' or '.join(ERROR_KINDS)}")
+    if not all(math.isfinite(float(found.about.get(name, 0))) for name in ("own_accepts", "own_accepts_bound")):
+        raise ValueError("own_accepts must be a finite number")

@@ -20,7 +20,6 @@ MIN_CAPTURE_BATCHES = 8
 MAX_DEVICE_BATCHES = 256
 """Batches whose embeddings are held on the device before they are copied; a copy per batch would stall the device."""
 
-
 ROWS_PER_BATCH = 256
 IMAGES_PER_CPU_BATCH = 32
 """On a CPU, the layers of a larger batch of images exceed what the allocator keeps: each batch would map its memory again."""
@@ -38,7 +37,6 @@ def embed_rows(
     *,
     device: torch.device,
     held: ImageStore | None = None,
-    batch: int | None = None,
     workers: int = 0,
     features: bool = False,
     quiet: bool = False,
@@ -52,7 +50,6 @@ def embed_rows(
     Args:
         look: transform of the images; None for feature vectors.
         held: where decoded images are; None: the cache if it has these images, otherwise their files.
-        batch: samples per forward pass; None: `IMAGES_PER_CPU_BATCH` for images on a CPU, otherwise `ROWS_PER_BATCH`.
         workers: processes that read images.
         features: also return the pooled features.
         title: text of the progress bar.
@@ -70,7 +67,7 @@ def embed_rows(
             result[name][last - len(new) : last] = new
             blocks.clear()
 
-    batch = batch or (IMAGES_PER_CPU_BATCH if device.type == "cpu" and look is not None else ROWS_PER_BATCH)
+    batch = IMAGES_PER_CPU_BATCH if device.type == "cpu" and look is not None else ROWS_PER_BATCH
     workers = choose_workers(workers) if len(own) > MIN_ROWS_FOR_WORKERS else 0
     if held is None and look is not None:
         from likewise.data.placement import open_cached  # imported late: only this case needs the cache

@@ -92,9 +92,8 @@ def origin(file: Path) -> dict:
         return {}
     stored = load_arrays(file, "features", "save it again", (*ORIGIN_WORDS, "row"), need=False)
     row = {name: stored.pop(name) for name in ("row",) if name in stored}
-    words = {
-        name: str(word) for name, word in stored.items() if word.ndim == 0
-    }  # a column with this name is other data
+    # An array with one of these names is a column of other data.
+    words = {name: str(word) for name, word in stored.items() if word.ndim == 0}
     if words.get("similarity", "cosine") not in ("cosine", "euclidean"):
         raise LikewiseError(
             f"features: similarity in {file.name} must be cosine or euclidean, got {words['similarity']!r}; save it again"

@@ -33,7 +33,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from likewise.core.argument_checks import misfit
+from likewise.core.argument_checks import fits, misfit
 from likewise.core.errors import RunBusy
 from likewise.core.files import atomic_write, no_link, read_json, write_json
 from likewise.core.locks import HeartbeatLock, LockHeld
@@ -152,9 +152,7 @@ class Run:
     def skipped(self) -> list[list]:
         """Row and path of the images that the training skipped, because they could not be decoded."""
         skipped = self.about.get("skipped", [])
-        if not isinstance(skipped, list) or any(
-            not isinstance(one, list) or [type(part) for part in one] != [int, str] for one in skipped
-        ):
+        if not isinstance(skipped, list) or not all(fits(one, [int, str]) for one in skipped):
             raise LikewiseError(
                 f"run: {self.path / 'config.json'} is damaged (skipped must be pairs of row and path); restore a copy of it"
             )

@@ -16,8 +16,8 @@ from likewise.core.settings.spec import files
 from likewise.core.types import Items, LikewiseError
 from likewise.data.fingerprint import fingerprint
 from likewise.models.pretrained.encoders import content_of
-from likewise.runs.environment import environment
 from likewise.runs.folder import FORMAT, RESULT_FILES, TRAINING_FILES, Run, identity
+from likewise.runs.machine import environment
 
 STARTUP_FILES = {"lock", "environment.json"}
 """Files in the folder of a training that was killed before it wrote config.json."""

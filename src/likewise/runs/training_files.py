@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, load_arrays
 from likewise.core.types import Items
-from likewise.data.content_keys import KEY_BYTES, content_keys, is_known
+from likewise.data.copies import KEY_BYTES, content_keys, is_known
 
 TRAINED_FILE = "trained.npz"
 

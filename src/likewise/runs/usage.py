@@ -16,8 +16,8 @@ import torch
 from likewise.core.argument_checks import misfit
 from likewise.core.distributed.collectives import world
 from likewise.core.types import LikewiseError
-from likewise.runs.environment import commit, device_name, open_nvml
 from likewise.runs.folder import Run
+from likewise.runs.machine import commit, device_name, open_nvml
 
 POWERCAP_FOLDER = Path("/sys/class/powercap")
 """Folder of the RAPL counters on Linux."""

@@ -11,8 +11,7 @@ from likewise.score.checks import rows_of
 from likewise.score.compare import ends
 from likewise.score.intervals import MIN_INTERVAL_UNITS, paired_interval
 from likewise.score.metrics import as_text, import_metrics
-from likewise.score.relevance import relevance_of
-from likewise.score.retrieve import Scoring
+from likewise.score.retrieve import Scoring, relevance_of
 from likewise.score.scoring import as_compared, score, summary
 
 WORSE_HINT = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from likewise.core.settings import Evaluate, Train
 from likewise.core.settings.spec import spec
 from likewise.core.types import Items, LikewiseError
 from likewise.data.leakage import describe_leaks, leaks
-from likewise.score.levels import needs_tree, tree_of
 from likewise.score.metrics import (
     import_metrics,
     is_graded,
@@ -29,8 +29,8 @@ from likewise.score.metrics import (
     reach,
     spectrum,
 )
-from likewise.score.relevance import RelevanceOfRows, relevance_of
-from likewise.score.retrieve import count_relevant_rows, graded_rows, max_results
+from likewise.score.retrieve import RelevanceOfRows, count_relevant_rows, graded_rows, max_results, relevance_of
+from likewise.score.tree_levels import needs_tree, tree_of
 
 MIN_DIRECTION_SPREAD = 1e-5
 """Spread of the directions of embeddings from which ranking by cosine is safe; the first losses of R@1 are at 1e-6."""
@@ -141,6 +141,17 @@ def check_set_metrics(metrics: Sequence[str], items: Items) -> None:
         )
 
 
+def check_depth(owner: Literal["evaluate", "train"], metrics: Collection[str], available: int) -> None:
+    """Raise if metrics per query need more results than a query can have."""
+    deepest, trains = reach(metrics).k, owner == "train"
+    if deepest > available:
+        raise LikewiseError(
+            f"{owner}: the metrics need {deepest} results of every query, but "
+            f"{'the test split has' if trains else 'there are at most'} {available}; use a smaller k in --metrics"
+            + (", or --no-evaluate" if trains else "")
+        )
+
+
 def check_metric_names(config: Train) -> list[str]:
     """Return the metrics per query of a training; raise for a metric that does not exist or cannot select."""
     import_metrics((config.select, *config.metrics), config.allow_imports)
@@ -158,7 +169,6 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     rows = protocol.rows(items, "test")
     if needs_tree((config.select, *per_query)):
         tree_of((config.select, *per_query), items, items.y[rows], "train")
-    deepest = reach(per_query).k
     if not config.evaluate and not config.test_every:
         return
     if not per_query:
@@ -175,12 +185,7 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
             f"train: the test split of '{items.name}' is empty by {spec(protocol)}: a class or label with one sample cannot be "
             "split; add samples or a `split` column, or use --no-evaluate"
         )
-    available = max_results(is_query, in_gallery)
-    if deepest > available:
-        raise LikewiseError(
-            f"train: the metrics need {deepest} results of every query, but the test split has {available}; use a smaller k "
-            "in --metrics, or --no-evaluate"
-        )
+    check_depth("train", per_query, max_results(is_query, in_gallery))
     relevance = relevance_of(items, rows, config.relevance, trained=True, allow_imports=config.allow_imports)
     by_pairs = relevance is not None and relevance.has_pairs
     counts = not all(needs_triplets([name]) for name in per_query)

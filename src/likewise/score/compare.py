@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -92,9 +92,7 @@ def check_without_on(config: Compare) -> None:
     """Raise for settings that only --on uses."""
     for name in ("root", "strict"):
         if getattr(config, name):
-            raise LikewiseError(
-                f"compare: --{name.replace('_', '-')} is for the data of --on; drop it, or give --on DATA"
-            )
+            raise LikewiseError(f"compare: --{name} is for the data of --on; drop it, or give --on DATA")
 
 
 def differences(config: Compare, a: PerQuery, b: PerQuery) -> dict:
@@ -204,18 +202,7 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
         b, other_data = renamed, False
     row, of_a, of_b = np.intersect1d(a.row, b.row, assume_unique=True, return_indices=True)
     alone = len(a.row) + len(b.row) - 2 * len(row)
-    a, b = (
-        dataclasses.replace(
-            side,
-            each={name: value[place] for name, value in side.each.items()},
-            **{
-                f.name: getattr(side, f.name)[place]
-                for f in dataclasses.fields(side)
-                if f.name not in ("each", "relevance") and getattr(side, f.name) is not None
-            },
-        )
-        for side, place in ((a, of_a), (b, of_b))
-    )
+    a, b = at_queries(a, of_a), at_queries(b, of_b)
     changed = int(((a.label != b.label) | (a.class_name != b.class_name) | (a.relevant != b.relevant)).sum())
     if alone or changed or other_data:
         hint = "; the runs were trained with different data (files, features, labels or splits)" if other_data else ""
@@ -228,13 +215,19 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
     return a, b
 
 
+def at_queries(side: PerQuery, place: Int[np.ndarray, "q"]) -> PerQuery:
+    """Return the queries of a side at these places."""
+    columns = {f.name: getattr(side, f.name) for f in dataclasses.fields(side) if f.name not in ("each", "relevance")}
+    chosen = {name: value[place] for name, value in columns.items() if value is not None}
+    return dataclasses.replace(side, each={name: value[place] for name, value in side.each.items()}, **chosen)
+
+
 def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
     """Return B with the rows and labels of A for the same image files; None if A and B have different files."""
     if a.path is None or b.path is None:
         return None
-    depth = min(
-        len(PurePath(path[0]).parts) for path in (a.path, b.path)
-    )  # one table may have absolute paths, the other relative ones
+    # one table may have absolute paths, the other relative ones
+    depth = min(len(PurePath(path[0]).parts) for path in (a.path, b.path))
     names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in path] for path in (a.path, b.path))
     place = {name: i for i, name in enumerate(names_a)}
     if len(place) < len(names_a) or set(names_b) != place.keys() or len(names_b) != len(names_a):
@@ -506,10 +499,8 @@ def show_extremes(console: Console, name: str, about: dict) -> None:
     table = Table(f"{name}: class", "queries", "B - A", "95 % over its queries")
     for c in gains + losses:
         table.add_row(escape(c["class"]), str(c["queries"]), f"{100 * c['difference']:+.2f}", _span(c))
-    queries, moved = (
-        Table(f"{name}: query", "class", "A", "B"),
-        about["better"][:MAX_LISTED_ITEMS] + about["worse"][:MAX_LISTED_ITEMS],
-    )
+    queries = Table(f"{name}: query", "class", "A", "B")
+    moved = about["better"][:MAX_LISTED_ITEMS] + about["worse"][:MAX_LISTED_ITEMS]
     if any("path" in q for q in moved):
         queries.add_column("path", overflow="fold")
     for q in moved:

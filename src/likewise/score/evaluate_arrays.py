@@ -26,8 +26,7 @@ from likewise.runs.embeddings import origin
 from likewise.runs.scores import write_per_query
 from likewise.score.checks import check_length, find_leaks, per_query_file, rows_of
 from likewise.score.metrics import import_metrics, is_set_metric
-from likewise.score.relevance import RelevanceOfRows, relevance_of, with_facts
-from likewise.score.retrieve import Scoring, read_pairs
+from likewise.score.retrieve import RelevanceOfRows, Scoring, read_pairs, relevance_of, with_facts
 from likewise.score.score_table import Scored
 from likewise.score.scoring import score_all, with_tree
 

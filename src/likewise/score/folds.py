@@ -21,8 +21,7 @@ from likewise.runs.folder import Run
 from likewise.runs.open import OpenRun, read_config
 from likewise.score.evaluate import evaluate_run
 from likewise.score.metrics import import_metrics
-from likewise.score.relevance import relevance_of
-from likewise.score.retrieve import Scoring
+from likewise.score.retrieve import Scoring, relevance_of
 from likewise.score.scoring import score, summary
 
 

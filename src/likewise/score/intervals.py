@@ -244,9 +244,8 @@ def gallery_variance(taken: Float[np.ndarray, "Q"], unit: Int[np.ndarray, "Q"], 
         np.bincount(at, given, len(pair)),
         x * (count[pair // classes] + count[pair % classes]) / (classes - 1),
     )
-    no_pair = (x / (classes - 1)) ** 2 * (
-        (classes - 2) * (count**2.0).sum() + size**2
-    )  # sum of expected^2 over all pairs
+    # sum of expected^2 over all pairs
+    no_pair = (x / (classes - 1)) ** 2 * ((classes - 2) * (count**2.0).sum() + size**2)
     doubled = (s * s - 2 * s * expected).sum() + no_pair
     return float(((2 * o * b + b * b).sum() - doubled) / size**2)
 
@@ -256,9 +255,8 @@ def _freedom(weight: Float[np.ndarray, "*S C"], left: Float[np.ndarray, "*S C"])
     a, square = weight**2 / left, (weight**2).sum(-1, keepdims=True)
     diagonal = 1 - 2 * weight + square
     zeroth, first, second, s = a.sum(-1), (a * weight).sum(-1), (a * weight**2).sum(-1), square[..., 0]
-    every = (
-        s**2 * zeroth**2 + 2 * second * zeroth + 2 * first**2 - 4 * s * first * zeroth
-    )  # sum_cd a_c a_d (s - w_c - w_d)^2
+    # sum_cd a_c a_d (s - w_c - w_d)^2
+    every = s**2 * zeroth**2 + 2 * second * zeroth + 2 * first**2 - 4 * s * first * zeroth
     every += (a**2 * (diagonal**2 - (diagonal - 1) ** 2)).sum(-1)
     return (a * diagonal).sum(-1) ** 2 / every
 

@@ -1,4 +1,7 @@
-"""Compute scores from embeddings: rank the gallery once, then every metric per query, means and intervals."""
+"""Compute scores from embeddings: rank the gallery once, then every metric per query, means and intervals.
+
+By a relevance, queries are ranked in parts, so that the hits of all of them are never in memory at once.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,40 @@ from dataclasses import replace
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from likewise.core.contracts import Metric
 from likewise.core.progress import bar
+from likewise.core.retrieval.integer_scores import euclidean_scale, pair_keys, prepare, row_slices
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 from likewise.data.schema import in_order
 from likewise.data.taxonomies import taxonomy
-from likewise.score.checks import all_relevant_note, check_set_metrics, direction_note
+from likewise.score.checks import all_relevant_note, check_depth, check_set_metrics, direction_note
 from likewise.score.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.score.label_scores import score_labels
-from likewise.score.levels import measure, needs_tree, plan_levels, tree_facts, without_levels
-from likewise.score.metrics import is_set_metric, measure_set, metric, needs_triplets, reach, undefined_reason
-from likewise.score.relevance import relevance_of
-from likewise.score.relevance_scores import measure_by_relevance, triplet_agreement
-from likewise.score.retrieve import MAX_STORED_RESULTS, Scoring, count_relevant_rows, max_results, retrieve
-from likewise.score.wrong_labels import check_reviewable, correct_scores, first_results
+from likewise.score.metrics import (
+    graded_depth,
+    is_graded,
+    is_set_metric,
+    last_rank,
+    measure_set,
+    metric,
+    needs_graded_hits,
+    needs_triplets,
+    reach,
+    undefined_reason,
+)
+from likewise.score.metrics.ranking import first_results, query_of_hit, starts
+from likewise.score.retrieve import (
+    MAX_STORED_RESULTS,
+    Scoring,
+    count_relevant_rows,
+    max_results,
+    relevance_of,
+    retrieve,
+)
+from likewise.score.tree_levels import measure, needs_tree, plan_levels, tree_facts, without_levels
+from likewise.score.wrong_labels import check_reviewable, correct_scores
 
 MAX_SCORED_CAMERAS = 50
 """Number of cameras up to which the queries of each camera have their own scores."""
@@ -37,12 +59,7 @@ def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
     chosen = {name: metric(name) for name in scoring.metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
-    deepest, available = reach(chosen).k, max_results(*scoring.sides(e))
-    if deepest > available:
-        raise LikewiseError(
-            f"evaluate: the metrics need {deepest} results of every query, but there are at most {available}; use a "
-            "smaller k in --metrics"
-        )
+    check_depth("evaluate", chosen, max_results(*scoring.sides(e)))
     relevance = scoring.relevance or relevance_of(scoring.items, e.row.numpy())
     scoring = replace(scoring, relevance=relevance)
     facts = {} if relevance is None else {"relevance": relevance.facts}
@@ -259,3 +276,97 @@ def _of_queries(scores: Scores, chosen: Bool[np.ndarray, "Q"]) -> Scores:
     each = {name: value[chosen] for name, value in scores.each.items()}
     rival = None if scores.rival is None else scores.rival[chosen]
     return Scores(each, scores.query[chosen], scores.label[chosen], rival, scores.relevance)
+
+
+HIT_BYTES = 128
+"""Bytes of working memory for each hit of the queries that are ranked together."""
+
+MIN_PART_QUERIES = 64
+"""Smallest number of queries that are ranked together."""
+
+
+def measure_by_relevance(
+    e: Embedded, scoring: Scoring, chosen: Mapping[str, Metric], progress: Callable[[float], None]
+) -> tuple[dict[str, Float[Tensor, "Q"]], Retrieval]:
+    """Return metrics per query and the first results of every query, without its hits."""
+    relevance = scoring.relevance
+    assert relevance is not None
+    is_query, in_gallery = scoring.sides(e)
+    depth, queries, stored = graded_depth(chosen), int(is_query.sum()), scoring.stored
+    hit_values = needs_graded_hits(chosen)
+    given = relevance.for_ranking(scoring.exact_device, best=depth, hit_values=hit_values)
+    deep, budget = replace(scoring, stored=max(stored, depth)), scoring.budget
+    values, parts, at = [], [], 0
+    size = max(MIN_PART_QUERIES, budget // (HIT_BYTES * max(1, int(in_gallery.sum()))))
+    while at < queries or not parts:  # without queries, `retrieve` raises
+        part = slice(at, min(at + size, queries))
+        found = retrieve(e, deep, reach(chosen), relevance=given, part=part)
+        values.append(_measure_part(found, chosen, relevance.threshold))
+        parts.append(_without_hits(above(found, relevance.threshold), stored))
+        at = part.stop
+        size = max(MIN_PART_QUERIES, int(budget / (HIT_BYTES * max(1.0, float(found.relevant.double().mean())))))
+        progress(at / max(1, queries))
+    return {name: torch.cat([one[name] for one in values]) for name in chosen}, _joined(parts)
+
+
+def _measure_part(found: Retrieval, chosen: Mapping[str, Metric], threshold: float) -> dict[str, Float[Tensor, "Q"]]:
+    """Return metrics of some queries; NaN for a query without relevant rows, also in metrics that count all values above 0."""
+    binary = above(found, threshold)
+    lonely = binary.relevant == 0
+    return {
+        name: measure(found).masked_fill(lonely, torch.nan) if is_graded(name) and last_rank(name) is None else measure(binary)
+        for name, measure in chosen.items()
+    }  # fmt: skip
+
+
+def above(found: Retrieval, threshold: float) -> Retrieval:
+    """Return the ranking with only the rows of this relevance or more as relevant; unchanged if its hits have no values."""
+    if found.hit_value is None or found.value is None:
+        return found
+    kept = found.hit_value >= threshold
+    count = torch.bincount(query_of_hit(found)[kept], minlength=len(found.relevant))
+    return replace(
+        found, match=found.value >= threshold, relevant=count, hit_rank=found.hit_rank[kept], start=starts(count),
+        hit_row=None, hit_value=None,
+    )  # fmt: skip
+
+
+def _without_hits(found: Retrieval, stored: int) -> Retrieval:
+    nothing = {"hit_rank": found.hit_rank[:0], "start": torch.zeros_like(found.start), "best": None, "hit_row": None}
+    return replace(first_results(found, stored), depth=torch.zeros_like(found.depth), hit_value=None, **nothing)
+
+
+def _joined(parts: list[Retrieval]) -> Retrieval:
+    names = ("query", "row", "match", "sim", "relevant", "depth", "value")
+    whole = {name: torch.cat([getattr(one, name) for one in parts]) for name in names}
+    return replace(parts[0], start=torch.zeros(len(whole["query"]) + 1, dtype=torch.int64), **whole)
+
+
+def triplet_agreement(e: Embedded, scoring: Scoring) -> tuple[Float[Tensor, "Q"], int]:
+    """Return the share of the judged triplets of every query that hold, NaN without triplets; and the number of triplets.
+
+    Similarities are compared exactly; equal ones count as wrong.
+    """
+    relevance, is_query = scoring.relevance, torch.as_tensor(scoring.sides(e)[0])
+    judged = None if relevance is None else relevance.source.judged()
+    if relevance is None or judged is None:
+        name = "no relevance" if relevance is None else type(relevance.source).__name__
+        raise LikewiseError(
+            f"evaluate: triplet-agreement needs judged triplets of the evaluated rows, got {name}; give --relevance "
+            "\"JudgedTriplets(...)\", or leave the metric out"
+        )  # fmt: skip
+    place = torch.full((relevance.source.ids,), -1)
+    place[relevance.ids] = torch.arange(len(relevance.ids))  # id -> place among the scored rows
+    found = place[torch.as_tensor(judged)]
+    found = found[(found >= 0).all(1)]
+    found = found[is_query[found[:, 0]]]
+    a, sides = found[:, 0], found[:, 1:]
+    both = prepare(
+        e.z, torch.device("cpu"), euclidean_scale(e.z) if scoring.similarity == "euclidean" else None, "query"
+    )
+    holds = torch.zeros(len(a), dtype=torch.float64)
+    for part in row_slices(len(a), scoring.budget // 64):
+        key = pair_keys(both, both, a[part], sides[part], scoring.budget // 2)
+        holds[part] = (key[:, 0] > key[:, 1]).double()
+    total, count = (torch.bincount(a, weights, len(is_query))[is_query] for weights in (holds, torch.ones_like(holds)))
+    return total / count, len(a)  # 0 / 0 is NaN

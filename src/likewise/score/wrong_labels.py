@@ -6,7 +6,6 @@ classes. Reviewers write the true labels of random queries and their first neigh
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from likewise.data.tabular import read_csv
 from likewise.labels.label_evidence import discriminate
 from likewise.labels.label_noise import Noise
 from likewise.score.metrics import is_set_metric, metric, reach
+from likewise.score.metrics.ranking import starts
 from likewise.score.retrieve import Scoring
 
 MIN_CHECKED_ROWS = 200
@@ -284,14 +284,8 @@ def with_labels(found: Retrieval, y: Int[torch.Tensor, "N"]) -> Retrieval:
     """Return a ranking with the hits that labels give it; rows beyond its depth do not count."""
     match = (y[found.row.clamp_min(0)] == y[found.query, None]) & (found.row >= 0)
     hits = match.sum(1)
-    start = torch.cat([hits.new_zeros(1), hits.cumsum(0)])
     depth = torch.full_like(hits, found.row.shape[1])
-    return Retrieval(found.query, found.row, match, found.sim, hits, depth, match.nonzero()[:, 1] + 1, start)
-
-
-def first_results(found: Retrieval, count: int) -> Retrieval:
-    """Return the ranking with this number of results of every query."""
-    return dataclasses.replace(found, **{name: getattr(found, name)[:, :count] for name in ("row", "match", "sim")})
+    return Retrieval(found.query, found.row, match, found.sim, hits, depth, match.nonzero()[:, 1] + 1, starts(hits))
 
 
 def _estimate(true: Float[np.ndarray, "Q"], plain: Float[np.ndarray, "Q"], drawn: Int[torch.Tensor, "n"]) -> Estimate:

@@ -112,14 +112,14 @@ def test_shipped_trees_and_files_by_name(tmp_path):
 
 
 def test_bad_input():
-    with pytest.raises(LikewiseError, match="needs a class tree, but the data has none; name one: tree='cub200'"):
+    with pytest.raises(LikewiseError, match="has none; name one: tree='cub200'"):
         Semantic(class_names=NAMES)
     with pytest.raises(LikewiseError, match="must know the class names"):
         Semantic(taxonomy=TREE)
     with pytest.raises(LikewiseError, match="reading must be 'leaf' or 'child', got 'twig'"):
         build("Semantic(reading='twig')", class_names=NAMES, taxonomy=TREE)
     less = {name: path for name, path in TREE.items() if name not in ("robin", "crow")}
-    with pytest.raises(LikewiseError, match="2 of 7 classes are not in the tree: robin, crow; add them"):
+    with pytest.raises(LikewiseError, match="not in the tree: robin, crow"):
         Semantic(class_names=NAMES, taxonomy=less)(np.arange(7), np.random.default_rng(0))
     with pytest.raises(LikewiseError, match="at least two classes, got 1"):
         Semantic(class_names=NAMES, taxonomy=TREE)(np.zeros(4, np.int64), np.random.default_rng(0))

@@ -79,13 +79,12 @@ def test_an_odd_class_tests_and_class_numbers_may_have_gaps():
     assert classes_of(data, folds=3) == {"train": [3, 5], "val": [8], "test": [9, 11, 12, 20]}
 
 
-def test_bad_data_and_a_fold_that_does_not_exist():
-    with pytest.raises(LikewiseError, match="fold must be below folds, got folds=2, fold=2"):
-        ClassFolds(folds=2, fold=2)
-    with pytest.raises(LikewiseError, match="each of the 4 folds needs a validation class, but only 3 classes"):
-        ClassFolds().rows(items(6), "train")
-    with pytest.raises(LikewiseError, match="own_split=True needs a split, but the data 'toy' has none"):
-        ClassFolds(own_split=True).rows(items(20), "train")
+def test_bad_data_and_a_fold_that_does_not_exist(refused):
+    refused(
+        (lambda: ClassFolds(folds=2, fold=2), "got folds=2, fold=2"),
+        (lambda: ClassFolds().rows(items(6), "train"), "each of the 4 folds .* only 3 classes"),
+        (lambda: ClassFolds(own_split=True).rows(items(20), "train"), "own_split=True .* 'toy' has none"),
+    )
     group = np.full(20, -1)
     group[[7, 9]] = 5  # both before the test half; fold 0 trains on the one and validates on the other
     with pytest.raises(LikewiseError, match="group 5"):

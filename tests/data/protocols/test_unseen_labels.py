@@ -49,16 +49,16 @@ def test_the_split_of_the_data_wins_and_noise_does_not_move_rows():
     split = np.array(["test", "train", "train", "", "train", "test", "train"])
     assert sets(UnseenLabels(), "test", items(split=split)) == ["a", "c|d"]
     assert sets(UnseenLabels(val=0.3), "val", items(split=split)) == ["d"]
-    with pytest.raises(LikewiseError, match="test and names must be omitted, because the data 'toy' has its own split"):
+    with pytest.raises(LikewiseError, match="test and names must be omitted"):
         UnseenLabels(test=0.2).rows(items(split=split), "test")
     noisy = items(y=np.zeros(7, np.int64), y_clean=np.arange(7))
     assert UnseenLabels().rows(noisy, "train").tolist() == [0, 1, 2]
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="'toy' has no label 'dd'; did you mean 'd'"):
+    with pytest.raises(LikewiseError, match="no label 'dd'; did you mean 'd'"):
         UnseenLabels(names=("dd",)).rows(items(), "test")
-    with pytest.raises(LikewiseError, match="every row of 'toy' has a held-out label; lower test or val, or name few"):
+    with pytest.raises(LikewiseError, match="every row of 'toy'"):
         UnseenLabels(names=NAMES).rows(items(), "test")
     with pytest.raises(LikewiseError, match="1 labels cannot be divided"):
         UnseenLabels().rows(Items("one", np.zeros(4, np.int64), ("a",)), "train")

@@ -23,11 +23,6 @@ def test_values_by_row_and_column():
     assert not pairs.neg[1, 2] and pairs.value[1, 2] == 0  # not known: in no mask
 
 
-def test_it_moves_and_stays_out_of_checkpoints():
-    relevance = GivenValues(VALUES).to("meta")
-    assert relevance.values.device.type == "meta" and not relevance.state_dict()
-
-
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="must be from 0 to 1 or NaN, got 0 to 2; scale"):
+    with pytest.raises(LikewiseError, match="from 0 to 1 or NaN, got 0 to 2"):
         GivenValues(torch.tensor([[0.0, 2.0], [1.0, 1.0]]))

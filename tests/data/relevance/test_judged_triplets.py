@@ -76,21 +76,18 @@ def test_losses_take_them_in_place_of_a_miner_and_losses_of_pairs_refuse(make, j
     relevance, y = make(per_anchor=100), torch.arange(COUNT)
     found = triplets(z, y, None, SemiHard(), relevance=relevance)  # the judged triplets replace those of the miner
     assert named(found, y) == sorted(judged)
-    with pytest.raises(LikewiseError, match="MultiSimilarity: JudgedTriplets gives triplets, but this loss uses pairs"):
+    with pytest.raises(LikewiseError, match="gives triplets, but this loss uses pairs"):
         MultiSimilarity().with_relevance(relevance)
 
 
 def test_the_contract(make):
     check_relevance(make)
     check_relevance(lambda: make(per_anchor=2))
-    assert {one.device.type for one in make().to("meta").buffers()} == {"meta"}
     assert make()(torch.arange(2), torch.arange(2)).isnan().tolist() == [[False, True], [True, False]]
 
 
 def test_bad_arguments(write, make):
-    with pytest.raises(
-        LikewiseError, match="anchor, nearer, farther must be different samples, got '0' twice or more in t"
-    ):
+    with pytest.raises(LikewiseError, match="different samples, got '0' twice"):
         JudgedTriplets(write("t.csv", "anchor,nearer,farther\n0,1,0\n"), ("0", "1"))
 
 

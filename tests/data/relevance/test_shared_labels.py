@@ -66,16 +66,9 @@ def test_no_tensor_of_pairs_times_labels(largest_tensor):
     assert largest <= max(60 * 300, 300 * 51, 300 * 20)
 
 
-def test_it_moves():
-    relevance = SharedLabels(SETS).to("meta")
-    assert {one.device.type for one in relevance.buffers()} == {"meta"}
-
-
 def test_bad_arguments():
     for bad in ([], [(0,), ()]):
-        with pytest.raises(
-            LikewiseError, match="every class must have at least one label; drop samples without labels"
-        ):
+        with pytest.raises(LikewiseError, match="at least one label"):
             SharedLabels(bad)
 
 

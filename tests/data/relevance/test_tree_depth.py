@@ -51,7 +51,6 @@ def test_no_tensor_of_pairs_times_levels(largest_tensor):
     assert largest_tensor(lambda: relevance(y, y)) <= 100 * 100
 
 
-def test_it_moves_and_bad_arguments():
-    assert {one.device.type for one in TreeDepth(TREE, NAMES).to("meta").buffers()} == {"meta"}
+def test_a_tree_is_needed():
     with pytest.raises(LikewiseError, match="TreeDepth"):
         TreeDepth(None, NAMES)

@@ -86,28 +86,23 @@ def test_extra_says_what_wordnet_does_not(folder):
     }
 
 
-def test_bad_input(folder, tmp_path, monkeypatch):
+def test_bad_input(folder, tmp_path, monkeypatch, refused):
     where, _ = folder
-    with pytest.raises(
-        LikewiseError, match="must be below 'bird' in WordNet, but 2 are not: Unicorn, lift; add synonyms in"
-    ):
-        build(["Unicorn", "gull", "lift"], "bird", where)
-    with pytest.raises(LikewiseError, match="the root must be a noun that WordNet knows, got 'brid'"):
-        build(["gull"], "brid", where)
-    with pytest.raises(LikewiseError, match=r"index\.noun cannot be read"):
-        read_files(tmp_path)
+    refused(
+        (lambda: build(["Unicorn", "gull", "lift"], "bird", where), "2 are not: Unicorn, lift"),
+        (lambda: build(["gull"], "brid", where), "the root must be .* got 'brid'"),
+        (lambda: read_files(tmp_path), r"index\.noun cannot be read"),
+    )
     (tmp_path / "index.noun").write_text("gull n 1 0 1 0 00000007  \n")
     (tmp_path / "data.noun").write_text("nothing of the kind\n")
-    with pytest.raises(
-        LikewiseError, match=r"data\.noun has no synset 00000007; use index.noun and data.noun of one release"
-    ):
+    with pytest.raises(LikewiseError, match=r"no synset 00000007"):
         build(["gull"], "gull", str(tmp_path))
     monkeypatch.setenv("WNSEARCHDIR", where)
     assert taxonomy("wordnet:bird", ["gull"]) == {"gull": ("bird", "gull")}
     monkeypatch.delenv("WNSEARCHDIR")
     monkeypatch.setattr("likewise.data.taxonomies.wordnet.WORDNET_FOLDERS", ())
     monkeypatch.setitem(__import__("sys").modules, "nltk.corpus", None)
-    with pytest.raises(LikewiseError, match="neither its files nor NLTK's copy were found; install"):
+    with pytest.raises(LikewiseError, match="neither its files nor NLTK's"):
         open_wordnet()
 
 

@@ -9,8 +9,12 @@ from likewise.config import Calibrate, Train
 from likewise.types import Items, LikewiseError
 from scipy.stats import norm
 
-from likewise.deploy.calibration.calibrate import Calibrated, calibrate, check_classes
-from likewise.deploy.calibration.calibration_view import draw_calibration, draw_det, draw_reliability, draw_roc
+from likewise.deploy.calibration.calibrate import (
+    Calibrated,
+    calibrate,
+    check_classes,
+    draw_calibration,
+)
 from likewise.learn.training.fit import train
 from likewise.runs.calibration import Threshold, read_calibration, read_validation
 
@@ -46,18 +50,15 @@ def test_precision(open_run):
     assert made.unknown.value is not None and made.unknown.observed <= 0.9
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_that_make_no_sense(open_run):
+    for settings, message in (
         ({"far": 0.01, "precision": 0.9}, "give --far or --precision, not both"),
         ({"far": 1.5}, "--far must lie between 0 and 1, got 1.5"),
         ({"precision": 0.0}, "--precision must lie between 0 and 1, got 0.0"),
         ({"out": "figure.pdf"}, "--out must end in .png"),
-    ],
-)
-def test_settings_that_make_no_sense(open_run, settings, message):
-    with pytest.raises(LikewiseError, match=message):
-        ask(open_run, **settings)
+    ):
+        with pytest.raises(LikewiseError, match=message):
+            ask(open_run, **settings)
 
 
 def test_training_and_test_classes_are_never_used(settings):
@@ -118,26 +119,15 @@ CURVES = {
 }  # fmt: skip
 
 
-def test_true_accepts_and_the_chosen_threshold():
-    axes = draw_roc(CURVES, {"pair": 0.5, "unknown": None}).axes[0]
-    curve, bound, dot = axes.lines[:3]
+def test_the_figure():
+    """True accepts with the chosen threshold, false rejects on normal quantiles, and reliability."""
+    accepts, rejects, reliability = draw_calibration(CURVES, {"pair": 0.5, "unknown": None}).axes
+    curve, bound, dot = accepts.lines[:3]
     assert curve.get_xdata().tolist() == [1, 0.1] and curve.get_ydata().tolist() == [100, 80]
     assert bound.get_xdata().tolist() == [1, 0.2] and (dot.get_xdata()[0], dot.get_ydata()[0]) == (0.1, 80)
-    assert axes.get_xscale() == "log"
-
-
-def test_false_rejects_on_normal_quantiles():
-    axes = draw_det(CURVES, {"pair": 0.5}).axes[0]
-    line = axes.lines[0]
+    assert accepts.get_xscale() == "log"
+    line = rejects.lines[0]
     assert line.get_xdata()[0] == pytest.approx(norm.ppf(0.1)) and line.get_ydata()[0] == pytest.approx(norm.ppf(0.2))
-    assert len(line.get_xdata()) == 1 and axes.lines[1].get_xdata()[0] == pytest.approx(norm.ppf(0.1))
-
-
-def test_reliability():
-    axes = draw_reliability(CURVES).axes[0]
-    np.testing.assert_allclose(axes.lines[1].get_xydata(), [[20, 30], [90, 80]])
-    assert axes.get_title(loc="left") == "probability of the neighbour: off by 10.0 %"
-
-
-def test_three_panels():
-    assert len(draw_calibration(CURVES, {"pair": 0.5, "unknown": 1.0}).axes) == 3
+    assert len(line.get_xdata()) == 1 and rejects.lines[1].get_xdata()[0] == pytest.approx(norm.ppf(0.1))
+    np.testing.assert_allclose(reliability.lines[1].get_xydata(), [[20, 30], [90, 80]])
+    assert reliability.get_title(loc="left") == "probability of the neighbour: off by 10.0 %"

@@ -5,7 +5,6 @@ import pytest
 from likewise.types import LikewiseError
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.isotonic import IsotonicRegression
 
 from likewise.deploy.calibration.fit_calibration import (
     CURVE_KNOT_COUNT,
@@ -115,15 +114,6 @@ def test_the_curve_of_largest_likelihood():
     np.testing.assert_allclose(probability, expit(a + b * knots), atol=2e-3)
     middle = np.linspace(sim.min(), sim.max(), 500)
     np.testing.assert_allclose(np.interp(middle, knots, probability), expit(a + b * middle), atol=0.005)
-
-
-@pytest.mark.parity
-def test_isotonic_regression_agrees_where_there_are_many_samples():
-    sim, right, weight, _ = world()
-    knots, probability = fit_probability(sim, right, weight)
-    other = IsotonicRegression(out_of_bounds="clip").fit(sim, right)
-    middle = np.linspace(0.3, 0.9, 50)  # steps of about 100 samples: a standard error of 0.05 at most, three of them
-    np.testing.assert_allclose(np.interp(middle, knots, probability), other.predict(middle), atol=0.15)
 
 
 def test_ends_that_so_few_samples_cannot_tell():

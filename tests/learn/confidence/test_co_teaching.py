@@ -5,10 +5,7 @@ import math
 import pytest
 import torch
 from likewise.confidence import CoTeaching
-from likewise.contracts import Confidence
 from likewise.types import LikewiseError, PeerView
-
-from likewise.core.settings.spec import build, spec
 
 
 def look(loss):
@@ -62,38 +59,10 @@ def test_no_gradient_equal_losses_and_losses_that_are_no_numbers():
     assert not second.w.requires_grad and not second.suspicion.requires_grad
 
 
-def test_state_comes_back():
-    part = CoTeaching(share=0.5, per_pass=2, ramp="4e")
-    part.after_step(5)
-    late = CoTeaching(share=0.5, per_pass=2, ramp="4e")
-    late.load_state_dict(part.state_dict())
-    losses = torch.rand(2, 12, generator=torch.Generator().manual_seed(0)).tolist()
-    assert [t.w.tolist() for t in exchange(late, *losses)] == [t.w.tolist() for t in exchange(part, *losses)]
-    assert exchange(late, *losses)[0].w.sum() == 8  # a third of the way up to a half, twice
-
-
-def test_spec():
-    part = build("CoTeaching(share=0.2, ramp='3e')", Confidence, per_pass=7)
-    assert part.peers == 2 and part.needs_loss and part.ramp_steps == 21
-    assert spec(part) == "CoTeaching(share=0.2, per_pass=7, ramp='3e')"
-
-
-def test_waits_for_nothing():
-    """Tensors without data: whoever looked at a value would fail."""
-    part = CoTeaching(share=0.5, per_pass=2).to("meta")
-    part.after_step(3)
-    found = part.exchange([PeerView(torch.ones(6, 2, device="meta"), torch.ones(6, device="meta"), None)] * 2,
-                          torch.ones(6, device="meta").long(), torch.ones(6, device="meta").long())  # fmt: skip
-    assert found[0].w.shape == (6,)
-
-
 def test_bad_use():
     part = CoTeaching(share=0.2, per_pass=5)
     one = torch.zeros(3, dtype=torch.int64)
-    with pytest.raises(
-        LikewiseError,
-        match="must have two networks, got 1; use it as --confidence",
-    ):
+    with pytest.raises(LikewiseError, match="must have two networks, got 1"):
         part(torch.zeros(3, 2), one, one, torch.zeros(3))
     with pytest.raises(LikewiseError, match="got 3; use it as --confidence of a training"):
         exchange(part, *[[1.0, 2.0]] * 3)

@@ -63,15 +63,6 @@ def test_one_sample_in_dispute_is_learned_from():
     assert float(part.observe_state()["differing"]) == pytest.approx(1 / 3)
 
 
-def test_state_comes_back():
-    part = CoTeachingPlus(share=0.5, per_pass=2, start="3", ramp="4e")
-    part.after_step(5)
-    late = CoTeachingPlus(share=0.5, per_pass=2, start="3", ramp="4e")
-    late.load_state_dict(part.state_dict())
-    given = draw(9)
-    assert [t.w.tolist() for t in exchange(late, *given)] == [t.w.tolist() for t in exchange(part, *given)]
-
-
 def test_guesses_of_a_loss_with_classes_do():
     part = build("CoTeachingPlus(share=0.2, start='0')", Confidence, per_pass=3)
     assert part.peers == 2 and part.needs_loss
@@ -81,7 +72,7 @@ def test_guesses_of_a_loss_with_classes_do():
     found = part.exchange([PeerView(z, one(z, y), one.predict(z)) for one in pair], y, y)
     assert all(t.w.sum() >= 1 for t in found)
     plain = Contrastive()
-    with pytest.raises(LikewiseError, match=r"must predict a class for each sample.*such as NormSoftmax\(\)"):
+    with pytest.raises(LikewiseError, match=r"predict a class .*NormSoftmax\(\)"):
         part.exchange([PeerView(z, plain(z, y), plain.predict(z))] * 2, y, y)
 
 

@@ -173,15 +173,6 @@ def test_moving_average():
     assert abs(float(average.mean) - expected) < 1e-6
 
 
-def test_average_goes_on_from_its_state():
-    first, second = Average(), Average()
-    first.add(torch.rand(9))
-    second.load_state_dict(first.state_dict())
-    for part in (first, second):
-        part.add(torch.tensor([3.0]))
-    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=0, atol=0)
-
-
 CAPTURED = """
 import torch
 from likewise.learn.confidence.thresholds import mixture, otsu, weigh

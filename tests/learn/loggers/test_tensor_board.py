@@ -44,7 +44,5 @@ def test_going_on_adds_and_beginning_anew_empties(tmp_path):
 
 def test_a_missing_package_is_said_with_its_extra():
     require_package("json", "Somebody")
-    with pytest.raises(
-        LikewiseError, match=r"^WandB: it needs the package no_such,.*pip install 'likewise\[no_such\]'"
-    ):
+    with pytest.raises(LikewiseError, match=r"WandB: .*pip install 'likewise\[no_such\]'"):
         require_package("no_such", "WandB")

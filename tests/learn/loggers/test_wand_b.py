@@ -9,7 +9,6 @@ import pytest
 from likewise.loggers import WandB
 from likewise.types import LikewiseError
 
-from likewise.core.settings.spec import build, spec
 from likewise.learn.loggers.wand_b import is_logged_in
 
 pytest.importorskip("wandb")
@@ -76,9 +75,7 @@ def test_what_is_told_lies_on_the_disk_and_going_on_keeps_the_id(tmp_path, alone
 
 def test_without_a_key_nobody_is_asked(tmp_path, alone, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asks"))
-    with pytest.raises(
-        LikewiseError, match="needs an API key, but found none; run `wandb login` first, or use mode='offline'"
-    ):
+    with pytest.raises(LikewiseError, match="API key, .*`wandb login`.*mode='offline'"):
         WandB().start("run", tmp_path, {}, None)
 
 
@@ -88,8 +85,3 @@ def test_older_versions_tell_in_another_way(key, known):
         login=lambda key=None, timeout=None: pytest.fail("it asks"), api=SimpleNamespace(api_key=key)
     )
     assert is_logged_in(older) == known
-
-
-def test_it_is_written_as_a_spec():
-    text = "WandB(project='birds', mode='offline')"
-    assert spec(build(text)) == text and spec(WandB()) == "WandB()"

@@ -244,5 +244,5 @@ def test_it_goes_on_from_its_state_and_learns_nothing_in_evaluation():
 
 def test_bad_arguments():
     z, y = batch(1, (0, 0, 1))
-    with pytest.raises(LikewiseError, match="with views=2 a batch must have every image 2 times, got 3 samples"):
+    with pytest.raises(LikewiseError, match="every image 2 times, got 3 samples"):
         AdaptiveHierarchical(classes=3, views=2)(z, y)

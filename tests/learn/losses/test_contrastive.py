@@ -4,7 +4,6 @@ import pytest
 import torch
 from likewise.losses import Contrastive
 from likewise.types import LikewiseError, Ref
-from pytorch_metric_learning.losses import ContrastiveLoss
 
 from likewise.testing.loss import JudgedBatch
 
@@ -35,15 +34,6 @@ def test_with_triplets_it_is_the_papers_value(golden):
     assert math.isclose(each.mean().item(), golden.value["contrastive"], abs_tol=1e-8)
 
 
-@pytest.mark.parity
-def test_agrees_with_pytorch_metric_learning_on_the_same_triplets(golden):
-    a, p, n = torch.tensor(golden.miner.triplets).T
-    from pytorch_metric_learning.reducers import MeanReducer
-
-    other = ContrastiveLoss(reducer=MeanReducer())(golden.z, golden.y, (a, p, a, n))
-    assert math.isclose(Contrastive(miner=golden.miner)(golden.z, golden.y).mean().item(), other.item(), abs_tol=1e-6)
-
-
 def test_margins_that_mean_nothing_are_refused():
     for margin, pull_margin in ((-1.0, 0.0), (0.5, 0.6), (2.5, 0.0)):
         with pytest.raises(LikewiseError, match=f"margin={margin}"):
@@ -70,5 +60,5 @@ def test_judged_triplets_replace_the_pairs(golden):
         near, far = ((z[a] - z[(a + step) % 12]).norm() for step in (1, 2))
         each.append(near + (1 - far).relu())
     torch.testing.assert_close(loss(z, torch.arange(12)), torch.stack(each))
-    with pytest.raises(LikewiseError, match="JudgedBatch: judged triplets are among the samples of a batch"):
+    with pytest.raises(LikewiseError, match="JudgedBatch: judged triplets"):
         loss(z, torch.arange(12), Ref(z, torch.arange(12)))

@@ -188,7 +188,7 @@ def test_it_is_what_its_inner_loss_is():
 
 def test_bad_arguments():
     for inner in (NormSoftmax(3, 8), CrossBatchMemory(8, MultiSimilarity())):
-        with pytest.raises(LikewiseError, match=f"compares samples with samples, got {type(inner).__name__}"):
+        with pytest.raises(LikewiseError, match=f"compare samples with samples, .*got {type(inner).__name__}"):
             CrossBatchMemory(8, inner)
     with pytest.raises(LikewiseError, match="dim=8 columns, got 4 columns"):
         CrossBatchMemory(8, Contrastive())(*batch(1, dim=4))

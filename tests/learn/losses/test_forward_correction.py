@@ -147,7 +147,7 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(LikewiseError, match=r"share must be below 0.75 for 4 classes.*got 0.75"):
         ForwardCorrection(classes=4, dim=2, share=0.75)
     file = str(tmp_path / "t.npy")
-    with pytest.raises(LikewiseError, match=r"transition must be a .npy file, got '.*t.npy' \(.*No such file"):
+    with pytest.raises(LikewiseError, match=r"must be a .npy file, .*No such file"):
         ForwardCorrection(classes=4, dim=2, transition=file)
     (tmp_path / "t.npy").write_text("0.8 0.2\n0.2 0.8\n")
     with pytest.raises(LikewiseError, match=r"transition must be a .npy file, got '.*t.npy' \("):

@@ -10,7 +10,7 @@ from likewise.losses import ArcFace, Hierarchical, Margin, NormSoftmax, ProxyAnc
 from likewise.types import LikewiseError
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, canonical, spec
+from likewise.core.settings.spec import build, spec
 from likewise.learn.losses.hierarchical import class_vectors, copy_of_loss, level_weights, plan_by_tree, plan_sizes
 from likewise.learn.training.schedule import reset_state
 
@@ -94,19 +94,6 @@ def test_every_level_groups_the_one_below(batch, families):
         proxies = getattr(loss, f"coarse_{level}").tolist()
         total += weight * anchor_by_hand(z.tolist(), group[y].tolist(), proxies)
     assert loss(z, y).mean().item() == pytest.approx(total, rel=1e-5)
-
-
-def test_how_many_groups():
-    def sizes(text, classes):
-        text = text.replace("(", "(loss=ProxyAnchor(), ", 1)
-        return [level.size for level in build(text, Loss, classes=classes, dim=4).plan]
-
-    assert (
-        sizes("Hierarchical()", 98) == [9] and sizes("Hierarchical()", 5) == [2] and sizes("Hierarchical()", 11) == [2]
-    )
-    assert sizes("Hierarchical(levels=3)", 11318) == [1131, 113, 11]
-    assert sizes("Hierarchical(coarse=500, levels=2)", 11318) == [500, 50]
-    assert sizes("Hierarchical(coarse=(500, 48, 3))", 11318) == [500, 48, 3]
 
 
 @pytest.mark.parametrize(
@@ -355,9 +342,9 @@ def test_the_data_s_own_tree(kind, batch, families):
 
 
 def test_the_tree_must_know_the_classes_and_have_groups(tmp_path):
-    with pytest.raises(LikewiseError, match="1 of 12 classes are not in the tree: c3; add them, or name another tree"):
+    with pytest.raises(LikewiseError, match="1 of 12 classes .*: c3; add them"):
         made("Hierarchical(depth=1)", class_names=NAMES, taxonomy={k: v for k, v in TREE.items() if k != "c3"})
-    with pytest.raises(LikewiseError, match="got 1 at depth=1 of the tree for 12 below; choose another depth"):
+    with pytest.raises(LikewiseError, match="got 1 at depth=1 .* for 12 below"):
         made("Hierarchical(depth=1)", class_names=NAMES, taxonomy=dict.fromkeys(TREE, ("all",)))
     with pytest.raises(LikewiseError, match="got 2 at depth=3 of the tree for 2 below"):  # nothing lies between
         made("Hierarchical(depth=(4, 3))", class_names=NAMES, taxonomy={k: (v[0], *"xyz") for k, v in TREE.items()})
@@ -386,12 +373,6 @@ def test_with_groups_it_keeps_the_contract(text, bare):
     bare(check_spec, text, 1)
 
 
-def test_one_spelling():
-    assert canonical("Hierarchical(loss=ProxyNCA())") == canonical(
-        "Hierarchical(loss=ProxyNCA(scale=3.0), coarse=None, every=20)"
-    )
-
-
 PLAN_TREE = {
     "a": ("x", "x1"),
     "b": ("x", "x2"),
@@ -402,9 +383,12 @@ PLAN_TREE = {
 }
 
 
-def test_sizes():
+def test_how_many_groups():
     assert plan_sizes(200, None, 1) == [(200, 20)] and plan_sizes(200, None, 2) == [(200, 20), (20, 2)]
     assert plan_sizes(200, (50, 7), 2) == [(200, 50), (50, 7)]
+    assert [plan_sizes(classes, None, 1)[0][1] for classes in (98, 11, 5)] == [9, 2, 2]
+    assert plan_sizes(11318, None, 3) == [(11318, 1131), (1131, 113), (113, 11)]
+    assert plan_sizes(11318, 500, 2) == [(11318, 500), (500, 50)]
     with pytest.raises(LikewiseError, match="must be three classes or more to form groups, got 2"):
         plan_sizes(2, None, 1)
 

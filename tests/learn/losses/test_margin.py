@@ -105,25 +105,9 @@ def test_other_settings_keep_the_contract(text, bare):
     bare(check_spec, text)
 
 
-def test_boundaries_keep_their_precision(golden):
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        loss = Margin(classes=6).to(dtype)
-        with torch.autocast("cpu", torch.bfloat16):
-            each = loss(golden.z.bfloat16(), golden.y)
-        each.mean().backward()
-        assert each.dtype == torch.float32 and loss.boundaries.dtype == loss.boundaries.grad.dtype == dtype
-
-
-def test_an_empty_list_of_triplets_gives_zero_with_a_graph(golden):
-    z = golden.z[:3].clone().requires_grad_()
-    each = Margin(classes=6).double()(z, torch.arange(3))
-    each.mean().backward()
-    assert (each == 0).all() and (z.grad == 0).all()
-
-
 def test_a_boundary_per_class_needs_classes(golden, graded):
     with pytest.raises(LikewiseError, match="Margin.*set per_class=False"):
         Margin()
-    with pytest.raises(LikewiseError, match="a boundary per class needs one class per sample, got SharedLabels"):
+    with pytest.raises(LikewiseError, match="one class per sample, got SharedLabels"):
         Margin(classes=5).with_relevance(graded.shared)
     assert Margin(per_class=False).with_relevance(graded.shared)(golden.z, graded.ids).isfinite().all()

@@ -1,13 +1,9 @@
 """What all losses with learned vectors share: precision and gradients of every order."""
 
-import copy
-import math
-
 import pytest
 import torch
 from bare_work import LOSSES, check_spec
 from likewise.contracts import Loss
-from pytorch_metric_learning import losses as pml
 from torch.nn import functional as F
 
 from likewise.core.settings.spec import build
@@ -71,48 +67,7 @@ def test_first_and_second_derivatives(name, batch):
     assert torch.autograd.gradgradcheck(value, given)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_function_transforms_give_the_same(name, batch):
-    z, y = batch
-    loss = made(name).double()
-    turn, small = torch.ones_like(z), 1e-6
-
-    def value(z):
-        return loss(F.normalize(z, dim=1), y).mean()
-
-    _, along = torch.func.jvp(value, (z,), (turn,))
-    by_hand = (value(z + small * turn) - value(z - small * turn)) / (2 * small)
-    torch.testing.assert_close(along, by_hand, rtol=1e-5, atol=1e-6)
-    both = torch.func.vmap(lambda z: loss(z, y), randomness="same")(torch.stack([z, z.flip(1)]))
-    torch.testing.assert_close(both[0], loss(z, y))
-
-
 @pytest.mark.parametrize("name", ["ArcFace", "CosFace", "NormSoftmax"])
 def test_one_class_alone_costs_nothing(name):
     loss = build(name, Loss, classes=1, dim=DIM)
     assert (loss(F.normalize(torch.randn(3, DIM), dim=1), torch.zeros(3, dtype=torch.int64)) == 0).all()
-
-
-PEERS = {
-    "ArcFace()": pml.ArcFaceLoss(6, 8, margin=math.degrees(0.5), scale=16),
-    "CosFace()": pml.CosFaceLoss(6, 8, margin=0.35, scale=64),
-    "NormSoftmax()": pml.NormalizedSoftmaxLoss(6, 8, temperature=0.05),
-    # The peer keeps the own proxy in the denominator, and its scale multiplies squared distances.
-    "ProxyNCA(positive_in_denominator=True)": pml.ProxyNCALoss(6, 8, softmax_scale=9),
-}
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("text", PEERS)
-def test_value_and_gradient_agree_with_pytorch_metric_learning(text, golden):
-    mine, other = build(text, Loss, classes=6, dim=8).double(), copy.deepcopy(PEERS[text]).double()
-    mine.proxies.data = golden.proxies.clone()
-    theirs, turned = (other.proxies, False) if hasattr(other, "proxies") else (other.W, True)
-    theirs.data = golden.proxies.T.clone() if turned else golden.proxies.clone()
-    a, b = golden.z.clone().requires_grad_(), golden.z.clone().requires_grad_()
-    first, second = mine(F.normalize(a, dim=1), golden.y).mean(), other(b, golden.y)
-    first.backward()
-    second.backward()
-    assert math.isclose(first.item(), second.item(), rel_tol=1e-6, abs_tol=1e-6)
-    torch.testing.assert_close(a.grad, b.grad, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(mine.proxies.grad, theirs.grad.T if turned else theirs.grad, rtol=1e-5, atol=1e-6)

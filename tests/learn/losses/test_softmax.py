@@ -7,7 +7,6 @@ import torch
 from likewise.contracts import Loss, input_of
 from likewise.losses import ForwardCorrection, Softmax
 from likewise.types import LikewiseError
-from pytorch_metric_learning.losses import LargeMarginSoftmaxLoss
 from torch import nn
 from torch.nn import functional as F
 
@@ -45,15 +44,6 @@ def test_value_and_gradients_are_those_of_torchs_linear_layer(golden):
     torch.testing.assert_close(a.grad, b.grad)
     torch.testing.assert_close(loss.proxies.grad, torch.cat([layer.weight.grad, layer.bias.grad[:, None]], 1))
     assert torch.equal(loss.predict(golden.raw), layer(golden.raw).argmax(1))
-
-
-@pytest.mark.parity
-def test_agrees_with_pytorch_metric_learning_where_there_is_no_bias(golden):
-    """Its large-margin softmax with a margin of 1 is a classifier without bias on raw embeddings."""
-    loss, other = made(), LargeMarginSoftmaxLoss(6, 8, margin=1).double()
-    loss.proxies.data[:, -1] = 0
-    other.W.data = loss.proxies.data[:, :-1].T.clone()
-    assert math.isclose(loss(golden.raw, golden.y).mean().item(), other(golden.raw, golden.y).item(), rel_tol=1e-6)
 
 
 def test_initial_values_are_those_of_a_linear_layer():

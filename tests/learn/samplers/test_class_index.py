@@ -77,16 +77,14 @@ def test_candidates_are_batches_from_the_pool(rng):
 
 
 def test_bad_arguments():
-    with pytest.raises(
-        LikewiseError, match=r"X: per_class=2 needs two .* 2 of 4 classes have one \(first: one\).*lonely='skip' in X"
-    ):
+    with pytest.raises(LikewiseError, match=r"2 of 4 classes .*\(first: one\).*lonely='skip' in X"):
         usable_classes("X", LABELS, "per_class=2", "error", ("zero", "one", "two", "three"))
     with pytest.raises(LikewiseError, match="every class has one; use Shuffled"):
         usable_classes("X", np.arange(5), "per_class=2", "skip", None)
     assert len(usable_classes("X", np.arange(5), None, "error", None).every) == 5
     with pytest.raises(LikewiseError, match="multiple of per_class, got batch=3, per_class=2"):
         check_batch("X", 3, 2)
-    with pytest.raises(LikewiseError, match="pool must be at least batch, got pool=4, batch=6; raise pool"):
+    with pytest.raises(LikewiseError, match="got pool=4, batch=6; raise pool"):
         check_pool("X", 4, 6, ClassIndex(LABELS))
     with pytest.raises(LikewiseError, match="batch=10 with 9; lower batch"):
         check_pool("X", 512, 10, ClassIndex(LABELS))

@@ -65,14 +65,6 @@ def test_after_the_division_all_rows_are_one_group():
     assert all(len(set(PLACE[batch])) > 1 for batch in batches)
 
 
-def test_a_checkpoint_holds_the_clusters():
-    sampler, again = started(every=5), started(every=5)
-    sampler.epoch_batches(0)
-    again.load_state_dict(sampler.state_dict())
-    assert np.array_equal(again.groups, sampler.groups)
-    assert again.epoch_batches(1) == sampler.epoch_batches(1)
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

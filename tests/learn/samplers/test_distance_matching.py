@@ -1,19 +1,8 @@
-from collections import Counter
-
 import numpy as np
 import pytest
-import torch
 from likewise.samplers import DistanceMatching
-from likewise.types import Embedded, LikewiseError
 
 from likewise.learn.samplers.distance_matching import heights_apart, histograms, moments_apart, wasserstein
-
-
-def started(labels, z, **settings):
-    sampler = DistanceMatching(labels, **settings)
-    z = torch.as_tensor(z, dtype=torch.float32)
-    sampler.start(lambda: Embedded(z, torch.as_tensor(labels), torch.arange(len(z))))
-    return sampler
 
 
 def distances(z):
@@ -77,37 +66,13 @@ def data():
     return labels, np.where(labels[:, None] < 10, 0.1, 5) * rng.normal(size=(200, 8))
 
 
-def test_the_candidate_with_the_nearest_distances_is_kept(data):
+def test_the_candidate_with_the_nearest_distances_is_kept(data, started):
     labels, z = data
     _, aim, width = histograms(z, np.zeros((1, 2), np.int64), 50)
 
     def mean_cost(**settings):
-        batches = np.array(started(labels, z, batch=20, **settings).epoch_batches(0))
+        batches = np.array(started(DistanceMatching, labels, z, batch=20, **settings).epoch_batches(0))
         return wasserstein(histograms(z, batches, 50)[0], aim, width).mean()
 
     assert mean_cost(candidates=30) < 0.7 * mean_cost(candidates=1)
     assert mean_cost(candidates=30) < mean_cost(candidates=30, published_cost=True)
-
-
-def test_batches_have_samples_per_class(data):
-    labels, z = data
-    for batch in started(labels, z, batch=24, per_class=4, pool=80).epoch_batches(0):
-        assert set(Counter(labels[batch].tolist()).values()) == {4} and len(set(batch)) == 24
-
-
-def test_all_embeddings_equal(data):
-    for flag in (False, True):
-        batches = started(data[0], np.ones((200, 3)), batch=20, published_cost=flag).epoch_batches(0)
-        assert all(len(set(b)) == 20 for b in batches)
-
-
-def test_bad_arguments(data):
-    for settings, says in (
-        ({"batch": 5}, "batch must be a multiple"),
-        ({"batch": 20, "pool": 10}, "pool must be at least batch"),
-        ({"batch": 202}, "batch must not exceed the training samples, got batch=202 with 200"),
-    ):
-        with pytest.raises(LikewiseError, match=f"DistanceMatching: {says}"):
-            DistanceMatching(data[0], **settings)
-    with pytest.raises(LikewiseError, match=r"lonely='skip' in DistanceMatching"):
-        DistanceMatching(np.array([0, 0, 1, 1, 2]), batch=2)

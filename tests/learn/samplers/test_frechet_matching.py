@@ -1,19 +1,8 @@
-from collections import Counter
-
 import numpy as np
 import pytest
-import torch
 from likewise.samplers import FrechetMatching
-from likewise.types import Embedded, LikewiseError
 
 from likewise.learn.samplers.frechet_matching import frechet
-
-
-def started(labels, z, **settings):
-    sampler = FrechetMatching(labels, **settings)
-    z = torch.as_tensor(z, dtype=torch.float32)
-    sampler.start(lambda: Embedded(z, torch.as_tensor(labels), torch.arange(len(z))))
-    return sampler
 
 
 def tries_of(rows, count, size, rng):
@@ -71,27 +60,12 @@ def data():
     return labels, rng.normal(size=(20, 8))[labels] + 0.3 * rng.normal(size=(200, 8))
 
 
-def test_the_candidate_nearest_in_mean_and_covariance_is_kept(data):
+def test_the_candidate_nearest_in_mean_and_covariance_is_kept(data, started):
     labels, z = data
 
     def mean_cost(candidates):
-        return frechet(z, np.array(started(labels, z, batch=20, candidates=candidates).epoch_batches(0))).mean()
+        return frechet(
+            z, np.array(started(FrechetMatching, labels, z, batch=20, candidates=candidates).epoch_batches(0))
+        ).mean()
 
     assert mean_cost(30) < 0.9 * mean_cost(1)
-
-
-def test_batches_have_samples_per_class(data):
-    labels, z = data
-    for batch in started(labels, z, batch=24, per_class=4, pool=80).epoch_batches(0):
-        assert set(Counter(labels[batch].tolist()).values()) == {4} and len(set(batch)) == 24
-
-
-def test_bad_arguments(data):
-    for settings, says in (
-        ({"batch": 5}, "batch must be a multiple"),
-        ({"batch": 20, "pool": 10}, "pool must be at least batch"),
-    ):
-        with pytest.raises(LikewiseError, match=f"FrechetMatching: {says}"):
-            FrechetMatching(data[0], **settings)
-    with pytest.raises(LikewiseError, match=r"lonely='skip' in FrechetMatching"):
-        FrechetMatching(np.array([0, 0, 1, 1, 2]), batch=2)

@@ -61,11 +61,11 @@ def test_small_data_and_bad_arguments(made):
     labels, sets = np.array([0, 1, 2, 2]), [(0, 1), (0,), (1,)]
     for batch in SamplesPerLabel(labels, sets, batch=4, per_label=2).epoch_batches(0):
         assert sorted(batch) == [0, 1, 2, 3]
-    with pytest.raises(LikewiseError, match="batch=6 needs as many samples that share a label.* there are 4; lower"):
+    with pytest.raises(LikewiseError, match="batch=6 .* there are 4; lower"):
         SamplesPerLabel(labels, sets, batch=6, per_label=2)
-    with pytest.raises(LikewiseError, match="must have several labels per sample, got one; use SamplesPerClass"):
+    with pytest.raises(LikewiseError, match="got one; use SamplesPerClass"):
         SamplesPerLabel(labels)
     with pytest.raises(LikewiseError, match="candidates must be at least per_label - 1"):
         SamplesPerLabel(labels, sets, batch=4, per_label=4, candidates=2)
-    with pytest.raises(LikewiseError, match="batch must be a multiple of per_label, got batch=5, per_label=2; try"):
+    with pytest.raises(LikewiseError, match="got batch=5, per_label=2; try"):
         SamplesPerLabel(labels, sets, batch=5, per_label=2)

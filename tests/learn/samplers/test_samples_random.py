@@ -49,10 +49,10 @@ def test_a_small_class_drawn_often_repeats():
 
 
 def test_bad_arguments():
-    with pytest.raises(LikewiseError, match=f"batch=9999 needs as many samples, but there are {len(LABELS)}"):
+    with pytest.raises(LikewiseError, match=f"batch=9999 .*there are {len(LABELS)}"):
         SamplesRandom(LABELS, batch=9999)
     assert len(SamplesRandom(LABELS, batch=9999, with_replacement=True)) == 1
     lonely = np.array([0, 0, 1])
-    with pytest.raises(LikewiseError, match=r"the last sample of a batch needs two .*lonely='skip' in SamplesRandom"):
+    with pytest.raises(LikewiseError, match=r"lonely='skip' in SamplesRandom"):
         SamplesRandom(lonely, batch=2)
     assert {r for i in range(9) for b in SamplesRandom(lonely, 2, "skip").epoch_batches(i) for r in b} == {0, 1}

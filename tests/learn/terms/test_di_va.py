@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from learn.training.small_training import GLYPHS, assert_resumes_exactly
-from likewise.config import Train
 from likewise.contracts import Miner
 from likewise.losses import MultiSimilarity, Triplet
 from likewise.similarity import batch_masks
@@ -14,7 +12,6 @@ from likewise.types import Batch, LikewiseError, Tuples
 from torch.nn import functional as F
 
 from likewise.learn.terms.di_va import SameClass
-from likewise.learn.training.fit import train
 from likewise.models import Embedder
 from likewise.models.heads import Slices
 
@@ -138,20 +135,9 @@ def test_triplets_of_one_class(subtests):
     assert (a == p).any() and (a != p).any() and (p != n).any()
 
 
-def test_a_training_resumes_exactly(tmp_path, stop_at):
-    settings = GLYPHS | {
-        "loss": "Margin()", "loss_weight": 0.0, "head": "Slices(k=4)", "terms": ("DiVA(views=2, memory=20)",), "views": 2,
-        "sampler": "SamplesPerClass(batch=6, per_class=2)",
-    }  # fmt: skip
-    assert_resumes_exactly(settings, tmp_path, stop_at)
-    alone = settings | {"views": 1, "out": str(tmp_path / "alone")}
-    with pytest.raises(LikewiseError, match="has views=2, but a batch has 1 views of every image; use --views 2"):
-        train(Train(**alone))
-
-
 def test_errors():
     network = Embedder("features", 8, lambda features, dim: Slices(features, dim, k=2), features=7)
-    with pytest.raises(LikewiseError, match="a head with 4 slices, got Slices with k=2; train with --head 'Slices"):
+    with pytest.raises(LikewiseError, match="4 slices, got Slices with k=2; .*--head 'Slices"):
         DiVA(lambda dim: Triplet(), network)
     _, network = made()
     with pytest.raises(LikewiseError, match="one of triplets, got MultiSimilarity; use Margin"):

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 import torch
 from bare_work import LOSSES
-from likewise.config import Embed, Train
-from likewise.contracts import Loss, Term
+from learn.training.small_training import GLYPHS, assert_resumes_exactly
+from likewise.config import Embed
+from likewise.contracts import Loss
 from likewise.losses import Contrastive, CrossBatchMemory, ProxyAnchor
 from likewise.terms import Ensemble
 from likewise.types import Batch, LikewiseError, Output
 from PIL import Image
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, spec
-from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.core.settings.spec import build
 from likewise.models import Embedder
 from likewise.models.heads import Relational
 from likewise.score.embed_data import embed
@@ -85,20 +84,6 @@ def test_by_hand(batch, text, branches):
         others = [b for b in range(3) if b != branch]
         assert not slope[0][n, others].any(), "a sample trains its own branch alone"
     torch.testing.assert_close(slope[1], torch.full((12, 3), 0.3 / 36))  # which branch it is has no slope
-
-
-@pytest.mark.parity
-def test_as_another_library_has_it(batch):
-    from pytorch_metric_learning.losses import ProxyAnchorLoss
-
-    term, out = Ensemble(maker("ProxyAnchor"), network(), reconstruction=0.0), sent(BRANCHES)
-    total = 0.0
-    for number in (0, 2):
-        theirs = ProxyAnchorLoss(CLASSES, 4, margin=0.1, alpha=32)
-        theirs.proxies.data.copy_(term.losses[number].proxies)
-        rows = [n for n in range(12) if BRANCHES[n] == number]
-        total = total + theirs(out.nodes[rows, number], batch.y[rows])
-    torch.testing.assert_close(term(out, batch).mean(), total)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -177,25 +162,6 @@ def test_the_log_shows_how_many_went_where(batch):
     assert shown == pytest.approx({"branch_1": 7 / 12, "branch_2": 0.0, "branch_3": 5 / 12})
 
 
-def test_it_goes_on_from_its_state(batch):
-    def some(term, steps):
-        for step in steps:
-            scale = (1.0, 1.0 + step, 1.0 / step)
-            out = sent([(n * step) % 3 for n in range(12)], scale)
-            yield term(out, batch).detach()
-            term.after_step(step)
-
-    def remember(dim):
-        return CrossBatchMemory(dim=dim, loss=Contrastive(), size=16)
-
-    net = network()
-    term, other = (Ensemble(remember, net, balanced=True) for _ in range(2))
-    list(some(term, range(1, 4)))
-    other.load_state_dict(term.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(some(term, range(4, 8)), some(other, range(4, 8)), strict=True))
-    assert not any(name.startswith("embedder") for name in term.state_dict()) and term.usual.any()
-
-
 def test_of_the_network_the_trunk_and_one_branch_of_a_sample_learn(batch):
     net = network()
     term = Ensemble(maker("ProxyAnchor"), net)
@@ -206,42 +172,27 @@ def test_of_the_network_the_trunk_and_one_branch_of_a_sample_learn(batch):
     assert out.nodes.shape == (12, 3, 4) and out.rec.shape == (12, 3)
 
 
-def test_spec_and_bad_arguments():
-    net, make_loss = network(), maker("ProxyAnchor")
-    term = build("Ensemble(weight=2.0, reconstruction=0.5)", Term, make_loss=make_loss, embedder=net)
-    assert spec(term) == "Ensemble(weight=2.0, reconstruction=0.5)" and term.syncs
-    plain = Embedder("features", 12, features=7)
-    with pytest.raises(
-        LikewiseError,
-        match=r"Ensemble: .*head whose parts reconstruct their input, got Linear; train with --head 'Relational\(\)'",
-    ):
-        Ensemble(make_loss, plain)
+def test_bad_arguments():
+    with pytest.raises(LikewiseError, match=r"Ensemble: .*got Linear; train with --head 'Relational\(\)'"):
+        Ensemble(maker("ProxyAnchor"), Embedder("features", 12, features=7))
     for text, who in (("AdaptiveHierarchical(views=2)", "Adaptive"), ("Contrastive(miner=TSINT(classes=4))", "TSINT")):
         with pytest.raises(LikewiseError, match=f"Ensemble: {who}.* needs the whole batch.*use another loss"):
-            Ensemble(maker(text), net)
+            Ensemble(maker(text), network())
 
 
 def test_a_training_resumes_exactly_and_embeds_without_labels(tmp_path, stop_at):
-    settings = {
-        "data": "glyphs(classes=8, per_class=6, size=16)", "size": 16, "dim": 8, "steps": 6, "log_every": 2,
-        "sampler": "SamplesPerClass(batch=8, per_class=2)", "quiet": True, "evaluate": False, "device": "cpu",
-        "loss": "ProxyAnchor(alpha=16)", "head": "Relational(k=2)", "terms": ("Ensemble(balanced=True)",),
-        "loss_weight": 10.0, "lr": 0.01, "workers": 0,
+    settings = GLYPHS | {
+        "sampler": "SamplesPerClass(batch=8, per_class=2)", "loss": "ProxyAnchor(alpha=16)", "head": "Relational(k=2)",
+        "terms": ("Ensemble(balanced=True)",), "loss_weight": 10.0,
     }  # fmt: skip
-    whole = train(Train(**settings, out=str(tmp_path / "whole")))
-    with pytest.raises(Interrupted, match="stopped at step 3 of 6"):
-        train(Train(**settings, out=str(tmp_path / "half")), hooks=stop_at(3))
-    resumed = train(Train(**settings, out=str(tmp_path / "half")))
-    states = [run.load_state()["tensors"] for run in (whole, resumed)]
-    assert states[0].keys() == states[1].keys() and all(torch.equal(v, states[1][k]) for k, v in states[0].items())
-    assert {"term_0.losses.1.proxies", "term_0.usual", "embedder.head.mix.weight"} <= states[0].keys()
-    logs = [[{k: v for k, v in line.items() if k != "images_per_s"} for line in r.read_log()] for r in (whole, resumed)]
-    assert logs[0] == logs[1] and len(logs[0]) == 3
-    for line in logs[0]:
+    _, run = assert_resumes_exactly(settings, tmp_path, stop_at)
+    names = run.load_state()["tensors"].keys()
+    assert {"term_0.losses.1.proxies", "term_0.usual", "embedder.head.mix.weight"} <= names
+    for line in run.read_log():
         assert line["branch_1"] + line["branch_2"] == pytest.approx(1) and line["lr"]["loss"] == pytest.approx(1.0)
         assert "terms" not in line["lr"], "proxies of branches learn as those of the loss"
     (tmp_path / "new").mkdir()
     for number in range(3):
         Image.new("RGB", (16, 16), (80 * number, 40, 90)).save(tmp_path / "new" / f"{number}.png")
-    e = embed(Embed(run=str(resumed.path), data=str(tmp_path / "new"), out="", quiet=True, device="cpu", workers=0))
+    e = embed(Embed(run=str(run.path), data=str(tmp_path / "new"), out="", quiet=True, device="cpu", workers=0))
     assert e.z.shape == (3, 8) and torch.allclose(e.z.norm(dim=1), torch.ones(3))

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from learn.training.small_training import GLYPHS, assert_resumes_exactly
 from likewise.terms import IntraBatch
 from likewise.types import Batch, LikewiseError, Output
 from torch.nn import functional as F
@@ -117,13 +116,6 @@ def test_a_sample_hears_the_others_in_one_classifier_only():
 def test_the_norm_has_no_shift():
     term = IntraBatch(CLASSES, DIM)
     assert not term.norm.bias.requires_grad and not term.norm.bias.any() and term.together.bias is None
-
-
-def test_a_training_resumes_exactly(tmp_path, stop_at):
-    settings = GLYPHS | {
-        "loss_weight": 0.0, "terms": ("IntraBatch()",), "sampler": "SamplesPerClass(batch=6, per_class=2)",
-    }  # fmt: skip
-    assert_resumes_exactly(settings, tmp_path, stop_at)
 
 
 def test_errors():

@@ -9,8 +9,6 @@ from likewise.terms import language_guidance as guidance
 from likewise.types import Batch, LikewiseError, Output
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, spec
-
 
 @pytest.fixture
 def batch():
@@ -137,29 +135,10 @@ def test_a_local_encoder_that_changed_is_asked_again(given, stand_ins, tmp_path)
     assert marks[0] == marks[1] != marks[2]
 
 
-def test_bfloat16_autocast(given, stand_ins, out, batch):
-    term = LanguageGuidance()
-    term.prepare(given)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = term(out, batch)
-    assert torch.equal(found, term(out, batch)) and found.dtype == torch.float32
-
-
-def test_no_value_is_looked_at(given, stand_ins, out, batch):
-    term = LanguageGuidance(delay=1)
-    term.prepare(given)
-    term.to("meta")  # there are no values there: whoever looks fails
-    found = term(Output(*(t.to("meta") for t in out[:3])), Batch(*(t.to("meta") for t in batch[:3])))
-    term.after_step(1)
-    assert found.shape == (5,)
-
-
-def test_spec_and_bad_arguments(out, batch):
-    text = "LanguageGuidance(weight=5.5, by='names')"
-    assert spec(build(text)) == text
+def test_bad_arguments(out, batch):
     with pytest.raises(LikewiseError, match=r"prepare\(given\) must be called before the first step"):
         LanguageGuidance()(out, batch)
-    with pytest.raises(LikewiseError, match=r"prompt must contain \{\} once, in place of the name, got 'bird'"):
+    with pytest.raises(LikewiseError, match=r"prompt must contain \{\} once, .*got 'bird'"):
         LanguageGuidance(prompt="bird")
     with pytest.raises(LikewiseError, match="must have level='class', got level='sample'"):
         LanguageGuidance(by="names", level="sample")
@@ -242,7 +221,7 @@ def test_codes_become_the_words_that_the_data_has(name, words):
     "name", ["11319", "Aves/1234", "n99999999", "id_00000080", "class 3", "0002", "001.", "_", "7.8"]
 )
 def test_names_that_are_no_words_are_refused(name, given):
-    with pytest.raises(LikewiseError, match=rf"by='names' needs class names that are words, got '{name}'; rename"):
+    with pytest.raises(LikewiseError, match=rf"class names that are words, got '{name}'"):
         guidance.from_names(dataclasses.replace(given, class_names=("Crow", name, "Gull")), "a photo of a {}", "enc")
 
 
@@ -256,9 +235,9 @@ def test_images_stand_for_themselves(given, stand_ins):
 
 def test_features_and_too_many_names_are_refused(given, stand_ins):
     flat = dataclasses.replace(given, pictures=lambda transform: iter([(torch.zeros(6, 5), torch.arange(6))]))
-    with pytest.raises(LikewiseError, match=r"must be images, got features of shape \(6, 5\); use by='names'"):
+    with pytest.raises(LikewiseError, match=r"features of shape \(6, 5\); use by='names'"):
         guidance.from_images(flat, "net", None)
-    with pytest.raises(LikewiseError, match="k must be at most 6, the number of classes of the classifier, got 7"):
+    with pytest.raises(LikewiseError, match="k must be at most 6, .*got 7"):
         guidance.from_classifier(given, "net", None, "class", 7, "{}", "enc")
 
 

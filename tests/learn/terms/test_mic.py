@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from learn.training.small_training import GLYPHS, assert_resumes_exactly
 from likewise.losses import Margin, MultiSimilarity
 from likewise.terms import MIC
 from likewise.types import Batch, LikewiseError, TrainingSetInfo
@@ -116,10 +115,8 @@ def test_later_clusters_are_of_the_second_embedding(tmp_path):
     drawn = batch(range(4, 24))
     for step in (1, 2, 3):
         term(network(drawn.x), drawn)
-        term.pending = (
-            F.one_hot(drawn.y % 2, 5).float(),
-            drawn.row,
-        )  # as if the second embedding had learned the parity
+        # As if the second embedding had learned the parity.
+        term.pending = F.one_hot(drawn.y % 2, 5).float(), drawn.row
         term.after_step(step)
         if step < 3:
             assert torch.equal(term.cluster, before)
@@ -127,13 +124,6 @@ def test_later_clusters_are_of_the_second_embedding(tmp_path):
     same = term.cluster[4:, None] == term.cluster[4:]
     assert torch.equal(same, drawn.y[:, None] % 2 == drawn.y % 2)
     assert float(term.observe_state()["images_regrouped"]) == pytest.approx(0.5)
-
-
-def test_a_training_resumes_exactly(tmp_path, stop_at):
-    settings = GLYPHS | {
-        "loss": "Margin()", "terms": ("MIC(clusters=6, every=2)",), "sampler": "SamplesPerClass(batch=6, per_class=2)",
-    }  # fmt: skip
-    assert_resumes_exactly(settings, tmp_path, stop_at)
 
 
 def test_errors():

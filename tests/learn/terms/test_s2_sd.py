@@ -7,8 +7,6 @@ from likewise.terms import S2SD
 from likewise.types import Batch
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, spec
-
 
 @pytest.fixture
 def batch():
@@ -83,23 +81,6 @@ def test_a_loss_of_raw_embeddings_gets_them_raw(net, batch):
     assert unit_loss(out, batch).isfinite().all()
 
 
-def test_it_goes_on_from_its_state(net, batch):
-    term, other = (S2SD(proxies, net, dims=(6,), delay=3) for _ in range(2))
-    term.after_step(3)
-    out = net(batch.x)
-    assert not torch.allclose(other(out, batch), term(out, batch))
-    other.load_state_dict(term.state_dict())
-    assert torch.equal(other(out, batch), term(out, batch))
-    assert not any(name.startswith("embedder") for name in term.state_dict())
-
-
-def test_bfloat16_autocast(net, batch):
-    term = S2SD(proxies, net, dims=(6,), delay=0)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = term(net(batch.x), batch)
-    assert found.dtype == torch.float32 and found.isfinite().all()
-
-
 def test_a_feature_of_zeros_does_no_harm(net, batch):
     term = S2SD(proxies, net, dims=(6,), delay=0)
     out = net(batch.x)
@@ -107,16 +88,3 @@ def test_a_feature_of_zeros_does_no_harm(net, batch):
     found = term(out._replace(z=F.normalize(e, dim=1), f=torch.zeros_like(out.f)), batch)
     found.sum().backward()
     assert found.isfinite().all() and e.grad.isfinite().all()
-
-
-def test_no_value_is_looked_at(net, batch):
-    term = S2SD(proxies, net, dims=(6,)).to("meta")  # there are no values there: whoever looks fails
-    out = net.to("meta")(batch.x.to("meta"))
-    found = term(out, Batch(*(t.to("meta") for t in batch[:3])))
-    term.after_step(1)
-    assert found.shape == (6,)
-
-
-def test_spec_and_bad_arguments(net):
-    term = build("S2SD(dims=(6, 7), delay=0)", make_loss=proxies, embedder=net)
-    assert spec(term) == "S2SD(dims=(6, 7), delay=0)" and term.weight == 1.0

@@ -9,7 +9,6 @@ from likewise.types import Batch
 from torch import nn
 from torch.nn import functional as F
 
-from likewise.core.settings.spec import build, spec
 from likewise.learn.terms.self_distillation import kl_rows, similarities
 
 
@@ -70,40 +69,6 @@ def test_the_teacher_stays_in_evaluation_mode_and_the_network_is_no_part_of_the_
     assert term.training and net.training and not term.teacher.training and not term.teacher.drop.training
     assert {name.split(".")[0] for name in term.state_dict()} == {"teacher", "ramp"}
     assert not any(p is q for p in term.parameters() for q in net.parameters())
-
-
-def test_it_goes_on_from_its_state(net):
-    b = batch()
-    term = SelfDistillation(net, per_pass=2, steps=8)
-    term.after_step(2)
-    move(net)
-    other = SelfDistillation(net, per_pass=2, steps=8)
-    assert not torch.equal(other(net(b.x), b), term(net(b.x), b))
-    other.load_state_dict(term.state_dict())
-    assert torch.equal(other(net(b.x), b), term(net(b.x), b))
-
-
-def test_bfloat16_outputs_and_autocast(net):
-    b = batch()
-    term = SelfDistillation(net, per_pass=1, steps=4)
-    term.after_step(1)
-    move(net)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = term(net(b.x), b)
-    assert found.dtype == torch.float32 and found.isfinite().all()
-
-
-def test_no_value_is_looked_at(net):
-    net.to("meta")  # there are no values there: whoever looks fails
-    term, b = SelfDistillation(net, per_pass=1, steps=4).to("meta"), Batch(*(t.to("meta") for t in batch()[:3]))
-    found = term(net(b.x), b)
-    term.after_step(1)
-    assert found.shape == (6,)
-
-
-def test_spec_and_bad_arguments(net):
-    term = build("SelfDistillation(weight=200)", embedder=net, per_pass=3, steps=9)
-    assert term.weight == 200 and spec(term) == "SelfDistillation(per_pass=3, steps=9, weight=200)"
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])

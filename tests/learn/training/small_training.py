@@ -11,7 +11,7 @@ from PIL import Image
 from likewise.learn.training.build import build_state, make_samples
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
+from likewise.learn.training.loop import Interrupted
 
 CPU = torch.device("cpu")
 
@@ -63,9 +63,20 @@ SMALL = {
 }  # fmt: skip
 
 
-def assert_resumes_exactly(settings: dict, folder, stop_at) -> None:
-    """A training that is stopped after three steps and resumed ends with the network of one that was not stopped."""
+def assert_resumes_exactly(settings: dict, folder, stop_at, at: int = 3):
+    """A training that is stopped and resumed has the tensors, the log and the sample weights of one that was not stopped.
+
+    Return both runs.
+    """
     whole = train(Train(**settings, out=str(folder / "whole")))
-    with pytest.raises(Interrupted):
-        train(Train(**settings, out=str(folder / "half")), hooks=stop_at(3))
-    assert_same_network(whole, train(Train(**settings, out=str(folder / "half"))))
+    with pytest.raises(Interrupted, match=f"stopped at step {at} of"):
+        train(Train(**settings, out=str(folder / "half")), hooks=stop_at(at))
+    resumed = train(Train(**settings, out=str(folder / "half")))
+    assert_same_network(whole, resumed)
+    assert told(whole) == told(resumed)
+    first, second = (run.load_state()["tensors"] for run in (whole, resumed))
+    assert first.keys() == second.keys() and all(torch.equal(value, second[name]) for name, value in first.items())
+    if settings.get("confidence"):
+        first, second = (dict(np.load(run.path / "sample_weights.npz")) for run in (whole, resumed))
+        assert all(np.array_equal(v, second[k], equal_nan=v.dtype.kind == "f") for k, v in first.items())
+    return whole, resumed

@@ -18,8 +18,7 @@ from likewise.terms import language_guidance as guidance
 from likewise import losses
 from likewise.core.distributed.collectives import world
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.runs.folder import Run
 
 SPREAD = {"sampler": "SamplesPerClass(batch=25, per_class=5)"}  # neither 2 nor 3 processes share it evenly

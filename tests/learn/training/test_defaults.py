@@ -218,7 +218,7 @@ def test_a_folder_with_a_run_of_the_other_choice_names_the_flag(finds, items, pi
         prepare_folder(first, config, torch.device("cpu"))
     (first.run.path / "state.pt").touch()
     finds(RESNET)
-    with pytest.raises(LikewiseError, match="add --backbone efficientnet_lite0 for that run, choose another --out"):
+    with pytest.raises(LikewiseError, match="add --backbone efficientnet_lite0 for that run"):
         claim(Train(data=str(pictures), out="mine"), items, [])
 
 

@@ -13,8 +13,7 @@ from likewise.types import LikewiseError
 
 from likewise.data import load
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.runs.folder import Run
 from likewise.runs.open import read_config
 
@@ -59,9 +58,7 @@ def test_the_same_settings_find_the_same_folder(settings, tmp_path, monkeypatch)
 
 
 def test_exhausted_memory_is_one_sentence(settings):
-    with pytest.raises(
-        OutOfMemory, match="^train: memory is exhausted.*; lower the sampler's batch, --size or --dim, or give"
-    ):
+    with pytest.raises(OutOfMemory, match="^train: memory is exhausted.*--chunk-size"):
         train(Train(**settings | {"dim": 10**15}))
 
 
@@ -113,24 +110,6 @@ def test_empty_files_are_found_before_training_and_skipped_unless_strict(tmp_pat
     assert [path for _, path in train(config).skipped] == ["class2/1.png"]
 
 
-def test_settings_that_cannot_work_fail_before_the_first_step(settings, features):
-    for change, says in [
-        ({"loss": "Tripet()"}, "no component called 'Tripet'; did you mean 'Triplet'"),
-        ({"loss": "HardPairs()"}, "describes a HardPairs, but a Loss is needed"),
-        ({"select": "MAP"}, "there is no 'MAP'"),
-        ({"warmup": "5 epochs"}, "warmup must be a number of steps"),
-        ({"patience": 3}, "need a validation split"),
-        ({"schedule": "plateau"}, "need a validation split"),
-        ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
-        ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
-        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "needs 50 classes, but the labels have 12"),
-        ({"loss": "likewise.learn.losses.triplet.Triplet()"}, "--allow-imports"),
-    ]:
-        with pytest.raises(LikewiseError, match=says):
-            train(Train(**settings | change))
-        assert not Path(settings["out"]).exists()
-
-
 def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_carry_it(settings):
     settings = settings | {"loss": "likewise.learn.losses.triplet.Triplet(margin=0.1)", "steps": 2}
     run = train(Train(**settings, allow_imports=True))
@@ -139,12 +118,6 @@ def test_a_dotted_loss_is_imported_only_with_permission_and_the_run_does_not_car
     with pytest.raises(LikewiseError, match="would be imported, which runs its code"):
         evaluate(run, quiet=True)
     assert evaluate(run, quiet=True, allow_imports=True)["queries"] == 144
-
-
-def test_configs_are_frozen_and_flat():
-    config = Train(data="x")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.lr = 1.0
 
 
 def test_a_rows_weight_multiplies_its_loss(settings, tmp_path):
@@ -200,20 +173,20 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"loss": "Tripet()"}, "no component called 'Tripet'; did you mean 'Triplet'"),
+        ({"loss": "HardPairs()"}, "describes a HardPairs, but a Loss is needed"),
+        ({"loss": "likewise.learn.losses.triplet.Triplet()"}, "--allow-imports"),
+        ({"select": "MAP"}, "there is no 'MAP'"),
+        ({"warmup": "5 epochs"}, "warmup must be a number of steps"),
+        ({"patience": 3}, "need a validation split"),
+        ({"schedule": "plateau"}, "need a validation split"),
+        ({"backbone": "resnet50"}, "holds features, got --backbone resnet50"),
+        ({"device": "cuda:99"}, "device: 'cuda:99' cannot be used on this machine"),
+        ({"sampler": "SamplesPerClass(batch=100, per_class=2)"}, "needs 50 classes, but the labels have 12"),
         ({"optimizer": "lion"}, "optimizer must be .*, got 'lion'"),
-        ({"schedule": "cosin"}, "schedule must be"),
-        ({"precision": "fp16"}, "precision must be 'fp32' or 'bf16', got 'fp16'"),
         ({"lr": float("nan")}, "lr must be 0 or more, got nan"),
-        ({"lr": -1.0}, "lr must be 0 or more, got -1"),
-        ({"eps": -1.0}, "eps must be 0 or more"),
         ({"seed": -1}, "seed must be between 0 and"),
-        ({"log_every": 0}, "log_every must be 1 or more, got 0"),
         ({"dim": 0}, "dim must be 1 or more, got 0"),
-        ({"views": 0}, "views must be 1 or more, got 0"),
-        ({"short_side": 0}, "short_side must be 1 or more, got 0"),
-        ({"loss_weight": -1.0}, r"loss_weight must be 0 or more, got -1\.0"),
-        ({"patience": -1}, "patience must be 1 or more"),
-        ({"clip_norm": -1.0}, "clip_norm must be"),
         ({"momentum": 5.0}, "momentum must be between 0 and"),
         ({"checkpoint_every": "0"}, "checkpoint_every must be at least 1 step"),
         ({"schedule_every": "0"}, "schedule_every must be at least 1 step"),
@@ -223,7 +196,7 @@ def test_a_training_that_ends_early_tells_what_it_believed(settings):
         ({"protocol": "UnseenClasses(val=0.2)", "metrics": ("R@144",)}, "need 144 results"),
     ],
 )
-def test_settings_out_of_range_are_named(settings, change, says, unchecked):
+def test_settings_that_cannot_work_fail_before_the_first_step(settings, change, says, unchecked):
     with pytest.raises(LikewiseError, match=says):
         train(Train(**settings | change))
     assert not Path(settings["out"]).exists()
@@ -311,9 +284,7 @@ def test_a_state_whose_optimiser_was_told_otherwise_is_refused(settings, stop_at
     state = run.load_state()
     state["optimizer"]["param_groups"] = state["optimizer"]["param_groups"][:-1]
     run.save_state(state)
-    with pytest.raises(
-        LikewiseError, match="was saved with other parameter groups of the optimiser .*use --restart to train again"
-    ):
+    with pytest.raises(LikewiseError, match="other parameter groups .*--restart"):
         train(Train(**settings))
 
 
@@ -355,10 +326,7 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
     monkeypatch.setattr("likewise.models.pretrained.networks.download", looked_for)
     settings = small | {"data": str(pictures), "out": str(tmp_path / "run"), "backbone": "resnet18", "size": 32}
     for slip, says in [
-        ({"loss": "Tripplet()"}, "did you mean 'Triplet'"),
         ({"loss": "Triplet(margn=1)"}, "did you mean 'margin'"),
-        ({"sampler": "Shufled()"}, "did you mean 'Shuffled'"),
-        ({"confidence": "ProcSimm()"}, "did you mean 'ProcSim'"),
         ({"terms": ("S2SD(wait=1)",)}, "S2SD has no argument 'wait'"),
         ({"warmup": "5x"}, "warmup"),
         ({}, "weights were looked for"),
@@ -375,14 +343,14 @@ def test_a_training_on_everything_is_not_scored(settings):
     assert run.done and run.scores is None
     from likewise import evaluate
 
-    with pytest.raises(LikewiseError, match=r"no test split, since all of it trained .*there is nothing to score"):
+    with pytest.raises(LikewiseError, match=r"no test split, since all of it trained"):
         evaluate(run, quiet=True)
     assert evaluate(run, split="train", quiet=True)["queries"] == 288
 
 
 def test_another_runs_folder_is_refused(settings, tmp_path):
     train(Train(**settings | {"steps": 2, "evaluate": False}))
-    with pytest.raises(LikewiseError, match="holds another run .lr: 0.003 there, 0.01 here.*another --out"):
+    with pytest.raises(LikewiseError, match="lr: 0.003 there, 0.01 here.*another --out"):
         train(Train(**settings | {"steps": 2, "lr": 0.01}))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")

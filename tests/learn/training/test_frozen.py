@@ -129,12 +129,10 @@ def test_defaults_of_foundation_backbones(toy, toy_vit):
     assert of(head="Identity()") == ("own", True, 64) and of(lora=2, freeze_backbone=True)[1] is True
     assert of(backbone="conv_small", weights=None) == ("avg", False, 8)
     assert of(backbone="test_vit", lora=2)[:2] == ("avg", True)
-    with pytest.raises(LikewiseError, match="--lora 2 .* excludes --no-freeze-backbone; drop one of the two"):
+    with pytest.raises(LikewiseError, match="--lora 2 .* excludes --no-freeze-backbone"):
         of(lora=2, freeze_backbone=False)
 
 
 def test_nothing_to_train(toy, tmp_path):
-    with pytest.raises(
-        LikewiseError, match="there must be parameters to train, .* or it is frozen; use another --head"
-    ):
+    with pytest.raises(LikewiseError, match="parameters to train, .*use another --head"):
         train(Train(**toy | {"head": "Identity()"}, out=str(tmp_path / "run")))

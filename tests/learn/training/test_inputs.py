@@ -120,7 +120,7 @@ def test_a_sampler_is_shown_the_embeddings_of_its_own_rows(settings, tmp_path):
         return batch
 
     def check_bank(state):
-        bank = torch.as_tensor(state.sampler._bank.read())
+        bank = torch.as_tensor(state.sampler.latest())
         with torch.no_grad():
             z = state.components.embedder(torch.as_tensor(data.x[144:])).z
         assert torch.allclose(bank, z, atol=1e-6)  # the network stands still, and has no augmentation

@@ -92,9 +92,7 @@ def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tm
     assert err.strip().splitlines()[-1] == f"stopped at step {step} of 200; run the same command to resume ({out})"
     for rank in (1, 0):
         thread = once_at(step + 20, out, lambda rank=rank: os.kill(process_of(rank, out), signal.SIGKILL))
-        with pytest.raises(
-            LikewiseError, match=rf"train: process {rank} of 2 ended unexpectedly \(exit code -9\); the last checkpoint"
-        ):
+        with pytest.raises(LikewiseError, match=rf"process {rank} of 2 ended unexpectedly \(exit code -9\)"):
             train(Train(**many))
         thread.join()
         step = saved(out, step + 10)
@@ -111,7 +109,7 @@ def test_whatever_happens_on_the_way_the_end_is_that_of_one_process(settings, tm
 
 def test_an_error_in_the_settings_is_one_line(settings, capfd):
     """Found by the processes, told once."""
-    with pytest.raises(LikewiseError, match="^SamplesPerClass: batch=96 with per_class=4 needs 24 classes"):
+    with pytest.raises(LikewiseError, match="^SamplesPerClass: .* needs 24 classes"):
         train(Train(**settings | {"gpus": 2, "sampler": "SamplesPerClass(batch=96, per_class=4)"}))
     out, err = capfd.readouterr()
     assert out == err == "" and not Path(settings["out"]).exists()
@@ -151,15 +149,10 @@ def test_processes_import_nothing_from_the_current_folder(settings, monkeypatch)
 
 def test_as_many_gpus_as_asked_for(settings, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(
-        LikewiseError, match=r"train: --gpus 2 needs 2 GPUs, but this machine has 1; lower --gpus, or .*--device cpu"
-    ):
+    with pytest.raises(LikewiseError, match=r"--gpus 2 needs 2 GPUs, .* has 1;.*--device cpu"):
         launch(Train(**settings | {"gpus": 2, "device": None}), TRAIN)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    with pytest.raises(
-        LikewiseError,
-        match=r"train: --gpus 2 trains on several GPUs, but --device cuda:1 selects one device; omit --device, or",
-    ):
+    with pytest.raises(LikewiseError, match=r"--gpus 2 .*--device cuda:1 .*omit --device"):
         launch(Train(**settings | {"gpus": 2, "device": "cuda:1"}), TRAIN)
     check_gpus(Train(**settings | {"gpus": 9}))  # the CPU is shared by any number
 

@@ -8,7 +8,7 @@ from likewise.losses import CrossBatchMemory, MultiSimilarity, NormSoftmax, Soft
 from likewise.types import Batch, Output, Ref, SampleWeights
 from torch.nn import functional as F
 
-from likewise.learn.training.objective import Objective, weighted_mean
+from likewise.learn.training.step import Objective, weighted_mean
 
 B, D = 8, 5
 WEIGHT = torch.tensor([1.0, 2.0, 0.5, 1.0, 0.0, 1.0, 3.0, 1.0], dtype=torch.float64)

@@ -22,8 +22,7 @@ from likewise.learn.training import run_log as module
 from likewise.learn.training.build import build_state, make_samples
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.interrupts import Interrupted
-from likewise.learn.training.loop import Hooks
+from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.learn.training.run_log import AsyncScalars, LoggerDispatch, RunLog, make_loggers, numbers_of
 from likewise.runs.folder import Run
 from likewise.runs.usage import Session
@@ -183,19 +182,14 @@ def test_on_the_cpu_numbers_are_written_at_once_and_in_order():
     journal, written = AsyncScalars(), []
     for step in range(3):
         values = {"loss": torch.tensor(step + 0.5, requires_grad=True), "share": torch.tensor([0.0, 1.0, step])}
+        values |= {"filled": torch.tensor(7), "on": torch.tensor([True, False])}
         journal.add(values, written.append)
         assert len(written) == step + 1 and not journal.pending
-    assert written == [{"loss": step + 0.5, "share": pytest.approx((1 + step) / 3)} for step in range(3)]
+    more = {"filled": 7.0, "on": 0.5}
+    assert written == [{"loss": step + 0.5, "share": pytest.approx((1 + step) / 3), **more} for step in range(3)]
     journal.flush()
     journal.flush(wait=True)
     assert len(written) == 3
-
-
-def test_whole_numbers_and_truths_are_numbers_too():
-    written = []
-    values = {"loss": torch.tensor(1.0), "filled": torch.tensor(7), "on": torch.tensor([True, False])}
-    AsyncScalars().add(values, written.append)
-    assert written == [{"loss": 1.0, "filled": 7.0, "on": 0.5}]
 
 
 def test_what_is_not_a_number_reaches_the_writer():

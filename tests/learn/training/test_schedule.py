@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from likewise.config import Train
-from likewise.durations import steps_of
 from likewise.losses import CrossBatchMemory, Margin, MultiSimilarity, NormSoftmax, ProxyAnchor
 from likewise.terms import S2SD
 from likewise.types import LikewiseError
@@ -52,17 +51,6 @@ def test_a_short_training_logs_more_often(items, make, given, steps, every):
 @pytest.fixture
 def embedder():
     return Embedder("conv_small", 8, pretrained=False)
-
-
-def test_durations_are_steps_or_passes():
-    assert (
-        steps_of("500", 46, "length") == 500
-        and steps_of("20e", 46, "length") == 920
-        and steps_of("0.5e", 46, "x") == 23
-    )
-    for bad in ("", "e", "-3", "2.5", "10 e", "ten"):
-        with pytest.raises(LikewiseError, match="warmup must be a number of steps"):
-            steps_of(bad, 46, "warmup")
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "sgd"])
@@ -166,8 +154,6 @@ def test_on_a_gpu_a_step_is_that_of_the_cpu(name):
 
 def test_where_nothing_learns_training_is_refused_and_scoring_is_not():
     still = Embedder("features", 6, heads.Identity, features=6)
-    with pytest.raises(
-        LikewiseError, match=r"train: there must be parameters to train, but head Identity\(\) and loss"
-    ):
+    with pytest.raises(LikewiseError, match=r"parameters to train, but head Identity\(\)"):
         make_optimizer(Train("z.npz", head="Identity()"), [still], [MultiSimilarity()])
     make_optimizer(Train("z.npz", head="Identity()", steps=0), [still], [MultiSimilarity()])

@@ -80,6 +80,50 @@ def test_sets_of_one_label_are_single_labels(loss):
     torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
+@pytest.fixture
+def single():
+    """The data with one label per sample and no class tree: a set of labels is a class."""
+    return dataclasses.replace(labelled(), label_sets=None, label_name=None)
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """A file of triplets of training samples."""
+    file = tmp_path / "triplets.csv"
+    file.write_text("anchor,nearer,farther\n" + "".join(f"{i},{i + 1},{i + 9}\n" for i in range(40)))
+    return f"JudgedTriplets(file={str(file)!r})"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"relevance": "SharedLabels()"}, "needs data with several labels per sample, and this data has one; drop"),
+        ({"relevance": "TreeDepth()"}, "TreeDepth: it needs a class tree, but the data has none; name one: tree="),
+        ({"relevance": "JudgedPairs(file='none.csv')"}, "JudgedPairs: there is no file 'none.csv'"),
+        ({"relevance": "ListedPairs(file='none.txt')"}, "must be a .csv or .parquet table, got 'none.txt'"),
+        ({"relevance": "SharedLabel()"}, "did you mean .*SharedLabels"),
+    ],
+)
+def test_data_without_what_a_relevance_needs(single, more, says):
+    with pytest.raises(LikewiseError, match=says):
+        built(Train(**USUAL | {"loss": "MultiSimilarity()"} | more), single)
+
+
+def test_judged_triplets_go_to_losses_of_triplets(single, judged):
+    for loss, uses in (("MultiSimilarity()", "pairs"), ("ProxyAnchor()", "targets"), ("SmoothAP()", "pairs")):
+        with pytest.raises(LikewiseError, match=rf"{loss[:-2]}: .* gives triplets, but this loss uses {uses}"):
+            built(Train(**USUAL | {"loss": loss, "relevance": judged}), single)
+    loss = built(Train(**USUAL | {"loss": "Triplet()", "relevance": judged}), single).components.loss
+    assert loss.relevance is not None
+
+
+def test_names_that_are_not_in_the_data(single, tmp_path):
+    (tmp_path / "pairs.csv").write_text("a,b,same\n0,1,1\n2,9999,0\n")
+    settings = USUAL | {"loss": "SupCon()", "relevance": f"JudgedPairs(file={str(tmp_path / 'pairs.csv')!r})"}
+    with pytest.raises(LikewiseError, match="no sample '9999', which .*pairs.csv.*row number"):
+        built(Train(**settings), single)
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -87,6 +131,10 @@ def test_sets_of_one_label_are_single_labels(loss):
         ({"confidence": "ProcSim()"}, r"ProcSim\(.*as classes, which SharedLabels\(.*does not have; drop one"),
         ({"confidence": "SuperLoss(tau='log_classes')"}, r"SuperLoss\(.*as classes"),
         ({"confidence": "PRISM(share=0.2)"}, r"PRISM\(.*as classes"),
+        (
+            {"loss": "NormSoftmax()", "confidence": "CoTeachingPlus(share=0.2)"},
+            r"CoTeachingPlus\(.*as classes, .*drop one",
+        ),
         ({"terms": ("IntraBatch()",)}, r"IntraBatch\(.*as classes"),
         ({"loss": "NormSoftmax()", "shard_proxies": True}, r"--shard-proxies supports one class per sample"),
         (
@@ -115,3 +163,13 @@ def test_what_uses_losses_only_goes_with_a_relevance(tmp_path, more):
     for number, relevance in enumerate(("SharedLabels()", f"{WORK}.Near()")):
         given = USUAL | more | {"relevance": relevance, "loss": "MultiSimilarity()", "steps": 2}
         assert train(Train(**given, out=str(tmp_path / str(number)))).done
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    ["SamplesPerClass(batch=16, per_class=2, lonely='skip')", "DistanceMatching(batch=16)", "Clustered(batch=16)"],
+)
+def test_samplers_of_classes_go_with_label_sets(sampler, tmp_path):
+    """Their classes are then the distinct sets of labels."""
+    settings = USUAL | {"loss": "MultiSimilarity()", "steps": 2, "sampler": sampler}
+    assert train(Train(**settings, out=str(tmp_path / "run"))).done

@@ -1,10 +1,37 @@
 """What a training is made of: numbers of classes and samples, what the seed decides, verdicts, and what cannot go together."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from learn.training.small_training import same
 from likewise.types import Embedded, LikewiseError, Relabelling
+
+
+def test_samples_and_classes_are_numbered_from_0(items, make):
+    state = make(items, noise="Uniform(share=0.3)")
+    assert state.samples.rows.tolist() == list(range(144, 288)) and state.samples.position[144:].tolist() == list(
+        range(144)
+    )
+    assert (state.samples.position[:144] == -1).all()
+    assert state.samples.class_names == tuple(items.class_name[12:]) and state.components.facts["classes"] == 12
+    assert (state.samples.labels + 12).tolist() == state.samples.items.y[144:].tolist()
+    assert (state.samples.clean + 12).tolist() == items.y[144:].tolist()
+    assert (
+        state.monitor.noisy.numpy() == (state.samples.items.y != items.y)[144:]
+    ).all() and state.monitor.noisy.sum() == 43
+    assert np.array_equal(state.samples.loaded.y, items.y) and np.array_equal(
+        state.samples.items.y[:144], items.y[:144]
+    )
+
+
+def test_a_class_that_no_label_names_has_no_number(items, make):
+    """How many classes there are must not tell of true labels."""
+    y = np.where(items.y == 15, 16, items.y)
+    state = make(dataclasses.replace(items, y=y, y_clean=items.y))
+    assert state.components.facts["classes"] == 11 and "15" not in state.samples.class_names
+    assert (state.samples.clean == -1).sum() == 12 and state.monitor.noisy.sum() == 12
 
 
 def test_a_verdict_changes_labels_and_who_is_drawn(items, make):
@@ -26,7 +53,7 @@ def test_a_verdict_that_leaves_too_little_says_whose_it_was(items, make):
     verdict = Relabelling(
         torch.as_tensor(state.samples.labels), torch.as_tensor((state.samples.labels < 3).astype(np.float32))
     )
-    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*\) dropped samples; use a smaller --batch-size"):
+    with pytest.raises(LikewiseError, match=r"after LabelPosterior\(.*smaller --batch-size"):
         state.relabel(verdict)
 
 

@@ -11,10 +11,8 @@ import torch
 from likewise.config import Audit, Bench
 from likewise.errors import LikewiseError
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from PIL import Image
 
-from likewise.core.render.figures import COLOURS, save_figure
 from likewise.curate.audit import label_quality, source
 from likewise.curate.audit.audit import audit
 from likewise.papers.bench import bench
@@ -115,13 +113,8 @@ def test_the_influence_on_each_class_by_hand_and_their_mean():
 
 def test_thin_curves_are_means_over_runs_by_rank_of_the_class():
     def run(*finds):
-        return {
-            "EIF": {
-                "AP": 0.5,
-                "curve": [[0, 0], [1, 1]],
-                "classes": {f"c{n}": {"curve": [[0, f], [1, 1]]} for n, f in finds},
-            }
-        }
+        classes = {f"c{n}": {"curve": [[0, f], [1, 1]]} for n, f in finds}
+        return {"EIF": {"AP": 0.5, "curve": [[0, 0], [1, 1]], "classes": classes}}
 
     (curve,) = mean_curves("r", "c", [run((1, 0.2), (2, 0.4)), run((7, 0.6), (1, 0.0))])
     assert [list(thin) for thin in curve.classes] == [pytest.approx([0.4, 1]), pytest.approx([0.2, 1])]
@@ -212,12 +205,3 @@ def test_panels_do_not_touch_and_nothing_leaves_the_picture(rows, columns):
     assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= edge.x1 + 1 and box.y1 <= edge.y1 + 1 for box in whole)
     legends = [axes.get_legend().get_window_extent() for axes in figure.axes]
     assert all(axes.bbox.x0 <= box.x0 and box.y1 < axes.bbox.y1 for axes, box in zip(figure.axes, legends))
-
-
-def test_the_picture_shows_all_colours_and_they_differ(tmp_path):
-    file = tmp_path / "detection.png"
-    save_figure(draw_detection(curves(["x"], ["y", "z"], ["a", "b", "c"])), file)
-    found = {colour for _, colour in Image.open(file).convert("RGB").getcolors(1 << 20)}
-    assert {tuple(round(255 * v) for v in to_rgb(c)) for c in COLOURS[:3]} <= found
-    for a, b in itertools.combinations(COLOURS, 2):
-        assert np.linalg.norm(np.subtract(to_rgb(a), to_rgb(b))) > 0.25

@@ -41,11 +41,6 @@ def number_of(method):
     return number
 
 
-def test_a_table_without_groups_has_no_sweep(made):
-    given = made({"plain": [(0.5, 0.1)]}, plain={"loss": PLAIN})
-    assert draw(given)[:2] == (None, ["no sweep: no finished training has groups with an interval in steps"])
-
-
 def test_ours_and_printed_have_a_line_and_a_level_each():
     points = [IntervalPoint(None, Estimate(80, 1, 2), 82.8)]
     points += [IntervalPoint(t, Estimate(80 + t / 10, 1, 2), 84.0) for t in (10, 20, 40, 80)]

@@ -117,17 +117,11 @@ def test_points_intervals_and_line_are_where_they_should_be():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(
-        LikewiseError, match="draw_means: methods must be tested .* but fewer than two methods are in all"
-    ):
+    with pytest.raises(LikewiseError, match="but fewer than two methods are in all"):
         draw_means(contest(1))
-    with pytest.raises(
-        LikewiseError, match="but two seeds or more in common are needed, and are missing between Method"
-    ):
+    with pytest.raises(LikewiseError, match="two seeds .* are missing between Method"):
         draw_means(contest(2, seeds=1))
-    with pytest.raises(
-        LikewiseError, match="draw_against: at least one method must have a published value and ours, got none"
-    ):
+    with pytest.raises(LikewiseError, match="a published value and ours, got none"):
         draw_agreement([], "R@1")
 
 

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from likewise.papers.bench import bench
-from likewise.papers.figures.drawing import partners
 from likewise.papers.published import wrong_classes
 
 BIRDS = '[published]\npaper = "influence"\ntable = "1"\ndataset = "CUB200"'
@@ -39,16 +38,3 @@ def test_runs_that_cannot_be_compared_leave_a_note_and_the_table(config):
     (note,) = [note for note in sheet.notes if note.startswith("the error overlap could not be computed: ")]
     assert "same test classes" in note and note in (sheet.folder / "table.md").read_text("utf-8")
     assert not (sheet.folder / "overlap.png").exists()
-
-
-def test_a_group_has_the_seeds_of_a_cell_and_its_score_in_per_cent(made):
-    table = made({"a": [(0.5, 0.1), (0.6, 0.2)], "b": [(0.25, 0.3)]})
-    a, b = table.seed_groups()
-    assert table.metric == "R@1" and (a.row, len(a.runs)) == ("a", 2) and b.names == {"method": "b", "seed": "0"}
-    assert a.score == (pytest.approx(55), pytest.approx(50**0.5), 2)  # deviations of 5: (25 + 25) / 1
-    assert b.score.mean == pytest.approx(25)
-
-
-def test_a_regularised_row_belongs_to_the_row_with_distance_weighted_mining():
-    rows = ["Triplet (R)", "Triplet (D)", "Contrastive", "R-Triplet", "R-Contrastive", "R-SNR", "Rank"]
-    assert partners(rows) == {"Triplet (D)": "R-Triplet", "Contrastive": "R-Contrastive"}

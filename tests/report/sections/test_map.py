@@ -10,9 +10,9 @@ from likewise.config import Report
 from report.made_facts import made_facts
 
 from likewise.report import projection
-from likewise.report.report_page import large_blocks, pack_page
 from likewise.report.sections import map as section
 from likewise.report.sections.map import choose_slow_map, draw_slow_map, quantise, shown_neighbours
+from likewise.report.write_report import large_blocks, pack_page
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
 

@@ -1,18 +1,11 @@
 """Scores and their scales; notes."""
 
 import pytest
+from report.made_facts import bare, sure
 
-from likewise.report.section import Facts, RunView, Score
+from likewise.report.section import Facts, Score
 from likewise.report.sections.notes import SECTION, context
 from likewise.report.sections.scores import clear_best, scale, scales
-
-
-def sure(mean, low, high):
-    return Score(mean, low, high, f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
-
-
-def bare(name="one", scores=None, pool=-1, **more):
-    return RunView(name, pool, "", {}, scores or {}, "R@1", **more)
 
 
 def test_the_best_is_named_only_where_intervals_are_apart():
@@ -60,9 +53,7 @@ def test_scales_hold_all_intervals():
     assert 0 <= same.lines[0].low <= same.lines[0].high <= 1
 
 
-RUN = RunView("mine", -1, "", {}, {}, "", notes=("late",))
-
-
 def test_notes_of_the_page_come_first_and_without_notes_there_is_no_section():
-    assert context(Facts("x", (RUN,), (), notes=("all",))) == [("", "all"), ("mine", "late")]
-    assert SECTION.is_shown(Facts("x", (RUN,), ())) and not SECTION.is_shown(Facts("x", (), ()))
+    run = bare("mine", notes=("late",))
+    assert context(Facts("x", (run,), (), notes=("all",))) == [("", "all"), ("mine", "late")]
+    assert SECTION.is_shown(Facts("x", (run,), ())) and not SECTION.is_shown(Facts("x", (), ()))

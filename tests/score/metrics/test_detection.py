@@ -113,7 +113,7 @@ def test_what_has_no_meaning_is_nan():
 def test_wrong_input_is_refused():
     broken = SCORE.clone()
     broken[2] = torch.nan
-    with pytest.raises(LikewiseError, match="detection: score must be a number for every sample, but 1 of 8 are NaN"):
+    with pytest.raises(LikewiseError, match="detection: score .* 1 of 8 are NaN"):
         detection(broken, WRONG)
     with pytest.raises(
         LikewiseError,
@@ -131,7 +131,7 @@ def test_wrong_input_is_refused():
             paired_jackknife(**{"a": SCORE, "b": SCORE, "wrong": WRONG} | changes)
     with pytest.raises(
         LikewiseError,
-        match=r"relabel_accuracy: all arguments must have one entry per sample, got shapes \[\(7,\), \(8,\)\]",
+        match=r"relabel_accuracy: .* \[\(7,\), \(8,\)\]",
     ):
         relabel_accuracy(*[torch.zeros(8, dtype=torch.int64)] * 4, WRONG[1:])
 

@@ -65,16 +65,16 @@ def test_names():
     with pytest.raises(LikewiseError, match="there is no 'R'.*R@k, P@k, RP, MAP@R"):
         metric("R")
     for name in ("R@0", "R@k", "R@-1", "R@1.5"):
-        with pytest.raises(LikewiseError, match=f"in R@k k must be an integer of 1 or more.*got '{name}'"):
+        with pytest.raises(LikewiseError, match=f"in R@k k must be an integer.*got '{name}'"):
             metric(name)
     for name in ("TAR@FAR=2", "TAR@FAR=x", "TAR@FAR="):
-        with pytest.raises(LikewiseError, match=f"in TAR@FAR=x x must be a share from 0 to 1.*got '{name}'"):
+        with pytest.raises(LikewiseError, match=f"in TAR@FAR=x x must be a share.*got '{name}'"):
             metric(name)
-    with pytest.raises(LikewiseError, match="there is no 'R@1,R@10'.*separate names by spaces, as in R@1 R@10"):
+    with pytest.raises(LikewiseError, match="'R@1,R@10'.*separate names by spaces"):
         metric("R@1,R@10")
-    with pytest.raises(LikewiseError, match="there is no 'mAP@R'; did you mean 'MAP@R'"):
+    with pytest.raises(LikewiseError, match="'mAP@R'; did you mean 'MAP@R'"):
         metric("mAP@R")
-    with pytest.raises(LikewiseError, match="'rho' is one value for a whole set.*use one of R@k"):
+    with pytest.raises(LikewiseError, match="'rho' is one value for a whole set"):
         metric("rho")
 
 
@@ -99,7 +99,7 @@ def test_how_deep_to_rank():
 def test_a_dotted_metric_is_imported_only_with_permission(own):
     early, spread = f"{own}.Early(k=3)", f"{own}.Spread"
     for name in (early, spread):
-        with pytest.raises(LikewiseError, match="would be imported, which runs its code; add --allow-imports"):
+        with pytest.raises(LikewiseError, match="runs its code; add --allow-imports"):
             import_metrics(["R@1", name], allow_imports=False)
         with pytest.raises(LikewiseError, match="must be imported first.*--allow-imports"):
             metric(name)
@@ -116,7 +116,7 @@ def test_a_dotted_metric_is_imported_only_with_permission(own):
 
 
 def test_what_is_imported_must_be_a_metric(own):
-    with pytest.raises(LikewiseError, match="must be a QueryMetric or a SetMetric, got a Neither"):
+    with pytest.raises(LikewiseError, match="QueryMetric or .* got a Neither"):
         import_metrics([f"{own}.Neither"], allow_imports=True)
     with pytest.raises(LikewiseError, match="cannot be imported.*PYTHONPATH"):
         import_metrics(["no_such_lab.metrics.Mine"], allow_imports=True)

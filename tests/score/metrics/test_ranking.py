@@ -12,6 +12,7 @@ from pytorch_metric_learning.utils.inference import CustomKNN
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from likewise.core.retrieval.ranking import rank
+from likewise.score.metrics.ranking import hit_number, nan_without_relevant, query_of_hit, sum_over_hits, within_depth
 
 
 def data(n=120, seed=0):
@@ -167,12 +168,42 @@ def test_same_as_scikit_learn():
 def test_a_ranking_that_ends_too_early_is_refused():
     rankings = [[0, 1, 0, 1, 0, 1], [1, 1, 0, 0, 0, 0]]  # R = 3 and 2
     for name in ("R@5", "P@5", "MRR@5", "NDCG@5", "mAP@5/R", "mAP@5/hits"):
-        with pytest.raises(LikewiseError, match="rank 5 is needed, but the ranking ends at rank 4; rank deeper"):
+        with pytest.raises(LikewiseError, match="rank 5 is needed, .* rank 4; rank deeper"):
             metric(name)(retrieval(rankings, 4))
-    with pytest.raises(LikewiseError, match="rank 4 is needed, but the ranking ends at rank 3"):
+    with pytest.raises(LikewiseError, match="rank 4 is needed, .* at rank 3"):
         metric("mAP@C")(retrieval(rankings, 3))
-    with pytest.raises(LikewiseError, match="rank 3 is needed, but the ranking ends at rank 2"):
+    with pytest.raises(LikewiseError, match="rank 3 is needed, .* at rank 2"):
         metric("MAP@R")(retrieval(rankings, 2))
     for name in DEEP:
-        with pytest.raises(LikewiseError, match="ranks of all relevant results are needed, but 1 of 2.*all_hits=True"):
+        with pytest.raises(LikewiseError, match="ranks of all .* 1 of 2.*all_hits=True"):
             metric(name)(retrieval(rankings, 5))
+
+
+NONE = torch.zeros(3, 0)
+
+
+def two_rankings(depth):
+    return Retrieval(
+        torch.arange(3), NONE.long(), NONE.bool(), NONE, torch.tensor([3, 0, 1]), torch.tensor([depth] * 3),
+        torch.tensor([1, 4, 6, 2]), torch.tensor([0, 3, 3, 4]),
+    )  # fmt: skip
+
+
+def test_every_hit_knows_its_query_and_its_number():
+    found = two_rankings(6)
+    assert query_of_hit(found).tolist() == [0, 0, 0, 2] and hit_number(found).tolist() == [1, 2, 3, 1]
+    assert sum_over_hits(found, torch.tensor([1.0, 2.0, 4.0, 8.0])).tolist() == [7, 0, 8]
+    assert nan_without_relevant(found).isnan().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("k", "inside"),
+    [(1, [1, 0, 0, 0]), (4, [1, 1, 0, 1]), ("R", [1, 0, 0, 0]), ("C", [1, 1, 0, 1]), (None, [1, 1, 1, 1])],
+)
+def test_hits_within_a_depth(k, inside):
+    assert within_depth(two_rankings(6), k).int().tolist() == inside
+
+
+def test_a_ranking_that_ends_earlier_is_refused():
+    with pytest.raises(LikewiseError, match="rank 7 is needed, .* at rank 6"):
+        within_depth(two_rankings(6), 7)

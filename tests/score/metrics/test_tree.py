@@ -62,7 +62,7 @@ def test_tree_ndcg_equals_scikit_learn():
 
 
 def test_a_ranking_that_is_too_short_is_an_error():
-    with pytest.raises(LikewiseError, match="4 results of every query are needed, got 3; rank deeper"):
+    with pytest.raises(LikewiseError, match="4 results .* got 3; rank deeper"):
         metric("tree-NDCG@4")(example())
 
 

@@ -246,25 +246,21 @@ def test_names():
     ):  # fmt: skip
         assert not knows(name), name
     z, y = embeddings(20)
-    with pytest.raises(
-        LikewiseError, match="there is no verification metric 'TAR@FAR=2'; there are AUROC, EER, TAR@FAR=x"
-    ):
+    with pytest.raises(LikewiseError, match="'TAR@FAR=2'; there are AUROC, EER"):
         measure(["EER", "TAR@FAR=2"], z, y)
 
 
 def test_bad_input_is_refused(unchecked):
-    with pytest.raises(LikewiseError, match="similarities must be finite, but 1 of 2 are not"):
+    with pytest.raises(LikewiseError, match="finite, but 1 of 2"):
         roc(torch.tensor([0.1, math.nan]), torch.tensor([True, False]))
-    with pytest.raises(
-        LikewiseError, match=r"one entry per pair, and same must be bool, got sim \(7,\) and same \(6,\)"
-    ):
+    with pytest.raises(LikewiseError, match=r"got sim \(7,\) and same \(6,\)"):
         roc(SIM, SAME[1:])
     with pytest.raises(LikewiseError, match="same must be bool.*int64"):
         threshold_for(SIM, SAME.long(), 0.5)
     for wrong in (-0.1, 1.5, math.nan):
-        with pytest.raises(LikewiseError, match="tar_at_far: far must be a share from 0 to 1, got"):
+        with pytest.raises(LikewiseError, match="tar_at_far: far must be a share"):
             tar_at_far(roc(SIM, SAME), wrong)
         with pytest.raises(LikewiseError, match="calibrate: precision must be a share"):
             calibrate(torch.ones(3, 2), torch.arange(3), wrong)
-    with pytest.raises(LikewiseError, match="verification: embeddings must be finite, but 1 of 3"):
+    with pytest.raises(LikewiseError, match="verification: .* finite, but 1 of 3"):
         measure(["EER"], torch.tensor([[1.0], [math.inf], [2.0]]), torch.arange(3))

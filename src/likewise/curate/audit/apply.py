@@ -25,7 +25,7 @@ from likewise.curate.audit.apply_steps import (
     write_folder,
 )
 from likewise.curate.audit.read import read_about, read_samples
-from likewise.data.folder import split_folders, sub_folders
+from likewise.data.class_folders import split_folders, sub_folders
 from likewise.data.table import read_table
 from likewise.data.tabular import read_sheet
 

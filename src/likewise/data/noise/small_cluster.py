@@ -11,6 +11,7 @@ from likewise.core.argument_checks import Count, Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
 from likewise.core.kmeans import kmeans
+from likewise.data.features import read_arrays
 from likewise.data.noise._selection import number_classes
 
 
@@ -58,9 +59,8 @@ class SmallCluster(NoiseModel):
         classes, place = number_classes("SmallCluster", y, self.share)
         x = torch.as_tensor(self._features(len(y)))
         now, remaining, wrong = place.copy(), np.arange(len(classes)), 0
-        total = torch.zeros(len(classes), x.shape[1]).index_add_(
-            0, torch.as_tensor(place), x
-        )  # feature sums of each class
+        # feature sums of each class
+        total = torch.zeros(len(classes), x.shape[1]).index_add_(0, torch.as_tensor(place), x)
         while wrong < self.share * len(y):
             split_class = rng.choice(remaining)
             remaining = remaining[remaining != split_class]
@@ -83,7 +83,7 @@ class SmallCluster(NoiseModel):
         return classes[now].astype(y.dtype)
 
     def _features(self, count: int) -> Float[np.ndarray, "N F"]:
-        x = read_features(self.features) if isinstance(self.features, str) else self.features
+        x = read_arrays(str(Path(self.features).expanduser()))[0] if isinstance(self.features, str) else self.features
         if x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
             raise LikewiseError(
                 f"SmallCluster: features must be floats with one row per sample, got {x.dtype} of shape {x.shape}; embed the data"
@@ -100,15 +100,3 @@ class SmallCluster(NoiseModel):
                 "SmallCluster: features must be finite, got NaN or infinite values; embed the data again"
             )
         return np.ascontiguousarray(x, np.float32)
-
-
-def read_features(file: str) -> np.ndarray:
-    path = Path(file).expanduser()
-    try:
-        content = np.load(path, allow_pickle=False)
-        return content["x"] if path.suffix.lower() == ".npz" else content
-    except Exception as error:  # numpy, zipfile and zlib raise many exception types for damaged files
-        raise LikewiseError(
-            f"SmallCluster: features must be a .npy file, or an .npz file with x; '{file}' cannot be read ({error}); "
-            "write it with `likewise embed`"
-        ) from None

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from likewise.core.argument_checks import CountOrZero
 from likewise.core.contracts import Protocol, Split
 from likewise.core.types import Items, LikewiseError
-from likewise.data.protocols.splits import check_groups, in_splits
+from likewise.data.protocols.splits import check_groups, in_splits, require_split
 
 
 class ClassFolds(Protocol):
@@ -37,11 +37,8 @@ class ClassFolds(Protocol):
         self.own_split = own_split
 
     def rows(self, items: Items, part: Split) -> Int[np.ndarray, "n"]:
-        if self.own_split and items.split is None:
-            raise LikewiseError(
-                f"ClassFolds: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or "
-                "omit own_split"
-            )
+        if self.own_split:
+            require_split(items, "ClassFolds")
         inside = in_splits(items)
         if self.own_split:
             tests = inside & (items.split == "test")

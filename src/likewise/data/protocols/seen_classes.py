@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from likewise.core.argument_checks import CountOrZero, ShareBelowOne, ShareBetween
 from likewise.core.contracts import Protocol, Split
 from likewise.core.types import Items, LikewiseError
-from likewise.data.protocols.splits import check_groups, in_splits
+from likewise.data.protocols.splits import check_groups, in_splits, require_split
 
 
 class SeenClasses(Protocol):
@@ -81,12 +81,7 @@ class SeenClasses(Protocol):
         return split
 
     def _own_split(self, items: Items, y: Int[np.ndarray, "N"]) -> np.ndarray:
-        if items.split is None:
-            raise LikewiseError(
-                f"SeenClasses: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or "
-                "omit own_split"
-            )
-        split = np.where(in_splits(items), items.split, "")
+        split = np.where(in_splits(items), require_split(items, "SeenClasses"), "")
         unseen = np.setdiff1d(y[split == "test"], y[split == "train"])
         if len(unseen):
             raise LikewiseError(

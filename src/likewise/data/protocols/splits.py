@@ -80,6 +80,16 @@ def check_own_split(items: Items, owner: str, arguments: str, are_default: bool)
         )
 
 
+def require_split(items: Items, owner: str) -> np.ndarray:
+    """Return the data's own split; raise if it has none."""
+    if items.split is None:
+        raise LikewiseError(
+            f"{owner}: own_split=True needs a split, but the data '{items.name}' has none; add the column `split`, or omit "
+            "own_split"
+        )
+    return items.split
+
+
 def split_by(protocol: Protocol, items: Items) -> np.ndarray:
     """Return the split of each row; "": in no split. A training row that is also gallery of the test split is "train"."""
     split = np.full(len(items), "", "<U5")

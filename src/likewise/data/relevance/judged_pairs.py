@@ -11,9 +11,8 @@ from torch import Tensor
 
 from likewise.core.argument_checks import ShareAboveZero
 from likewise.core.contracts import Relevance
-from likewise.core.types import LikewiseError
 from likewise.data.relevance._named_samples import look_up, pair_keys, positions, read_named, related_ids
-from likewise.data.schema import text
+from likewise.data.schema import words_of
 
 SAME_VALUES = {"1": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "false": 0.0, "no": 0.0}
 """Words of the column same -> value."""
@@ -48,12 +47,10 @@ class JudgedPairs(Relevance):
         self.ids = len(sample_names)
         sheet = read_named("JudgedPairs", file)
         pairs, rows, self.note = positions(sheet, ("a", "b"), sample_names, other_names)
-        words = [text(cell).casefold() for cell in sheet.need("same")]
+        words = [word.casefold() for word in words_of(sheet, "same")]
         for row in rows.tolist():
             if words[row] not in SAME_VALUES:
-                raise LikewiseError(
-                    f"JudgedPairs: same must be 1, true, yes, 0, false or no, got {words[row]!r} in {sheet.at(row)}; correct it"
-                )
+                raise sheet.wrong(row, "same must be 1, true, yes, 0, false or no", words[row], "correct it")
         judged = np.array([SAME_VALUES[words[row]] for row in rows.tolist()])
         keys, place = np.unique(pair_keys(pairs, self.ids), return_inverse=True)
         mean = np.bincount(place, weights=judged) / np.bincount(place)

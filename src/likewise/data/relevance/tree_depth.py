@@ -6,8 +6,7 @@ from torch import Tensor
 
 from likewise.core.argument_checks import Positive, ShareAboveZero
 from likewise.core.contracts import Relevance, RelevanceInput
-from likewise.data.taxonomies import ancestors
-from likewise.data.taxonomies.levels import class_tree
+from likewise.data.taxonomies import ancestors, class_tree
 
 
 class TreeDepth(Relevance):

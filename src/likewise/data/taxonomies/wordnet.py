@@ -25,11 +25,12 @@ WORDNET_FOLDERS = ("/usr/share/wordnet", "/usr/share/wordnet-3.0/dict", "/usr/lo
 
 @dataclass(frozen=True, eq=False)
 class Nouns:
-    """The nouns of WordNet. The number of a synset is its offset in data.noun."""
+    """The nouns of WordNet. The number of a synset is its offset in data.noun.
 
-    senses: Callable[
-        [str], list[int]
-    ]  # word in lower-case letters and digits only -> synsets, the most frequent sense first
+    `senses` maps a word, in lower-case letters and digits only, to its synsets, the most frequent sense first.
+    """
+
+    senses: Callable[[str], list[int]]
     synset: Callable[[int], tuple[str, list[int]]]  # number -> its first word, and its hypernyms
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.special import ndtri
 
 from likewise.core.contracts import Relevance
 from likewise.core.devices import choose_device
 from likewise.core.files import check_output_path
 from likewise.core.progress import bar
-from likewise.core.render.figures import save_figure
+from likewise.core.render.figures import BETTER_COLOUR, COLOURS, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, save_figure
 from likewise.core.render.tables import Table, show_table
 from likewise.core.settings import Calibrate, Train, check
 from likewise.core.settings.spec import brief, describe
 from likewise.core.types import Items, LikewiseError
-from likewise.deploy.calibration.calibration_view import draw_calibration
 from likewise.deploy.calibration.fit_calibration import Target, at_most, build_calibration
-from likewise.deploy.calibration.thresholds import PROMISE_LEVEL
+from likewise.deploy.calibration.promises import PROMISE_LEVEL
 from likewise.runs.calibration import (
     CALIBRATION_FILE,
     Calibration,
@@ -179,3 +183,98 @@ def show_calibrated(found: Calibrated, config: Calibrate) -> None:
     """Print the thresholds; nothing with --quiet."""
     if not config.quiet:
         show_table(found.table())
+
+
+Curves = Mapping[str, Sequence[float]]
+"""The field `curves` of calibration.json."""
+
+CURVE_KINDS = {"pair": ("two images", BETTER_COLOUR), "unknown": ("nearest neighbour", COLOURS[2])}
+"""Name of a threshold -> its name in a legend, and its colour."""
+
+DET_TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
+"""Rates marked on the axes of a DET curve."""
+
+MIN_DET_RATE = 5e-5
+"""Lower bound of the rates in a DET curve; 1 minus it is the upper bound."""
+
+PANEL_SIDE_INCHES = 3.7
+"""Width and height of a panel."""
+
+
+def draw_roc(axes: Axes, curves: Curves, chosen: Mapping[str, float | None]) -> None:
+    """Draw the share of true accepts against the share of errors, on a logarithmic axis; a dot marks a chosen threshold."""
+    for name, (label, colour) in CURVE_KINDS.items():
+        errors, right = (np.asarray(curves[f"{name}_{what}"]) for what in ("errors", "true_accepts"))
+        some = errors > 0
+        axes.plot(errors[some], 100 * right[some], color=colour, lw=1.8, label=label)
+        bound = np.asarray(curves[f"{name}_bound"])
+        axes.plot(bound[some], 100 * right[some], color=colour, lw=1.1, ls="--")
+        if (at := place_of(curves, name, chosen)) is not None:
+            axes.plot(max(errors[at], errors[some].min(initial=1.0)), 100 * right[at], "o", color=colour, ms=6)
+    axes.plot([], [], color=SOFT_COLOUR, lw=1.1, ls="--", label="bound on new classes")
+    axes.set_xscale("log")
+    axes.set_ylim(0, 102)
+    finish(axes, "true accepts", "share of errors", "true accepts (%)", "upper left")
+
+
+def draw_det(axes: Axes, curves: Curves, chosen: Mapping[str, float | None]) -> None:
+    """Draw the share of false rejects against the share of errors, both on axes of normal quantiles."""
+    for name, (label, colour) in CURVE_KINDS.items():
+        errors = np.asarray(curves[f"{name}_errors"])
+        misses = 1 - np.asarray(curves[f"{name}_true_accepts"])
+        rarest = np.minimum(np.minimum(errors, 1 - errors), np.minimum(misses, 1 - misses))
+        some = rarest > MIN_DET_RATE
+        axes.plot(ndtri(errors[some]), ndtri(misses[some]), color=colour, lw=1.8, label=label)
+        if (at := place_of(curves, name, chosen)) is not None and some[at]:
+            axes.plot(ndtri(errors[at]), ndtri(misses[at]), "o", color=colour, ms=6)
+    for side in (axes.xaxis, axes.yaxis):
+        side.set_ticks(ndtri(np.asarray(DET_TICKS)), [f"{100 * rate:g}" for rate in DET_TICKS])
+    axes.set_xlim(ndtri(MIN_DET_RATE), ndtri(0.5))
+    axes.set_ylim(ndtri(0.005), ndtri(0.995))
+    finish(axes, "false rejects", "errors (%)", "false rejects (%)", "lower left")
+
+
+def draw_reliability(axes: Axes, curves: Curves) -> None:
+    """Draw observed against predicted shares of right neighbours, cross-fitted by class; the grey line is equality."""
+    axes.plot([0, 100], [0, 100], color=FAINT_COLOUR, lw=1.2)
+    said, seen = (100 * np.asarray(curves[f"reliability_{what}"]) for what in ("predicted", "observed"))
+    size = 20 + 300 * np.asarray(curves["reliability_share"])
+    axes.plot(said, seen, color=BETTER_COLOUR, lw=1.2)
+    axes.scatter(said, seen, s=size, color=BETTER_COLOUR, zorder=3)
+    axes.set_xlim(0, 102)
+    axes.set_ylim(0, 102)
+    error = float(curves["calibration_error"][0])
+    title = f"probability of the neighbour: off by {100 * error:.1f} %"
+    finish(axes, title, "predicted (%)", "observed, held-out classes (%)", None)
+
+
+def draw_calibration(curves: Curves, chosen: Mapping[str, float | None]) -> Figure:
+    """Return the three panels beside each other.
+
+    Args:
+        chosen: the threshold of every kind; None: none was promised.
+    """
+    figure = Figure(figsize=(3 * PANEL_SIDE_INCHES, PANEL_SIDE_INCHES), facecolor="white", layout="constrained")
+    roc, det, reliability = figure.subplots(1, 3)
+    draw_roc(roc, curves, chosen)
+    draw_det(det, curves, chosen)
+    draw_reliability(reliability, curves)
+    return figure
+
+
+def place_of(curves: Curves, name: str, chosen: Mapping[str, float | None]) -> int | None:
+    """Return the point of a curve nearest to a chosen threshold; None if there is none."""
+    value = chosen.get(name)
+    return None if value is None else int(np.abs(np.asarray(curves[f"{name}_threshold"]) - value).argmin())
+
+
+def finish(axes: Axes, title: str, x: str, y: str, legend: Literal["upper left", "lower left"] | None) -> None:
+    """Set texts and style of a panel."""
+    axes.set_title(title, fontsize=10, color=INK_COLOUR, loc="left")
+    axes.set_xlabel(x, fontsize=9, color=INK_COLOUR)
+    axes.set_ylabel(y, fontsize=9, color=INK_COLOUR)
+    axes.grid(color=FAINT_COLOUR, lw=0.5)
+    axes.tick_params(labelsize=8, colors=INK_COLOUR)
+    axes.spines[["top", "right"]].set_visible(False)
+    if legend is not None:
+        axes.legend(loc=legend, fontsize=8, frameon=False, labelcolor=INK_COLOUR)

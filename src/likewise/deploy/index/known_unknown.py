@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 from likewise.core.errors import LikewiseError
 from likewise.deploy.calibration.fit_calibration import calibrate_gallery
-from likewise.deploy.calibration.thresholds import PROMISE_LEVEL, compare
+from likewise.deploy.calibration.promises import PROMISE_LEVEL, compare
 from likewise.deploy.index.stored_rows import Rows, untrained_places
 from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration
@@ -292,8 +292,6 @@ def nearest_of_others(rows: Rows, places: Int[np.ndarray, "n"], among: Int[np.nd
 
 MIN_NEW_IMAGES = 10
 """Smallest number of images of a new class for shares: below it the 95 % interval of "0 images" reaches beyond 31 %."""
-MISSED_SHARE = 0.05
-"""Share of cases that a 95 % interval misses."""
 
 
 def add_with_confusions(
@@ -362,10 +360,10 @@ def shares(nearest: Iterable[str | None], name: str) -> list[dict]:
 
 def binomial_interval(count: int, total: int) -> tuple[float, float]:
     """Return the exact 95 % interval of a share (Clopper and Pearson 1934): it covers the share in 95 % of cases or more."""
-    tail = MISSED_SHARE / 2
-    low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
-    return low, high
+    from scipy.stats import binomtest  # slow to import
+
+    found = binomtest(count, total).proportion_ci(0.95, "exact")
+    return float(found.low), float(found.high)
 
 
 def no_threshold(calibrated: IndexCalibration) -> str:

@@ -21,7 +21,13 @@ from likewise.core.settings import Search, check
 from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
-from likewise.deploy.index.known_unknown import IndexCalibration, add_with_confusions, sentences, warning_of
+from likewise.deploy.index.known_unknown import (
+    NO_DECISION,
+    IndexCalibration,
+    add_with_confusions,
+    sentences,
+    warning_of,
+)
 from likewise.deploy.index.open_index import (
     Network,
     count_rows,
@@ -63,16 +69,16 @@ def search(config: Search, say=print) -> Neighbours:
 
         upload, token = check_serving(config)
     index, network = open_index(config, say)
+    calibrated = IndexCalibration(index, network)
     if (config.serve or out) and (warning := outside_of(index, network, config)):
         say(printable(warning))
-    calibrated = IndexCalibration(index, network)
-    new_classes = change(index, network, config, calibrated, say)
-    found = Neighbours() if config.query is None else answer(index, network, config, calibrated, out)
+    new_classes = change(config, calibrated, say)
+    found = Neighbours() if config.query is None else answer(config, calibrated, out)
     scope = scope_of(config, network)
     found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
     if config.serve:
         say(printable(f"searched: {found.searched}"))
-        serve(index, network, config, calibrated, upload, token, scope, say)
+        serve(config, calibrated, upload, token, scope, say)
     return found
 
 
@@ -96,13 +102,13 @@ def outside_of(index: Index, network: Network | None, config: Search) -> str:
     return outside_files_warning([os.path.abspath(place) for place in places if place], folders)
 
 
-def change(index: Index, network: Network | None, config: Search, calibrated: IndexCalibration, say) -> list[dict]:
+def change(config: Search, calibrated: IndexCalibration, say) -> list[dict]:
     """Apply --save, --add, --remove and --index: save the index, add and remove rows, update the faiss index.
 
     Returns:
-        For every class that --add brings: the classes that it is confused with (`new_classes.add_with_confusions`).
+        For every class that --add brings: the classes that it is confused with (`known_unknown.add_with_confusions`).
     """
-    new_classes = []
+    index, network, new_classes = calibrated.index, calibrated.network, []
     if config.save:
         if network is not None:
             index.about["made_by"] |= network.stamp()
@@ -112,7 +118,7 @@ def change(index: Index, network: Network | None, config: Search, calibrated: In
             "search: --add and --remove must have a saved index as target; save it first: --save FOLDER"
         )
     if config.add:
-        row, new_classes = add_rows(network, config, calibrated, say)
+        row, new_classes = add_rows(config, calibrated, say)
         if calibrated.hint:
             say(printable(calibrated.hint))
         say(f"added: rows {row[0]} to {row[-1]}")
@@ -135,9 +141,9 @@ def change(index: Index, network: Network | None, config: Search, calibrated: In
     return new_classes
 
 
-def add_rows(network: Network | None, config: Search, calibrated: IndexCalibration, say):
+def add_rows(config: Search, calibrated: IndexCalibration, say):
     """Embed the data of --add and add it to the index; return the new row numbers and the report of every new class."""
-    items = embed_added(network, config, say)
+    items = embed_added(calibrated.network, config, say)
     assert items.x is not None
     z, names = items.x, [items.class_name[label] for label in items.y]
     paths = [""] * len(items) if items.path is None else list(items.path)
@@ -146,11 +152,10 @@ def add_rows(network: Network | None, config: Search, calibrated: IndexCalibrati
     return add_with_confusions(calibrated, z, names, lambda: calibrated.index.add(z, names, paths, items.box, labels))
 
 
-def answer(
-    index: Index, network: Network | None, config: Search, calibrated: IndexCalibration, out: Path | None
-) -> Neighbours:
+def answer(config: Search, calibrated: IndexCalibration, out: Path | None) -> Neighbours:
     """Return the nearest neighbours of `config.query` and the decision, and draw them into the file `out` if it is given."""
     assert config.query is not None
+    index, network = calibrated.index, calibrated.network
     by_row = config.query.isdecimal() and not os.path.exists(config.query)
     if by_row:
         place = int(index.rows.places([int(config.query)])[0])
@@ -212,7 +217,7 @@ class Neighbours(list):
 
     Attributes:
         query: the query as text.
-        decision: known or unknown (`index.decision.decide`); None if the run is not calibrated.
+        decision: known or unknown (`known_unknown.decide`); None if the run is not calibrated.
         hint: why there is no decision and how to get one, or a warning about the threshold; "" if there is neither.
         new_classes: the classes that were added, and the classes that each is confused with.
         searched: how many images and classes were searched, and of what; "" if unknown.
@@ -228,7 +233,7 @@ class Neighbours(list):
 
     def as_json(self) -> str:
         """Return the neighbours, the decision and the classes that were added as one JSON object."""
-        decision = self.decision or dict.fromkeys(("unknown", "label", "probability"))
+        decision = self.decision or NO_DECISION
         fields = {"query": self.query, **decision, "found": list(self), "new_classes": self.new_classes}
         texts = {name: text for name in ("searched", "hint") if (text := getattr(self, name))}
         return json_text(fields | texts)

@@ -47,9 +47,9 @@ from likewise.core.image_files import as_jpeg
 from likewise.core.open_page import page_opener
 from likewise.core.settings import Search
 from likewise.data.images import check_shape, to_rgb, upright
-from likewise.deploy.calibration.thresholds import describe_promise
+from likewise.deploy.calibration.promises import describe_promise
 from likewise.deploy.index.known_unknown import NO_DECISION, IndexCalibration, levels_of, warning_of
-from likewise.deploy.index.open_index import Network, path_of, row_image
+from likewise.deploy.index.open_index import path_of, row_image
 from likewise.deploy.index.row_labels import MAX_FILTER_LETTERS, parse_filter
 from likewise.deploy.index.stored_rows import Rows, describe_labels
 from likewise.deploy.index.vector_index import Hit, Index
@@ -123,17 +123,9 @@ def check_serving(config: Search) -> tuple[int, str]:
     return upload, choose_token("search", config.token_file)
 
 
-def serve(
-    index: Index,
-    network: Network | None,
-    config: Search,
-    calibrated: IndexCalibration,
-    upload: int,
-    token: str,
-    scope: str,
-    say=print,
-) -> None:
+def serve(config: Search, calibrated: IndexCalibration, upload: int, token: str, scope: str, say=print) -> None:
     """Serve the page for an index until Ctrl-C. `say` gets its address. `scope`: what is searched, in words."""
+    index, network = calibrated.index, calibrated.network
     if network is not None and network.run.about["features"] is None:
         _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
     else:

@@ -54,9 +54,8 @@ class PRISM(Confidence):
         self.memory = memory
         self.window = window
         self.warmup = warmup
-        self.pending: tuple[Tensor, Tensor, Tensor, Tensor] | None = (
-            None  # the batch of this step, stored by after_step
-        )
+        # The batch of this step, stored by after_step.
+        self.pending: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         size = len(labels) if memory is None else memory
         self.register_buffer("past", torch.zeros(size, dim))
         self.register_buffer("past_y", torch.zeros(size, dtype=torch.int64))

@@ -162,9 +162,8 @@ class AdaptiveHierarchical(Loss):
         if ref is None:
             return image[:, None] == image[None, :]
         rows = len(ref.y)
-        shown = torch.full(
-            (rows + 1,), -1, device=y.device
-        )  # the last entry takes samples that are not in the reference
+        # The last entry takes samples that are not in the reference.
+        shown = torch.full((rows + 1,), -1, device=y.device)
         if ref.own is not None:
             shown = shown.index_copy(0, ref.own.where(ref.own >= 0, rows), image)
         return image[:, None] == shown[None, :rows]
@@ -177,9 +176,8 @@ class AdaptiveHierarchical(Loss):
         mates = (y[:, None] == y[None, :]).to(sim)
         with full_precision(sim):
             total, count = mates @ ((sim * mask) @ among), mates @ (mask.to(sim) @ among)
-        now = (total / count).index_select(
-            0, mates.argmax(1)
-        )  # all samples of a class take one row, so that rounding is equal
+        # All samples of a class take one row, so that rounding is equal.
+        now = (total / count).index_select(0, mates.argmax(1))
         before = self.means[y].to(sim)
         moved = torch.where(before.isinf(), now, torch.lerp(now, before, self.momentum))
         return torch.where(now.isnan(), before, moved)

@@ -2,21 +2,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from likewise.core.argument_checks import Count, CountOrZero
+from likewise.core.argument_checks import Count, CountOrZero, Rule
 from likewise.core.contracts import Loss, input_of
 from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, is_traced
-from likewise.core.types import LikewiseError, Ref
+from likewise.core.types import Ref
 from likewise.learn.losses.contrastive import Contrastive
 
 DEFAULT_LOSS = Contrastive()
 """The inner loss if none is given. Every memory has its own copy, because `with_relevance` changes a loss."""
+
+
+SampleLoss = Annotated[
+    Loss, Rule("compare samples with samples, like Contrastive()", lambda loss: not hasattr(loss, "dim"))
+]
+"""A loss without proxies and without a memory of its own."""
 
 
 class CrossBatchMemory(Loss):
@@ -45,13 +51,8 @@ class CrossBatchMemory(Loss):
     filled: Tensor
     next_row: Tensor
 
-    def __init__(self, dim: int, loss: Loss = DEFAULT_LOSS, size: Count = 1024, start: CountOrZero = 0):
+    def __init__(self, dim: int, loss: SampleLoss = DEFAULT_LOSS, size: Count = 1024, start: CountOrZero = 0):
         super().__init__()
-        if hasattr(loss, "dim"):  # proxies, or another memory
-            raise LikewiseError(
-                f"CrossBatchMemory: loss must be one that compares samples with samples, got {type(loss).__name__}; "
-                "use Contrastive()"
-            )
         loss = copy.deepcopy(loss) if loss is DEFAULT_LOSS else loss
         self.dim = dim
         self.loss = loss

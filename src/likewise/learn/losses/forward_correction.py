@@ -85,9 +85,8 @@ class ForwardCorrection(Loss):
             z = at_least_float32(z)
             log_p = self.logits(z).log_softmax(1)
             if self.log_given is not None:
-                if (
-                    len(self.log_given) != self.classes
-                ):  # checked here, because the number of classes may be a placeholder in the constructor
+                # Checked here, because the number of classes may be a placeholder in the constructor.
+                if len(self.log_given) != self.classes:
                     raise LikewiseError(
                         f"ForwardCorrection: transition must have a row for each of the {self.classes} classes, got "
                         f"{len(self.log_given)} in '{self.transition}'"

@@ -105,11 +105,8 @@ class Hierarchical(Loss):
         self.remembers = by == "means"
         self._check_settings()
         self.classes, self.dim = loss.classes, loss.dim  # pyright: ignore[reportAttributeAccessIssue]
-        if depth is None:
-            above = plan_sizes(self.classes, coarse, levels)
-        else:
-            above = plan_by_tree(self.classes, depth, class_names, tree, taxonomy)
         self.plan: list[Level] = []
+        above = self._plan_levels()
         for cluster, w in zip(above, level_weights(weight, len(above)), strict=True):
             self._add_level(cluster, w)
         # Groups from a tree need no clustering, so they are used from the first step.
@@ -139,6 +136,12 @@ class Hierarchical(Loss):
                 f"Hierarchical: start must be before the end of training, got start={self.start!r} and {self.steps} steps, "
                 f"{self.per_pass} per epoch; train longer, or start earlier"
             )
+
+    def _plan_levels(self) -> list[Plan]:
+        """Return the plans of the levels, whose groups come from clustering, or from a tree with `depth`."""
+        if self.depth is None:
+            return plan_sizes(self.classes, self.coarse, self.levels)
+        return plan_by_tree(self.classes, self.depth, self.class_names, self.tree, self.taxonomy)
 
     def _add_level(self, cluster: Plan, weight: float) -> None:
         """Append a coarser level.

@@ -108,9 +108,8 @@ class HierarchicalTriplet(Loss):
     @torch.no_grad()
     def margins(self, y: Int[Tensor, "B"], other: Int[Tensor, "R"]) -> Float[Tensor, "B R"]:
         """Return alpha for anchors and negatives of these classes."""
-        level = (self.nodes[:, y][:, :, None] != self.nodes[:, other][:, None, :]).sum(
-            0
-        )  # levels before they are joined
+        # Levels before they are joined.
+        level = (self.nodes[:, y][:, :, None] != self.nodes[:, other][:, None, :]).sum(0)
         alpha = self.beta + self.thresholds[level.clamp_max(self.levels)] - self.within[y][:, None]
         return alpha.where(self.begun, self.margin)
 

@@ -8,7 +8,7 @@ from likewise.core.argument_checks import Count
 from likewise.core.class_sums import class_sums
 from likewise.core.types import LikewiseError
 from likewise.learn.samplers._class_index import Lonely
-from likewise.learn.samplers._embedding_bank import EmbeddingSampler
+from likewise.learn.samplers._embedding_sampler import EmbeddingSampler
 
 
 class AnchorNeighbours(EmbeddingSampler):

@@ -8,7 +8,7 @@ from likewise.core.argument_checks import Count
 from likewise.core.kmeans import kmeans
 from likewise.core.types import LikewiseError
 from likewise.learn.samplers._class_index import ClassIndex, Lonely
-from likewise.learn.samplers._embedding_bank import EmbeddingSampler
+from likewise.learn.samplers._embedding_sampler import EmbeddingSampler
 
 MAX_KMEANS_STEPS = 100
 """Iterations of k-means at most; it ends earlier if no centre moves."""

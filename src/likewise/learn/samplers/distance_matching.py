@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from likewise.core.argument_checks import Count
 from likewise.learn.samplers._class_index import Lonely
-from likewise.learn.samplers._embedding_bank import EmbeddingSampler
+from likewise.learn.samplers._embedding_sampler import EmbeddingSampler
 
 
 class DistanceMatching(EmbeddingSampler):
@@ -77,9 +77,8 @@ def histograms(
     low = apart.min()
     np.fill_diagonal(apart, 0)
     width = float(apart.max() - low) / bins
-    place = np.clip((apart - low) / (width or 1), 0, bins - 1).astype(
-        np.int64
-    )  # if all distances are equal, they are in one bin
+    # If all distances are equal, they are in one bin.
+    place = np.clip((apart - low) / (width or 1), 0, bins - 1).astype(np.int64)
     among = place[tries[:, :, None], tries[:, None, :]] + bins * np.arange(len(tries))[:, None, None]
     counts = np.bincount(among.reshape(-1), minlength=len(tries) * bins).reshape(len(tries), bins)
     total = np.bincount(place.reshape(-1), minlength=bins)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from likewise.core.argument_checks import Count
 from likewise.learn.samplers._class_index import Lonely
-from likewise.learn.samplers._embedding_bank import EmbeddingSampler
+from likewise.learn.samplers._embedding_sampler import EmbeddingSampler
 
 
 class FrechetMatching(EmbeddingSampler):
@@ -60,9 +60,8 @@ def frechet(z: Float[np.ndarray, "n D"], tries: Int[np.ndarray, "M B"]) -> Float
     x = z[tries]
     mean = x.mean(1)
     x = (x - mean[:, None]) / np.sqrt(x.shape[1] - 1)  # x'x = S
-    half = (
-        x @ root
-    )  # half' half = A S A; half half' has the same non-zero eigenvalues, and the smaller matrix is faster
+    # half' half = A S A; half half' has the same non-zero eigenvalues, and the smaller matrix is faster.
+    half = x @ root
     gram = half @ half.swapaxes(1, 2) if x.shape[1] < x.shape[2] else half.swapaxes(1, 2) @ half
     cross = np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)).sum(1)
     return np.square(mean - aim).sum(1) + np.square(x).sum((1, 2)) + np.trace(cov) - 2 * cross

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 
 from likewise.core.argument_checks import Count
 from likewise.learn.samplers._class_index import Lonely
-from likewise.learn.samplers._embedding_bank import EmbeddingSampler
+from likewise.learn.samplers._embedding_sampler import EmbeddingSampler
 
 
 class GreedyCoreset(EmbeddingSampler):

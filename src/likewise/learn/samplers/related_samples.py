@@ -76,9 +76,8 @@ class RelatedSamples(BatchSampler):
         if self.relevance.by == "sample":
             return np.flatnonzero(np.diff(self._start) > 0)
         upto = np.concatenate([[0], np.cumsum(size[self._found])])
-        mates = (
-            upto[self._start[1:]] - upto[self._start[:-1]] + size - 1
-        )  # samples of a class are relevant to each other
+        # Samples of a class are relevant to each other.
+        mates = upto[self._start[1:]] - upto[self._start[:-1]] + size - 1
         return np.flatnonzero(mates[self.labels] > 0)
 
     def __len__(self) -> int:

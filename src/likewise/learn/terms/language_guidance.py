@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.core.argument_checks import Count, CountOrZero, Positive
+from likewise.core.argument_checks import Count, CountOrZero, Positive, Rule
 from likewise.core.contracts import Term
 from likewise.core.progress import bar
 from likewise.core.similarity import full_precision
@@ -34,6 +34,10 @@ GUIDANCE_FILE = "guidance.safetensors"
 
 CODE_NAME = re.compile(r"(?:.*/)?(?:(?:class|cls|id|item|label|n|no|person|pid|product)[\s#.-]*)?\d*", re.IGNORECASE)
 """Names that are no words: nothing, a number, or a number after such a word or below a folder: 11319, id 80, Aves/1234."""
+
+Prompt = Annotated[
+    str, Rule("contain {} once, in place of the name, as in 'a photo of a {}'", lambda text: str(text).count("{}") == 1)
+]
 
 
 class LanguageGuidance(Term):
@@ -85,7 +89,7 @@ class LanguageGuidance(Term):
         classifier: str = "resnet50.tv_in1k",
         image_encoder: str = "vit_base_patch32_clip_quickgelu_224.openai",
         weights: str | None = None,
-        prompt: str = "a photo of a {}",
+        prompt: Prompt = "a photo of a {}",
         mask_same_label: bool = True,
         gamma: float = 1.0,
         temperature: Positive = 1.0,
@@ -94,11 +98,6 @@ class LanguageGuidance(Term):
         weighted: bool = False,
     ):
         super().__init__()
-        if prompt.count("{}") != 1:
-            raise LikewiseError(
-                f"LanguageGuidance: prompt must contain {{}} once, in place of the name, got {prompt!r}; "
-                "write it as in 'a photo of a {}'"
-            )
         if by == "names" and level == "sample":
             raise LikewiseError("LanguageGuidance: by='names' must have level='class', got level='sample'; omit level")
         self.weight = weight
@@ -151,9 +150,8 @@ class LanguageGuidance(Term):
             )
         sample = self.by == "images" or self.level == "sample"
         chosen = self.index[batch.row if sample else batch.y]
-        e = self.table[chosen].flatten(
-            1
-        )  # k unit vectors in a row: a product of two such rows is the sum over the ranks
+        # The k unit vectors in a row: a product of two such rows is the sum over the ranks.
+        e = self.table[chosen].flatten(1)
         with full_precision(e):
             language = e @ e.T / chosen.shape[1]
         gamma = self.gamma if self.mask_same_label else 0.0

@@ -15,9 +15,8 @@ from likewise.core.settings import Train
 from likewise.core.settings.spec import build, describe
 from likewise.core.types import Items, LikewiseError
 from likewise.data.dataset import inject_noise, make_protocol
-from likewise.learn.training.samples import Samples, number_samples
 from likewise.learn.training.schedule import Schedule, make_optimizer, make_plan
-from likewise.learn.training.state import Components, TrainState
+from likewise.learn.training.state import Components, Samples, TrainState, number_samples
 from likewise.models.mixup import Mixup
 from likewise.models.teacher import Teacher
 from likewise.runs.network import (

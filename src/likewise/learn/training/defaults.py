@@ -76,9 +76,8 @@ def resolve(config: Train, items: Items) -> Train:
     sampler = config.sampler
     if sampler is None:
         rule = build(protocol, Protocol, allow_imports=config.allow_imports)
-        noisy = inject_noise(
-            items, rule, config.noise, config.seed, config.allow_imports
-        )  # noise may leave fewer classes
+        # Noise may leave fewer classes.
+        noisy = inject_noise(items, rule, config.noise, config.seed, config.allow_imports)
         sampler = default_sampler(config, noisy, noisy.y[rule.rows(noisy, "train")])
     if config.batch_size is not None:
         sampler = with_argument(replace(config, sampler=sampler), "sampler.batch", config.batch_size, "train").sampler

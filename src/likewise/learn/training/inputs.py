@@ -24,8 +24,7 @@ from likewise.runs.embed import embed_rows
 from likewise.runs.folder import TEST_PREFIX, Run
 from likewise.runs.network import transforms
 from likewise.score.metrics import is_set_metric
-from likewise.score.relevance import relevance_of
-from likewise.score.retrieve import Scoring
+from likewise.score.retrieve import Scoring, relevance_of
 from likewise.score.scoring import as_compared, mean_score, score
 
 

@@ -24,7 +24,7 @@ from likewise.core.settings import Train, to_dict
 from likewise.core.settings.setting_values import from_dict
 from likewise.core.supervisor import STOPPED_MESSAGE, Child, stop_with_parent, wait_together
 from likewise.core.types import LikewiseError
-from likewise.learn.training.interrupts import stop_on_signal
+from likewise.learn.training.loop import stop_on_signal
 from likewise.runs.folder import Run
 
 

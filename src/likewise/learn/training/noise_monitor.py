@@ -70,9 +70,8 @@ class NoiseMonitor:
 
         If the true labels are not known, all labels count as right and "wrong" is None. None if there are no suspicions.
         """
-        suspicion, threshold, w = (
-            self.last.cpu().double().numpy()
-        )  # float64: the bins of a narrow range would coincide in float32
+        # In float64: the bins of a narrow range would coincide in float32.
+        suspicion, threshold, w = self.last.cpu().double().numpy()
         seen = np.isfinite(suspicion)
         if not seen.any():
             return None

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from likewise.core.errors import LikewiseError
 from likewise.core.settings import Train, to_dict
 from likewise.core.settings.spec import build, canonical
 from likewise.data.crop_resize import send
-from likewise.learn.training.interrupts import raise_unless_finite
 from likewise.learn.training.state import TrainState
 from likewise.models.cuda_graphs import Mode
 from likewise.runs.folder import Run
@@ -196,6 +196,15 @@ class RunLog:
         assert history is not None
         loss = np.reshape([line.numpy() for line in history.loss], (-1, len(rows))).astype(np.float32)
         write_losses(self.run.path, Losses(rows, loss, np.asarray(history.step, np.int64)))
+
+
+def raise_unless_finite(value: float, step: int, folder: Path, what: str = "the loss") -> None:
+    """Raise if a value is NaN or infinite; `what` names the value in the error."""
+    if not math.isfinite(value):
+        raise LikewiseError(
+            f"train: {what} must stay finite, but became {value} before step {step}; lower --lr or set --clip-norm. "
+            f"The last finite checkpoint is in {folder}"
+        )
 
 
 LOGGERS_FILE = "loggers.json"

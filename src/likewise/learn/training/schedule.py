@@ -116,9 +116,8 @@ def make_optimizer(
     backbone = [p for embedder in embedders for p in embedder.backbone_parameters()]
     head = [p for embedder in embedders for p in embedder.head_parameters()]
     copies = [m for term in terms for m in term.modules() if isinstance(m, Loss)]
-    own = dict.fromkeys(
-        p for loss in (*losses, *copies) for p in loss.parameters()
-    )  # each once: a loss may contain a loss
+    # Each once: a loss may contain a loss.
+    own = dict.fromkeys(p for loss in (*losses, *copies) for p in loss.parameters())
     rest = [p for term in terms for p in term.parameters() if p.requires_grad and p not in own]
     groups = [
         {"name": "backbone", "params": backbone, "lr": backbone_lr},
@@ -150,9 +149,8 @@ def reset_state(optimizer: torch.optim.Optimizer, moved: Iterable[nn.Parameter] 
     """Drop the optimiser state of parameters that a component has replaced: it belongs to their old values."""
     for parameter in moved or ():
         state = optimizer.state.pop(parameter, {})
-        if (
-            isinstance(optimizer, torch.optim.RMSprop) and state
-        ):  # keep its running scale: without it, the first steps are ten times too long
+        # RMSprop keeps its running scale: without it, the first steps are ten times too long.
+        if isinstance(optimizer, torch.optim.RMSprop) and state:
             optimizer.state[parameter] = state
             if "momentum_buffer" in state:
                 state["momentum_buffer"].zero_()

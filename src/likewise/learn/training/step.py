@@ -1,10 +1,14 @@
-"""One optimiser step on one batch, in one process or several, without a device sync."""
+"""One optimiser step on one batch, in one process or several, without a device sync; and the objective.
+
+The objective is loss_weight * mean_i(w_i loss_i) + sum over terms of weight_t * mean_i(v_ti term_ti).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -12,10 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from likewise.core.contracts import BatchSampler
+from likewise.core.contracts import BatchSampler, Confidence, Loss, Term
 from likewise.core.distributed.collectives import gathered, share_of
 from likewise.core.distributed.sharded_proxies import shares
-from likewise.core.types import Batch, LikewiseError, Output, SampleWeights
+from likewise.core.types import Batch, LikewiseError, Output, PeerView, Ref, SampleWeights
 from likewise.learn.training.schedule import clip, reset_state
 from likewise.learn.training.state import TrainState
 from likewise.models.cuda_graphs import Mode, ModeTuner
@@ -44,6 +48,7 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
         batch: this process's share of the images, and the rows of the whole batch.
     """
     config, components, samples = state.config, state.components, state.samples
+    objective = Objective(components.losses, components.confidence, components.terms, config.loss_weight)
     state.schedule.before_step(state.step)
     state.optimizer.zero_grad(set_to_none=True)
     runner.train_backbone(state.step >= state.plan.warmup)
@@ -55,7 +60,7 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
     state.seed(1 + state.rank)
     with torch.autocast(state.device.type, torch.bfloat16, enabled=bf16):
         if components.mixup:
-            output, value = mixed_loss(state, batch, weight)
+            output, value = mixed_loss(state, objective.ids(batch), batch, weight)
             weights, losses = [], []
         else:
             outputs = [gather_outputs(network(batch.x), len(place), state.processes) for network in networks]
@@ -65,7 +70,7 @@ def step(state: TrainState, runner: NetworkRunner, batch: Batch) -> StepResult:
                 for miner in components.taught_miners:
                     miner.see_teacher(target)
             output = outputs[0]
-            value, weights, losses = state.objective(outputs, batch, weight)
+            value, weights, losses = objective(outputs, batch, weight)
     value.backward()
     runner.finish_backward()
     sum_gradients(state)
@@ -102,15 +107,113 @@ def advance(state: TrainState, result: StepResult) -> None:
     state.counted += 1
 
 
-def mixed_loss(state: TrainState, batch: Batch, weight: Float[Tensor, "B"]) -> tuple[Output, Float[Tensor, ""]]:
+def mixed_loss(
+    state: TrainState, ids: Int[Tensor, "B"], batch: Batch, weight: Float[Tensor, "B"]
+) -> tuple[Output, Float[Tensor, ""]]:
     """Return the output and the loss of mixed samples: the loss with each label, times its share and its sample's weight."""
     assert state.components.mixup is not None
     loss = state.components.loss
     output, mixture = state.components.mixup(batch.x)
     z = output.z if loss.input == "unit" else output.e
-    ids = state.objective.ids(batch)
     values = [share * (weight[source] * loss(z, ids[source])).mean() for source, share in mixture]
     return output, state.config.loss_weight * sum(values)  # pyright: ignore[reportReturnType]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The value that training minimises: the loss with sample weights, plus the terms.
+
+    Args:
+        losses: one for each network; several if the confidence trains several networks.
+        confidence: computes the sample weights; None: all are 1.
+        loss_weight: factor of the loss; every term has its own `weight`.
+    """
+
+    losses: list[Loss]
+    confidence: Confidence | None = None
+    terms: list[Term] = field(default_factory=list)
+    loss_weight: float = 1.0
+
+    def __call__(
+        self, outs: list[Output], batch: Batch, weight: Float[Tensor, "B"]
+    ) -> tuple[Float[Tensor, ""], list[SampleWeights], list[Float[Tensor, "B"]]]:
+        """Return the value to minimise, summed over the networks; the sample weights; the unweighted losses of each network.
+
+        Args:
+            outs: output of each network for the batch.
+            batch: labels are class numbers; rows are positions among the training samples.
+            weight: sample weights of the data set.
+        """
+        ids = self.ids(batch)
+        each = [out.z if loss.input == "unit" else out.e for out, loss in zip(outs, self.losses, strict=True)]
+        weights, known_losses = self.sample_weights(outs, each, batch, ids)
+        value: Any = 0.0
+        losses = []
+        for place, out in enumerate(outs):
+            confidence_weights = weights[place] if weights else None
+            loss_values = known_losses[place]
+            if loss_values is None:
+                loss_values = self.losses[place](each[place], ids, partners(each[place], ids, confidence_weights))
+            losses.append(loss_values.detach())
+            value = value + self.loss_weight * weighted_mean(loss_values, weight, confidence_weights)
+            for term in self.terms:
+                ones = torch.ones_like(weight)
+                value = value + term.weight * weighted_mean(
+                    term(out, batch._replace(y=ids)), ones, confidence_weights if term.weighted else None
+                )
+        return value, weights, losses
+
+    def ids(self, batch: Batch) -> Int[Tensor, "B"]:
+        """Return what losses get as labels: classes, or positions of training samples if their relevance is between samples."""
+        relevance = self.losses[0].relevance
+        return batch.row if relevance is not None and relevance.by == "sample" else batch.y
+
+    def sample_weights(
+        self, outs: list[Output], each: list[Tensor], batch: Batch, ids: Int[Tensor, "B"]
+    ) -> tuple[list[SampleWeights], list[Float[Tensor, "B"] | None]]:
+        """Return the sample weights of each network, and the unweighted losses if the confidence needed them.
+
+        A loss is None if it must be computed (again), because the confidence excludes samples as partners.
+        """
+        nothing: list[Tensor | None] = [None] * len(outs)
+        if self.confidence is None:
+            return [], nothing
+        seen = [out.z.detach() for out in outs]
+        if len(outs) == 1 and not self.confidence.needs_loss:
+            return [self.confidence(seen[0], batch.y, batch.row, None)], nothing
+        known_losses = [loss(z, ids) for loss, z in zip(self.losses, each, strict=True)]
+        if len(outs) == 1:
+            weights = [self.confidence(seen[0], batch.y, batch.row, known_losses[0].detach())]
+        else:
+            every = zip(self.losses, seen, each, known_losses, strict=True)
+            views = [PeerView(z, values.detach(), loss.predict(own.detach())) for loss, z, own, values in every]
+            weights = self.confidence.exchange(views, batch.y, batch.row)
+        return weights, [None if t.partner is not None else n for t, n in zip(weights, known_losses, strict=True)]
+
+
+def partners(z: Float[Tensor, "B D"], ids: Int[Tensor, "B"], confidence_weights: SampleWeights | None) -> Ref | None:
+    """Return the batch as a `Ref`, masking samples that the confidence excludes as partners; None if it excludes none."""
+    if confidence_weights is None or confidence_weights.partner is None:
+        return None
+    return Ref(z, ids, torch.arange(len(ids), device=ids.device), used=confidence_weights.partner)
+
+
+def weighted_mean(
+    loss_values: Float[Tensor, "B"], weight: Float[Tensor, "B"], confidence_weights: SampleWeights | None
+) -> Float[Tensor, ""]:
+    """Return the weighted mean of the losses; a sample of weight 0 adds 0, even if its loss is NaN.
+
+    Args:
+        weight: sample weights of the data set.
+        confidence_weights: sample weights of the confidence; None without a confidence.
+    """
+    total = weight if confidence_weights is None else weight * confidence_weights.w
+    loss_values = (total * loss_values).where(total > 0, 0.0)
+    if confidence_weights is None:
+        return loss_values.mean()
+    if confidence_weights.mean_over == "kept":
+        return loss_values.sum() / (confidence_weights.w > 0).sum().clamp_min(1)
+    return loss_values.mean()
 
 
 class NetworkRunner:

@@ -18,13 +18,12 @@ from matplotlib.figure import Figure
 
 from likewise.core.render.figures import (
     BETTER_COLOUR,
-    FAINT_COLOUR,
     INK_COLOUR,
     SOFT_COLOUR,
     WORSE_COLOUR,
 )
 from likewise.learn.confidence.thresholds import otsu, weigh
-from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.figures.drawing import Drawing, FinishedTable, dress, styled
 
 TOY_SAMPLES = 4000
 """Number of losses in a toy."""
@@ -136,12 +135,11 @@ def describe(toy: Toy, way: ToyConfidence) -> str:
     )
 
 
+@styled
 def draw_toys(toys: Sequence[Toy]) -> Figure:
     """Return a figure with a row per toy: its losses with the confidence over them, then a histogram of each confidence."""
     columns = 1 + max(len(toy.ways) for toy in toys)
-    figure = Figure(
-        figsize=(PANEL_WIDTH * columns + 0.3, PANEL_HEIGHT * len(toys) + 0.45), facecolor="white", layout="constrained"
-    )
+    figure = Figure(figsize=(PANEL_WIDTH * columns + 0.3, PANEL_HEIGHT * len(toys) + 0.45), layout="constrained")
     for line, toy in enumerate(toys):
         _draw_losses(figure.add_subplot(len(toys), columns, line * columns + 1), toy, is_first=line == 0)
         highest = max(1.0, max(float(way.confidence.max()) for way in toy.ways))
@@ -150,11 +148,8 @@ def draw_toys(toys: Sequence[Toy]) -> Figure:
             edges = np.linspace(0, highest, HISTOGRAM_BINS + 1)
             _draw_histogram(axes, way.confidence, toy.wrong, edges)
             axes.axvline(1, color=SOFT_COLOUR, lw=0.8, ls=":")
-            _tidy(axes, way.name, "confidence", "share (%)")
-    figure.legend(
-        *figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=5, fontsize=9, frameon=False,
-        labelcolor=INK_COLOUR,
-    )  # fmt: skip
+            dress(axes, way.name, "confidence", "share (%)", "y")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=5)
     return figure
 
 
@@ -171,10 +166,10 @@ def _draw_losses(axes: Axes, toy: Toy, is_first: bool) -> None:
     if is_first:
         axes.plot([], [], color=SOFT_COLOUR, lw=1, label="threshold τ")
     over.set_ylim(0, 1.08 * max(1.0, max(float(way.curve_confidence.max()) for way in toy.ways)))
-    over.set_ylabel("confidence", fontsize=9, color=INK_COLOUR)
+    over.set_ylabel("confidence")
     over.tick_params(labelsize=8, colors=INK_COLOUR)
     over.spines[["top", "left"]].set_visible(False)
-    _tidy(axes, toy.name, "loss", "share (%)")
+    dress(axes, toy.name, "loss", "share (%)", "y")
 
 
 def _draw_histogram(
@@ -184,13 +179,3 @@ def _draw_histogram(
     for some, colour, name in ((~wrong, BETTER_COLOUR, "right labels"), (wrong, WORSE_COLOUR, "wrong labels")):
         share = np.full(some.sum(), 100 / max(1, some.sum()))
         axes.hist(value[some], edges.tolist(), weights=share, color=colour, alpha=0.6, label=name)
-
-
-def _tidy(axes: Axes, title: str, below: str, beside: str) -> None:
-    axes.set_title(title, fontsize=10, color=INK_COLOUR, loc="left")
-    axes.set_xlabel(below, fontsize=9, color=INK_COLOUR)
-    axes.set_ylabel(beside, fontsize=9, color=INK_COLOUR)
-    axes.tick_params(labelsize=8, colors=INK_COLOUR)
-    axes.grid(axis="y", color=FAINT_COLOUR, lw=0.5)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)

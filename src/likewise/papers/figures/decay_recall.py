@@ -9,8 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from likewise.core.render.figures import (
-    FAINT_COLOUR,
-    INK_COLOUR,
     SOFT_COLOUR,
     WITH_COLOUR,
     WITHOUT_COLOUR,
@@ -20,7 +18,7 @@ from likewise.core.render.figures import (
     spread,
     tidy,
 )
-from likewise.papers.figures.drawing import Drawing, FinishedTable, partners
+from likewise.papers.figures.drawing import Drawing, FinishedTable, name_beside, partners, styled
 from likewise.papers.figures.spectra import measure_spectra, rho_of
 from likewise.score.significance import Coefficient, Correlation, correlate
 
@@ -78,6 +76,7 @@ def draw(table: FinishedTable) -> Drawing:
     return Drawing(figure, [*said, INTERVAL_NOTE * bool(np.isfinite(found.pearson.low)), *notes], values)
 
 
+@styled
 def draw_decay(points: Sequence[DecayPoint], metric: str, data: str, correlation: Correlation) -> Figure:
     """Return the scatter plot; whiskers are standard deviations over seeds, arrows lead to the method with regularisation."""
     points = sorted(points, key=lambda p: p.score.mean)
@@ -87,7 +86,7 @@ def draw_decay(points: Sequence[DecayPoint], metric: str, data: str, correlation
         plot_height + 1.75,
     )
     wide = max(wide, 7.4)
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     axes = figure.add_axes((0.75 / wide, 0.9 / tall, PLOT_WIDTH / wide, plot_height / tall))
     rho, score = (np.array([getattr(p, kind)[:2] for p in points]).T for kind in ("rho", "score"))
     axes.errorbar(
@@ -104,18 +103,14 @@ def draw_decay(points: Sequence[DecayPoint], metric: str, data: str, correlation
         )  # fmt: skip
     low, high = axes.get_ylim()
     for point, at in zip(points, spread(score[0], NAME_HEIGHT / plot_height * (high - low), low, high)):
-        axes.annotate(
-            shorten(point.name, MAX_NAME_LETTERS), place[point.name], (1.03, at), textcoords=axes.get_yaxis_transform(),
-            va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False, parse_math=False, zorder=1.5,
-            arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
-        )  # fmt: skip
+        name_beside(axes, shorten(point.name, MAX_NAME_LETTERS), place[point.name], at)
     axes.set_ylim(low, high)
     tidy(axes)
-    axes.set_xlabel("spectral decay ρ of the training embeddings (0: flat spectrum)", fontsize=9, color=INK_COLOUR)
-    axes.set_ylabel(f"{metric} of the test split (%)", fontsize=9, color=INK_COLOUR)
-    figure.legend(
-        loc="lower left", bbox_to_anchor=(0.6 / wide, 0), ncols=2, fontsize=9, frameon=False, labelcolor=INK_COLOUR
+    axes.set(
+        xlabel="spectral decay ρ of the training embeddings (0: flat spectrum)",
+        ylabel=f"{metric} of the test split (%)",
     )
+    figure.legend(loc="lower left", bbox_to_anchor=(0.6 / wide, 0), ncols=2)
     entitle(figure, f"Spectral decay against {metric} on {data}", describe_correlation(correlation))
     return figure
 

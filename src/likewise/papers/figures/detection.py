@@ -23,10 +23,10 @@ from torch import Tensor
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, read_json
 from likewise.core.progress import bar
-from likewise.core.render.figures import COLOURS, FAINT_COLOUR, INK_COLOUR, SOFT_COLOUR, shorten
+from likewise.core.render.figures import COLOURS, SOFT_COLOUR, shorten
 from likewise.core.settings import Audit, Bench
 from likewise.papers.benchmark_table import label
-from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.figures.drawing import Drawing, FinishedTable, dress, styled
 from likewise.papers.grid import place_of
 from likewise.runs.scores import REWRITE_HINT
 from likewise.score.metrics.detection import Detection, detection
@@ -113,7 +113,10 @@ def csv_lines(measured: dict[str, dict]) -> list[list]:
 
 
 def mean_curves(row: str, column: str, runs: Sequence[dict[str, dict]]) -> list[Curve]:
-    """Return the mean curve over runs of every shown score; thin: the worst class, the second worst, ..., mean over runs."""
+    """Return the mean curve over runs of every shown score.
+
+    Its thin curves are means over runs too: of the worst class of each run, of the second worst, and so on.
+    """
     curves = []
     for score, name in SHOWN_SCORES.items():
         solid = SHOWN_SCORES[score.removesuffix(SIGNED_SUFFIX)]
@@ -226,6 +229,7 @@ def by_class(effect: Float[Tensor, "Q N"], wrong: Bool[Tensor, "N"], classes: Se
     return means | {"curve": curve, "share": float(wrong.double().mean()), "classes": named}
 
 
+@styled
 def draw_detection(curves: Sequence[Curve]) -> Figure:
     """Return a figure with a row of panels per method and a column per noise model.
 
@@ -233,19 +237,18 @@ def draw_detection(curves: Sequence[Curve]) -> Figure:
     """
     rows, columns = (list(dict.fromkeys(getattr(curve, side) for curve in curves)) for side in ("row", "column"))
     names = list(dict.fromkeys(curve.dashed_of or curve.name for curve in curves))
-    figure = Figure(
-        figsize=(0.5 + PANEL_WIDTH * len(columns), 0.3 + PANEL_HEIGHT * len(rows)),
-        facecolor="white",
-        layout="constrained",
-    )
+    size = (0.5 + PANEL_WIDTH * len(columns), 0.3 + PANEL_HEIGHT * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     for line, row in enumerate(rows):
         for place, column in enumerate(columns):
             axes = figure.add_subplot(len(rows), len(columns), line * len(columns) + place + 1)
             axes.plot([0, 100], [0, 100], color=SOFT_COLOUR, lw=1.2, label="random order")
             for curve in (c for c in curves if (c.row, c.column) == (row, column)):
                 _draw_curve(axes, curve, COLOURS[names.index(curve.dashed_of or curve.name) % len(COLOURS)])
-            axes.set_title(_title(row, column), fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
-            _tidy(axes, is_last=line == len(rows) - 1, is_first=place == 0)
+            below = "samples inspected (%)" if row == rows[-1] else ""
+            dress(axes, _title(row, column), below, "wrong labels found (%)" if place == 0 else "")
+            axes.set(xlim=(0, 100), ylim=(0, 102))
+            _add_legend(axes)
     return figure
 
 
@@ -265,20 +268,10 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     axes.plot(100 * curve.at, 100 * curve.found, color=colour, ls=style, lw=width, label=text, zorder=3)
 
 
-def _tidy(axes: Axes, is_last: bool, is_first: bool) -> None:
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 102)
-    if is_last:
-        axes.set_xlabel("samples inspected (%)", fontsize=9, color=INK_COLOUR)
-    if is_first:
-        axes.set_ylabel("wrong labels found (%)", fontsize=9, color=INK_COLOUR)
-    axes.grid(color=FAINT_COLOUR, lw=0.5)
-    axes.tick_params(labelsize=8, colors=INK_COLOUR)
-    axes.spines[["top", "right"]].set_visible(False)
+def _add_legend(axes: Axes) -> None:
+    """Add the legend of a panel, with the random order last."""
     lines, texts = axes.get_legend_handles_labels()
-    legend = axes.legend(
+    axes.legend(
         [*lines[1:], lines[0]], [*texts[1:], texts[0]], loc="lower right", fontsize=7.5, frameon=True, framealpha=0.85,
         edgecolor="none", borderaxespad=0.2, handlelength=1.4, labelspacing=0.25,
     )  # fmt: skip
-    for text in legend.get_texts():
-        text.set(parse_math=False, color=INK_COLOUR)

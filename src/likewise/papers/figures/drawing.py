@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from likewise.core.files import write_csv
-from likewise.core.render.figures import Estimate, write_figure
+from likewise.core.render.figures import FAINT_COLOUR, INK_COLOUR, Estimate, write_figure
 from likewise.core.settings import Bench
 from likewise.papers.benchmark_table import BenchmarkTable, label
 from likewise.papers.figures import figure_function
 from likewise.papers.grid import Grid, place_of
 from likewise.papers.grid_plan import PlannedRun
 from likewise.papers.published import Number
+
+styled = rc_context({
+    "figure.facecolor": "white", "text.color": INK_COLOUR, "text.parse_math": False, "axes.labelcolor": INK_COLOUR,
+    "axes.labelsize": 9, "axes.titlecolor": INK_COLOUR, "axes.titlelocation": "left", "axes.titlesize": 10,
+    "legend.fontsize": 9, "legend.frameon": False,
+})  # fmt: skip
+"""Decorator of the functions that draw a figure: colours and sizes of its texts."""
 
 REGULARISED_PREFIX = "R-"
 """How the names of rows with rho-regularisation begin, in the tables of the study and here."""
@@ -87,6 +96,23 @@ def write_drawing(name: str, table: FinishedTable) -> tuple[bytes | None, list[s
     if isinstance(drawn.figure, Figure):
         return write_figure(drawn.figure, table.sheet.folder / f"{name}.png"), drawn.notes
     return drawn.figure, drawn.notes
+
+
+def dress(axes: Axes, title: str, below: str = "", beside: str = "", rules: Literal["x", "y", "both"] = "both") -> None:
+    """Give a panel its title, the labels of its axes, thin rules, and a frame at the left and at the bottom."""
+    axes.set(title=title, xlabel=below, ylabel=beside, axisbelow=True)
+    axes.tick_params(labelsize=8, colors=INK_COLOUR)
+    axes.grid(axis=rules, color=FAINT_COLOUR, lw=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def name_beside(axes: Axes, name: str, point: tuple[float, float], height: float) -> None:
+    """Write the name of a point to the right of the plot, at a height in data units, with a thin line between them."""
+    line = {"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+    axes.annotate(
+        name, point, (1.03, height), textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, annotation_clip=False,
+        zorder=1.5, arrowprops=line,
+    )  # fmt: skip
 
 
 def partners(rows: Iterable[str]) -> dict[str, str]:

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from likewise.core.render.figures import COLOURS, INK_COLOUR, Estimate, entitle, tidy
+from likewise.core.render.figures import COLOURS, Estimate, entitle, tidy
 from likewise.core.settings import Train
 from likewise.core.settings.overrides import find_argument, has_argument
-from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.figures.drawing import Drawing, FinishedTable, styled
 
 FIGURE_INCHES = (6.4, 4.6)
 """Width and height of the figure."""
@@ -63,9 +63,10 @@ def describe_sweep(points: Sequence[IntervalPoint], metric: str) -> str:
     return f"{metric} with groups: {low:.1f} (every {at_low} steps) to {high:.1f} (every {at_high}){without}."
 
 
+@styled
 def draw_intervals(points: Sequence[IntervalPoint], metric: str) -> Figure:
     """Return the score against the interval, ours and printed; dashed: without groups. Whiskers: standard deviations."""
-    figure = Figure(figsize=FIGURE_INCHES, facecolor="white")
+    figure = Figure(figsize=FIGURE_INCHES)
     axes = figure.add_axes((0.12, 0.23, 0.84, 0.6))
     grouped = [point for point in points if point.interval]
     plain = next((point for point in points if not point.interval), None)
@@ -85,15 +86,12 @@ def draw_intervals(points: Sequence[IntervalPoint], metric: str) -> Figure:
     axes.set_xticks(at, [str(interval) for interval in at])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.margins(x=0.08, y=0.12)
-    axes.set_xlabel("steps between two clusterings", fontsize=9, color=INK_COLOUR)
-    axes.set_ylabel(f"{metric} (%)", fontsize=9, color=INK_COLOUR, parse_math=False)
+    axes.set(xlabel="steps between two clusterings", ylabel=f"{metric} (%)")
     seeds = max(point.score.n for point in points)
     whiskers = "" if seeds == 1 else ", whiskers: standard deviation"
     below = f"mean over {seeds} seed{'s' * (seeds > 1)}{whiskers}; dashed: without groups"
     entitle(figure, f"{metric} against the interval between clusterings", below)
-    legend = figure.legend(loc="lower left", bbox_to_anchor=(0.1, 0), ncols=2, fontsize=9, frameon=False)
-    for text in legend.get_texts():
-        text.set_color(INK_COLOUR)
+    figure.legend(loc="lower left", bbox_to_anchor=(0.1, 0), ncols=2)
     return figure
 
 

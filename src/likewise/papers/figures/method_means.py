@@ -25,6 +25,7 @@ from likewise.core.render.figures import (
     tidy,
 )
 from likewise.papers.benchmark_table import BenchmarkTable, Entry, Point, as_p, label, order_of
+from likewise.papers.figures.drawing import name_beside, styled
 from likewise.score.metrics import as_text
 from likewise.score.significance import MethodComparison
 
@@ -38,6 +39,7 @@ MAX_BAR_PANELS = 4
 """Columns that are drawn as bars; further ones are in the table only."""
 
 
+@styled
 def draw_columns(sheet: BenchmarkTable) -> Figure | None:
     """Return the methods as lines over the number at the end of the names of columns, otherwise as bars of the first columns.
 
@@ -55,20 +57,17 @@ def draw_columns(sheet: BenchmarkTable) -> Figure | None:
     beside = min(2, len(titles))
     lines = math.ceil(len(titles) / beside)
     height = 3.4 if series else 0.7 + LINE_HEIGHT * len(means)
-    figure = Figure(figsize=(4.8 * beside, height * lines), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(4.8 * beside, height * lines), layout="constrained")
     for axes, title, column in zip(figure.subplots(lines, beside, squeeze=False).flat, titles, columns):
         if series:
             _draw_lines(axes, [e for e in known if e.column[:-1] in series[title]], series[title], best_first)
         else:
             _draw_bars(axes, [e for e in known if e.column[:-1] == column])
-        axes.set_title(title, fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
+        axes.set_title(title)
     for axes in figure.axes[len(titles) :]:
         axes.set_axis_off()
     if series:
-        figure.legend(
-            *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=9, frameon=False,
-            labelcolor=INK_COLOUR,
-        )  # fmt: skip
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
     return figure
 
 
@@ -109,13 +108,14 @@ def _draw_bars(axes: Axes, entries: Sequence[Entry]) -> None:
             axes.plot(e.printed.mean, y, "D", ms=4, mfc="white", mec=WORSE_COLOUR, zorder=4)
         axes.annotate(
             f"{e.ours.mean:.{1 if e.scale == 100 else 4}f}", (max(ends), y), (5, 0), textcoords="offset points", va="center",
-            fontsize=8, color=INK_COLOUR,
+            fontsize=8,
         )  # fmt: skip
     tidy(axes, [shorten(label(e.row), MAX_NAME_LETTERS) for e in entries])
     axes.set_ylim(len(entries) - 0.4, -0.6)
     axes.margins(x=0.12)
 
 
+@styled
 def draw_means(contest: MethodComparison) -> Figure:
     """Return a figure of the methods' means, the best on top, and of the pairs that differ significantly."""
     if contest.untested:
@@ -130,7 +130,7 @@ def draw_means(contest: MethodComparison) -> Figure:
     means = [(100 if is_share else 1) * mean for mean in contest.mean.values()]
     left, square = 0.3 + 0.075 * max(map(len, names)), LINE_HEIGHT * lines
     wide, tall = max(left + PLOT_WIDTH + square + 0.55, MIN_TITLE_WIDTH), 1.6 + square
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     axes = figure.add_axes((left / wide, 0.55 / tall, PLOT_WIDTH / wide, square / tall))
     table = significant_pairs(contest)
     axes.scatter(
@@ -139,7 +139,7 @@ def draw_means(contest: MethodComparison) -> Figure:
     for line, mean in enumerate(means):
         axes.annotate(
             f"{mean:.1f}" if is_share else f"{mean:.4f}", (mean, line), (7, 0), textcoords="offset points", va="center",
-            fontsize=8, color=INK_COLOUR,
+            fontsize=8,
         )  # fmt: skip
     room = 0.05 * (means[0] - means[-1]) or 0.1 * abs(means[0]) or 0.1
     axes.set(xlim=(means[-1] - room, means[0] + 3.4 * room), ylim=(lines - 0.5, -0.5))
@@ -147,7 +147,7 @@ def draw_means(contest: MethodComparison) -> Figure:
     columns = len({pair.column for pair in contest.pairs})
     over = f"seeds and {columns} columns" if columns > 1 else "seeds"
     unit = " in %" if is_share else ""
-    axes.set_xlabel(f"mean {contest.metric}{unit} over {over}", fontsize=9, color=INK_COLOUR)
+    axes.set_xlabel(f"mean {contest.metric}{unit} over {over}")
     _draw_pairs(figure.add_axes(((left + PLOT_WIDTH + 0.25) / wide, 0.55 / tall, square / wide, square / tall)), table)
     told, seeds = sum(pair.is_significant for pair in contest.overall), min(pair.seeds for pair in contest.overall)
     entitle(
@@ -183,6 +183,7 @@ def _draw_pairs(axes: Axes, table: Int[np.ndarray, "M M"]) -> None:
         side.set_visible(False)
 
 
+@styled
 def draw_agreement(points: Sequence[Point], title: str) -> Figure:
     """Return a figure of published values (x) against ours (y) with intervals over seeds; the dashed line is equality."""
     if not points:
@@ -194,13 +195,12 @@ def draw_agreement(points: Sequence[Point], title: str) -> Figure:
     reach = np.array([p.ours.high - p.ours.mean for p in points])
     side, name = max(PLOT_WIDTH, 0.19 * len(points)), 0.068 * min(MAX_NAME_LETTERS, max(len(p.name) for p in points))
     wide, tall = side + 1.2 + name, side + 1.35
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     axes = figure.add_axes((0.75 / wide, 0.6 / tall, side / wide, side / tall))
     low, high = min(*printed, *ours), max(*printed, *ours)
     whole = high - low or 1.0
-    room = 0.06 * whole + min(
-        0.3 * whole, max(reach[~np.isnan(reach)], default=0.0)
-    )  # the frame clips very long intervals
+    longest = min(0.3 * whole, max(reach[~np.isnan(reach)], default=0.0))  # the frame clips very long intervals
+    room = 0.06 * whole + longest
     ends = (low - room, high + room)
     axes.set(xlim=ends, ylim=ends)
     axes.plot(ends, ends, color=SOFT_COLOUR, lw=1, ls=(0, (4, 3)), zorder=1)
@@ -210,15 +210,9 @@ def draw_agreement(points: Sequence[Point], title: str) -> Figure:
     )
     axes.scatter(printed, ours, s=30, c=np.where(known, colours, "white"), edgecolors=colours, linewidths=1.3, zorder=3)  # pyright: ignore[reportArgumentType]
     for point, at in zip(points, spread(ours, 0.18 / side * (ends[1] - ends[0]), *ends)):
-        axes.annotate(
-            shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), (1.03, at),
-            textcoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK_COLOUR, annotation_clip=False,
-            parse_math=False, zorder=1.5,
-            arrowprops={"arrowstyle": "-", "color": FAINT_COLOUR, "lw": 0.8, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
-        )  # fmt: skip
+        name_beside(axes, shorten(point.name, MAX_NAME_LETTERS), (point.printed, point.ours.mean), at)
     tidy(axes)
-    axes.set_xlabel("published", fontsize=9, color=INK_COLOUR)
-    axes.set_ylabel("ours, with its 95 % interval over seeds", fontsize=9, color=INK_COLOUR)
+    axes.set(xlabel="published", ylabel="ours, with its 95 % interval over seeds")
     found = order_of(points)
     tau = "" if np.isnan(found.tau) else f"Kendall's tau {found.tau:.2f} ({as_p(found.p)}, {found.n} methods); "
     entitle(figure, title, f"{tau}blue: ours is higher{'' if known.all() else '; open: one run'}")

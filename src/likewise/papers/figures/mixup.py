@@ -20,7 +20,7 @@ from likewise.core.render.figures import (
     entitle,
     tidy,
 )
-from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup
+from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, styled
 from likewise.papers.figures.spectra import Spectra, SpectrumLine, common_range, draw_panel, measure_spectra, rho_of
 
 MIXUP_SUFFIX = " + mixup"
@@ -106,12 +106,13 @@ def describe_effect(records: Sequence[MixupRecord], metric: str) -> list[str]:
     ]
 
 
+@styled
 def draw_mixup(records: Sequence[MixupRecord], metric: str, data: str) -> Figure:
     """Return a column per method: the score, rho, the spectrum of all embeddings, and the mean spectrum of the classes."""
     methods = list(dict.fromkeys(record.method for record in records))
     wide = max(7.2, 0.9 + (PANEL_WIDTH + 0.5) * len(methods))
     tall = TITLE_HEIGHT + sum(height + PANEL_GAP for height, _, _ in PANEL_KINDS.values())
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     for column, method in enumerate(methods):
         own = [record for record in records if record.method == method]
         left, top = 0.85 + (PANEL_WIDTH + 0.5) * column, tall - TITLE_HEIGHT
@@ -123,9 +124,7 @@ def draw_mixup(records: Sequence[MixupRecord], metric: str, data: str) -> Figure
                 _draw_bars(axes, own, kind, max(value.mean for value in every), is_named=column == 0)
             else:
                 draw_panel(axes, [_line(record, kind) for record in own], common_range(every))
-            axes.set_xlabel(below or f"{metric} (%)", fontsize=9, color=INK_COLOUR)
-            axes.set_ylabel(beside * (column == 0), fontsize=9, color=INK_COLOUR)
-            axes.set_title(method * (kind == "score"), fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
+            axes.set(xlabel=below or f"{metric} (%)", ylabel=beside * (column == 0), title=method * (kind == "score"))
     below = "blue: without, orange: with mixup; training embeddings; mean and standard deviation over seeds"
     entitle(figure, f"Manifold mixup: {metric}, spectral decay and spectra on {data}", below)
     return figure
@@ -145,7 +144,7 @@ def _draw_bars(axes: Axes, records: Sequence[MixupRecord], kind: str, longest: f
             value.mean, place, xerr=value.std, fmt="none", ecolor=INK_COLOUR, elinewidth=1, capsize=2, zorder=3
         )
         end = value.mean + np.nan_to_num(value.std) + 0.02 * longest
-        axes.text(end, place, value.text(1 if kind == "score" else 3), va="center", fontsize=8, color=INK_COLOUR)
+        axes.text(end, place, value.text(1 if kind == "score" else 3), va="center", fontsize=8)
     tidy(axes, [_line(record, "whole").name if is_named else "" for record in records])
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=ROUND_STEPS))
     axes.set(xlim=(0, BARS_AXIS_SHARE * longest), ylim=(len(records) - 0.4, -0.6))

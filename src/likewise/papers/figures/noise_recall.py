@@ -12,14 +12,12 @@ from matplotlib.figure import Figure
 
 from likewise.core.render.figures import (
     BETTER_COLOUR,
-    FAINT_COLOUR,
-    INK_COLOUR,
     SOFT_COLOUR,
     WORSE_COLOUR,
     shorten,
 )
 from likewise.papers.benchmark_table import label
-from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.figures.drawing import Drawing, FinishedTable, dress, styled
 from likewise.papers.grid import place_of
 
 WINDOW_STEPS = 100
@@ -108,31 +106,25 @@ def moving_average(
     return (total[last] - total[first]) / (mass[last] - mass[first])
 
 
+@styled
 def draw_noise_recall(trainings: Sequence[NoiseRecall]) -> Figure:
     """Return a figure with a row of panels for every noise model and a column for every loss that is thresholded.
 
     Points are the values of the first training of a panel; every training has a line of moving averages.
     """
     rows, columns = (list(dict.fromkeys(getattr(one, side) for one in trainings)) for side in ("row", "column"))
-    figure = Figure(
-        figsize=(0.4 + PANEL_WIDTH * len(columns), 0.55 + PANEL_HEIGHT * len(rows)),
-        facecolor="white",
-        layout="constrained",
-    )
+    size = (0.4 + PANEL_WIDTH * len(columns), 0.55 + PANEL_HEIGHT * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
     for line, row in enumerate(rows):
         for place, column in enumerate(columns):
             axes, here = panels[line, place], [one for one in trainings if (one.row, one.column) == (row, column)]
             _draw_panel(axes, here)
             title = shorten(", ".join(filter(None, (column, row))), MAX_TITLE_LETTERS)
-            axes.set_title(title, fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
-            if line == len(rows) - 1:
-                axes.set_xlabel("iteration", fontsize=9, color=INK_COLOUR)
-            if place == 0:
-                axes.set_ylabel("recall of wrong labels (%)", fontsize=9, color=INK_COLOUR)
+            below = "iteration" if row == rows[-1] else ""
+            dress(axes, title, below, "recall of wrong labels (%)" if place == 0 else "")
     figure.legend(
-        *panels[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3, fontsize=9, frameon=False, markerscale=2,
-        labelcolor=INK_COLOUR,
+        *panels[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3, markerscale=2,
     )  # fmt: skip
     return figure
 
@@ -149,6 +141,3 @@ def _draw_panel(axes: Axes, trainings: Sequence[NoiseRecall]) -> None:
         axes.plot(one.step, 100 * one.flagged, color=SOFT_COLOUR, lw=1.2, ls="--", label=names[1])
     axes.set_ylim(0, 102)
     axes.margins(x=0.01)
-    axes.grid(color=FAINT_COLOUR, lw=0.5)
-    axes.tick_params(labelsize=8, colors=INK_COLOUR)
-    axes.spines[["top", "right"]].set_visible(False)

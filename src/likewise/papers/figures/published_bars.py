@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 
 from likewise.core.render.figures import COLOURS, INK_COLOUR, SOFT_COLOUR, shorten, tidy
 from likewise.papers.benchmark_table import as_printed
-from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.figures.drawing import Drawing, FinishedTable, styled
 from likewise.papers.published import Number, numbers, papers
 from likewise.score.intervals import Interval
 
@@ -140,13 +140,14 @@ def describe(groups: Sequence[BarGroup]) -> str:
     )
 
 
+@styled
 def draw_published_bars(groups: Sequence[BarGroup], metric: str) -> Figure:
     """Return horizontal bars from 0, one block per source; whiskers: printed ±; circles: our means with intervals."""
     names = [shorten(bar.name, MAX_NAME_LETTERS) for group in groups for bar in group.bars]
     heights = [BAR_HEIGHT * (len(group.bars) + 0.4) for group in groups]
     wide = PLOT_WIDTH + 0.4 + 0.075 * max(map(len, names))
     tall = 0.75 + sum(heights) + HEAD_HEIGHT * len(groups)
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     left, top = wide - PLOT_WIDTH - 0.15, tall - 0.3
     highest = max(bar.mean + (bar.spread or 0) for group in groups for bar in group.bars)
     for group, height in zip(groups, heights):
@@ -155,10 +156,9 @@ def draw_published_bars(groups: Sequence[BarGroup], metric: str) -> Figure:
         _draw_group(axes, group, highest)
         figure.text(
             0.12 / wide, (top + height + 0.13) / tall, group.title, fontsize=10, fontweight="bold", va="center",
-            color=INK_COLOUR, parse_math=False,
         )  # fmt: skip
         if group is groups[-1]:
-            axes.set_xlabel(f"{metric} (%)", fontsize=9, color=INK_COLOUR)
+            axes.set_xlabel(f"{metric} (%)")
         else:
             axes.tick_params(labelbottom=False)
     _add_legend(figure, any(bar.ours for group in groups for bar in group.bars))
@@ -179,7 +179,7 @@ def _draw_group(axes: Axes, group: BarGroup, highest: float) -> None:
             axes.plot([low, high], [y + 0.2] * 2, color=INK_COLOUR, lw=1, zorder=4)
             axes.plot(bar.ours.mean, y + 0.2, "o", ms=4.5, mfc="white", mec=INK_COLOUR, zorder=5)
             text, end = f"{text}  (ours {bar.ours.mean:.1f})", max(end, high)
-        axes.text(end + 0.012 * highest, y, text, va="center", fontsize=8, color=INK_COLOUR)
+        axes.text(end + 0.012 * highest, y, text, va="center", fontsize=8)
     axes.set(xlim=(0, (1 + LABEL_ROOM_SHARE) * highest), ylim=(len(group.bars) - 0.3, -0.7))
     tidy(axes, [shorten(bar.name, MAX_NAME_LETTERS) for bar in group.bars])
 
@@ -195,6 +195,6 @@ def _add_legend(figure: Figure, has_ours: bool) -> None:
         handles.append(Line2D([], [], marker="o", mfc="white", mec=INK_COLOUR, color=SOFT_COLOUR, label="our mean"))
     wide, tall = figure.get_size_inches()
     figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0.04 / wide, 1 - 0.04 / tall), ncols=5, fontsize=8.5, frameon=False,
-        labelcolor=INK_COLOUR, columnspacing=1.4, handlelength=1.6,
+        handles=handles, loc="upper left", bbox_to_anchor=(0.04 / wide, 1 - 0.04 / tall), ncols=5, fontsize=8.5,
+        columnspacing=1.4, handlelength=1.6,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from likewise.core.render.figures import (
     tidy,
 )
 from likewise.papers.benchmark_table import as_printed
-from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, partners
+from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, partners, styled
 
 BAR_HEIGHT, PLOT_WIDTH, MAX_NAME_LETTERS = 0.2, 6.0, 34
 """Inches: height of a bar, width of the plot; and the largest length of a name."""
@@ -90,6 +90,7 @@ def describe_gains(bars: Sequence[Bar], metric: str) -> list[str]:
     ]
 
 
+@styled
 def draw_bars(bars: Sequence[Bar], metric: str, data: str) -> Figure:
     """Return horizontal bars from 0, the bars of a method side by side; whiskers: standard deviations; diamonds: printed."""
     at = places_of(bars)
@@ -97,31 +98,26 @@ def draw_bars(bars: Sequence[Bar], metric: str, data: str) -> Figure:
     height = BAR_HEIGHT * (at[-1] + 1.6)
     wide, tall = PLOT_WIDTH + 0.5 + 0.075 * max(map(len, names)), height + 1.75
     left = wide - PLOT_WIDTH - 0.2
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     axes = figure.add_axes((left / wide, 0.9 / tall, PLOT_WIDTH / wide, height / tall))
     colours = [WITH_COLOUR if bar.is_regularised else WITHOUT_COLOUR for bar in bars]
     axes.barh(at, [bar.score.mean for bar in bars], 0.86, color=colours, alpha=0.85, zorder=2)
     ends = _draw_whiskers(axes, bars, at)
     for y, end, bar in zip(at, ends, bars):
         text = bar.score.text(1) + (f"  (printed {as_printed(*bar.printed)})" if bar.printed else "")
-        axes.text(
-            end + 0.012 * max(ends), y, text, va="center", fontsize=8, color=INK_COLOUR, parse_math=False,
-            bbox={"color": "white", "pad": 0.6},
-        )  # fmt: skip
+        place = end + 0.012 * max(ends)
+        axes.text(place, y, text, va="center", fontsize=8, bbox={"color": "white", "pad": 0.6})
     tidy(axes, names)
     axes.set_yticks(at, names, fontsize=9, color=INK_COLOUR, parse_math=False)
     axes.set(xlim=(0, (max(ends) or 1.0) * (1 + LABEL_ROOM_SHARE)), ylim=(at[-1] + 0.8, -0.8))
-    axes.set_xlabel(f"{metric} (%)", fontsize=9, color=INK_COLOUR)
+    axes.set_xlabel(f"{metric} (%)")
     keys: list = [
         Patch(color=WITHOUT_COLOUR, label="without"),
         Patch(color=WITH_COLOUR, label="with rho-regularisation"),
     ]
     if any(bar.printed for bar in bars):
         keys += axes.plot([], [], "D", ms=4, mfc="white", mec=INK_COLOUR, label="printed in the paper")
-    figure.legend(
-        handles=keys, loc="lower left", bbox_to_anchor=(left / wide - 0.01, 0), ncols=3, fontsize=9, frameon=False,
-        labelcolor=INK_COLOUR,
-    )  # fmt: skip
+    figure.legend(handles=keys, loc="lower left", bbox_to_anchor=(left / wide - 0.01, 0), ncols=3)
     entitle(figure, f"{metric} with and without rho-regularisation on {data}", "mean and standard deviation over seeds")
     return figure
 
@@ -139,30 +135,12 @@ def _draw_whiskers(axes: Axes, bars: Sequence[Bar], at: Sequence[float]) -> list
     offset = PRINTED_OFFSET if any(bar.printed for bar in bars) else 0.0
     ends = []
     for y, bar in zip(at, bars):
-        axes.errorbar(
-            bar.score.mean,
-            y - offset,
-            xerr=bar.score.std,
-            fmt="none",
-            ecolor=INK_COLOUR,
-            elinewidth=1,
-            capsize=2.5,
-            zorder=3,
-        )
-        ends.append(bar.score.mean + float(np.nan_to_num(bar.score.std)))
+        mean, std = bar.score.mean, bar.score.std
+        axes.errorbar(mean, y - offset, xerr=std, fmt="none", ecolor=INK_COLOUR, elinewidth=1, capsize=2.5, zorder=3)
+        ends.append(mean + float(np.nan_to_num(std)))
         if bar.printed:
             mean, std = bar.printed
-            axes.errorbar(
-                mean,
-                y + offset,
-                xerr=std,
-                fmt="D",
-                ms=3.5,
-                mfc="white",
-                mec=INK_COLOUR,
-                ecolor=INK_COLOUR,
-                elinewidth=1,
-                zorder=4,
-            )
+            look = {"ms": 3.5, "mfc": "white", "mec": INK_COLOUR, "ecolor": INK_COLOUR, "elinewidth": 1}
+            axes.errorbar(mean, y + offset, xerr=std, fmt="D", zorder=4, **look)
             ends[-1] = max(ends[-1], mean + (std or 0))
     return ends

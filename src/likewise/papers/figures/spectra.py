@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from likewise.core.errors import LikewiseError
 from likewise.core.files import read_json, write_json
 from likewise.core.progress import bar
-from likewise.core.render.figures import INK_COLOUR, WITH_COLOUR, WITHOUT_COLOUR, Estimate, entitle, tidy
+from likewise.core.render.figures import WITH_COLOUR, WITHOUT_COLOUR, Estimate, entitle, tidy
 from likewise.core.settings import Bench
-from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, partners
+from likewise.papers.figures.drawing import Drawing, FinishedTable, SeedGroup, partners, styled
 from likewise.runs.folder import Run
 from likewise.runs.scores import REWRITE_HINT
 
@@ -137,28 +137,23 @@ def describe(pairs: dict[str, str], mean: dict[str, np.ndarray]) -> list[str]:
     ]
 
 
+@styled
 def draw_spectra(lines: Sequence[SpectrumLine], data: str) -> Figure:
     """Return one panel per method with a logarithmic axis that all panels share; ranks whose value is 0 are not drawn."""
     panels = list(dict.fromkeys(line.panel for line in lines))
     beside = min(MAX_ROW_PANELS, len(panels))
     rows = math.ceil(len(panels) / beside)
     wide, tall = max(7.0, 0.5 + (PANEL_WIDTH + 0.65) * beside), 1.15 + (PANEL_HEIGHT + 0.75) * rows
-    figure = Figure(figsize=(wide, tall), facecolor="white")
+    figure = Figure(figsize=(wide, tall))
     ends = common_range([line.values for line in lines])
     for place, panel in enumerate(panels):
         row, column = divmod(place, beside)
         left, low = 0.75 + (PANEL_WIDTH + 0.6) * column, tall - 1.05 - PANEL_HEIGHT - (PANEL_HEIGHT + 0.75) * row
         axes = figure.add_axes((left / wide, low / tall, PANEL_WIDTH / wide, PANEL_HEIGHT / tall))
         draw_panel(axes, [line for line in lines if line.panel == panel], ends)
-        axes.set_title(panel, fontsize=10, color=INK_COLOUR, loc="left", parse_math=False)
-        axes.set_xlabel("rank", fontsize=9, color=INK_COLOUR)
-        if column == 0:
-            axes.set_ylabel("singular value, share of the sum", fontsize=9, color=INK_COLOUR)
+        axes.set(title=panel, xlabel="rank", ylabel="singular value, share of the sum" if column == 0 else "")
     keys = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels())))
-    figure.legend(
-        keys.values(), keys.keys(), loc="lower left", bbox_to_anchor=(0.65 / wide, 0), ncols=len(keys), fontsize=9,
-        frameon=False, labelcolor=INK_COLOUR,
-    )  # fmt: skip
+    figure.legend(keys.values(), keys.keys(), loc="lower left", bbox_to_anchor=(0.65 / wide, 0), ncols=len(keys))
     entitle(
         figure, f"Singular values of the classes on {data}", "training embeddings; mean over classes and seeds, by rank"
     )
@@ -176,6 +171,8 @@ def draw_panel(axes: Axes, lines: Sequence[SpectrumLine], ends: tuple[float, flo
     axes.tick_params(which="minor", length=0)
     axes.set_ylim(*ends)
     axes.set_xlim(0.5, None)
+    for text in axes.get_yticklabels(which="both"):
+        text.set_parse_math(True)  # powers of ten
 
 
 def common_range(spectra: Sequence[Float[np.ndarray, "R"]]) -> tuple[float, float]:

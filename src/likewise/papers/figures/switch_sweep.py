@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from likewise.core.render.figures import COLOURS, INK_COLOUR, Estimate, entitle, tidy
+from likewise.core.render.figures import COLOURS, Estimate, entitle, tidy
 from likewise.papers.benchmark_table import label
-from likewise.papers.figures.drawing import Drawing, FinishedTable
+from likewise.papers.figures.drawing import Drawing, FinishedTable, styled
 from likewise.papers.figures.spectra import measure_spectra, rho_of
 
 SWITCH_AXIS = "p_switch"
@@ -70,12 +70,13 @@ def describe_line(points: Sequence[SweepPoint], metric: str) -> str:
     )
 
 
+@styled
 def draw_sweep(points: Sequence[SweepPoint], metric: str, data: str) -> Figure:
     """Return two panels: the score and rho against p_switch; dashed: without regularisation. Whiskers: standard deviations."""
     names = list(dict.fromkeys(point.line for point in points))
     legend_height = 0.2 + 0.2 * math.ceil(2 * len(names) / MAX_LEGEND_COLUMNS)
     tall = PANEL_HEIGHT + 1.4 + legend_height
-    figure = Figure(figsize=(FIGURE_WIDTH, tall), facecolor="white")
+    figure = Figure(figsize=(FIGURE_WIDTH, tall))
     low, high = (0.6 + legend_height) / tall, PANEL_HEIGHT / tall
     for place, kind, axis_title in ((0, "score", f"{metric} (%)"), (1, "rho", "spectral decay ρ, training samples")):
         axes = figure.add_axes(((0.75 + 4.4 * place) / FIGURE_WIDTH, low, 3.6 / FIGURE_WIDTH, high))
@@ -83,25 +84,15 @@ def draw_sweep(points: Sequence[SweepPoint], metric: str, data: str) -> Figure:
             _draw_line(axes, [p for p in points if p.line == name], kind, COLOURS[number % len(COLOURS)], name)
         tidy(axes)
         axes.set_xlim(0, None)
-        axes.set_xlabel("probability of a switch, p_switch", fontsize=9, color=INK_COLOUR, parse_math=False)
-        axes.set_ylabel(axis_title, fontsize=9, color=INK_COLOUR)
+        axes.set(xlabel="probability of a switch, p_switch", ylabel=axis_title)
     seeds = sorted({point.score.n for point in points})
     counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     entitle(
         figure, f"{metric} and spectral decay against p_switch on {data}",
         f"mean over {counted} seed{'s' * (counted != '1')}, whiskers: standard deviation; dashed: without regularisation",
     )  # fmt: skip
-    handles = figure.axes[0].get_legend_handles_labels()
-    legend = figure.legend(
-        *handles,
-        loc="lower left",
-        bbox_to_anchor=(0.6 / FIGURE_WIDTH, 0),
-        ncols=MAX_LEGEND_COLUMNS,
-        fontsize=9,
-        frameon=False,
-    )
-    for text in legend.get_texts():
-        text.set(parse_math=False, color=INK_COLOUR)
+    handles, place = figure.axes[0].get_legend_handles_labels(), (0.6 / FIGURE_WIDTH, 0)
+    figure.legend(*handles, loc="lower left", bbox_to_anchor=place, ncols=MAX_LEGEND_COLUMNS)
     return figure
 
 

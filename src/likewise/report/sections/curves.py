@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from likewise.report.section import Packing, Section, Study
+from likewise.report.section import Section, Study
 from likewise.runs.folder import TEST_PREFIX
 
 MAX_CURVE_POINTS = 600
@@ -27,7 +27,8 @@ DETECTION_CURVES = ("recall", "precision", "AUROC")
 """Keys in the log with the quality of the detection of wrong labels, if the true labels are known."""
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True)
+class Curve:
     """A logged value over the steps. Curves of the same `panel` share a figure."""
 
     panel: str  # "loss", "validation", "learning rate", "labels used", ...
@@ -102,8 +103,4 @@ def of_run(study: Study) -> tuple[Curve, ...]:
     return draw_curves(study.log)
 
 
-def pack(curves: tuple[Curve, ...], packing: Packing) -> list[dict]:
-    return [curve._asdict() for curve in curves]
-
-
-SECTION = Section("curves", "Training", "Training curves", of_run=of_run, pack=pack, is_first=True)
+SECTION = Section("curves", "Training", "Training curves", of_run=of_run, is_first=True)

@@ -11,8 +11,17 @@ from torch import Tensor
 from likewise.core.progress import bar
 from likewise.core.settings import Report
 from likewise.report import projection
-from likewise.report.blocks import Block, array_block, finite_range, index_dtype
-from likewise.report.section import Facts, Packing, RunView, Section, Study
+from likewise.report.section import (
+    Block,
+    Facts,
+    Packing,
+    RunView,
+    Section,
+    Study,
+    array_block,
+    finite_range,
+    index_dtype,
+)
 
 MAX_MAPPED_SAMPLES, MAX_TSNE_SAMPLES = 10_000, 200_000
 """With --map auto: samples that t-SNE maps, the others are placed between them; and samples above which t-SNE is skipped."""

@@ -7,6 +7,7 @@ graded relevance and metrics in the class tree come last.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -23,6 +24,19 @@ def query_of_hit(found: Retrieval) -> Int[Tensor, "H"]:
     """Return the query of each hit."""
     queries = torch.arange(len(found.relevant), device=found.start.device)
     return queries.repeat_interleave(found.start.diff())
+
+
+def starts(hits: Int[Tensor, "Q"]) -> Int[Tensor, "Q1"]:
+    """Return where the hits of each query begin, from the number of hits of each; the last entry is the number of all."""
+    return torch.cat([hits.new_zeros(1), hits.cumsum(0)])
+
+
+def first_results(found: Retrieval, count: int) -> Retrieval:
+    """Return the ranking with this number of results of every query; its hits stay."""
+    kept = {
+        name: side[:, :count] for name in ("row", "match", "sim", "value") if (side := getattr(found, name)) is not None
+    }
+    return replace(found, **kept)
 
 
 def hit_number(found: Retrieval) -> Int[Tensor, "H"]:
