@@ -15,8 +15,7 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 from planned_audit import GAIN, NAMES, bounds, write_planned
 
-from likewise.curate.audit.read import read_findings
-from likewise.curate.audit.read_votes import ConsensusLine
+from likewise.curate.audit.read import ConsensusLine, read_findings
 from likewise.curate.review import plan as module
 from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store

@@ -9,8 +9,7 @@ from fastapi.testclient import TestClient
 from planned_audit import write_planned
 
 from likewise.core.files import write_csv
-from likewise.curate.audit.read import read_findings
-from likewise.curate.audit.read_votes import ConsensusLine, VoteLine, WorkerLine
+from likewise.curate.audit.read import ConsensusLine, VoteLine, WorkerLine, read_findings
 from likewise.curate.review.items import MAX_LISTED_WORKERS, WorkerVotes
 from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store

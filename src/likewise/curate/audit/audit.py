@@ -14,9 +14,8 @@ from likewise.core.errors import LikewiseError
 from likewise.core.files import write_json
 from likewise.core.notebook import view
 from likewise.core.settings import Audit, check
-from likewise.curate.audit.conflicts import add_copies, note_conflicts
+from likewise.curate.audit.copy_evidence import Copies, add_copies, find_copies, load_image, note_conflicts
 from likewise.curate.audit.error_causes import INFLUENCE_METHODS, explain
-from likewise.curate.audit.find_copies import Copies, find_copies, load_image
 from likewise.curate.audit.forecast import check_order, forecast_audit, remove_forecast
 from likewise.curate.audit.label_quality import (
     SCORE_DESCRIPTIONS,
@@ -37,7 +36,7 @@ from likewise.curate.audit.records import (
     WrongPairs,
     has_own_split,
 )
-from likewise.curate.audit.retrain_labels import retrain_with_suggestions
+from likewise.curate.audit.retrain import retrain_with_suggestions
 from likewise.curate.audit.source import folder_of, kind_of, open_subject
 from likewise.curate.audit.write import write_tables
 from likewise.score.error_overlap import ErrorOverlap, overlap

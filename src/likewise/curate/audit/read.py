@@ -1,8 +1,8 @@
 """Reader of an audit folder; raises if a file is damaged.
 
-`audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its
-label is
-suspect; the other files may be missing. All files identify samples by their row in the data.
+`audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its label is
+suspect; the other files may be missing. All files identify samples by their row in the data. `read_findings` returns their
+content, but for votes: `read_workers` (annotators.csv), `read_consensus` (consensus.csv) and `read_votes` (annotator_votes.csv).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ BOX_CORNERS = ("left", "top", "right", "bottom")
 """Columns of the box of an image."""
 CARRIED_COLUMNS = ("split", "query", "gallery", "group", "camera", *BOX_CORNERS, "weight")
 """Columns of the data's own table that audit.csv and the corrected table copy."""
+GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
+"""Names of folders, in lower case, that no data set is known by."""
 
 
 class Sample(NamedTuple):
@@ -160,6 +162,49 @@ class LabelQuestion(NamedTuple):
         if self.state != "flagged":
             return "keep"
         return "add" if self.kind == "missing" else "remove"
+
+
+class WorkerLine(NamedTuple):
+    """One line of annotators.csv: a worker, the least accurate first."""
+
+    name: str
+    votes: int
+    accuracy: float
+    low: float
+    high: float
+    disagreement: float | None  # None: no other votes about the same samples
+    confused: str  # true class of the most frequent wrong votes; empty: none
+    confused_with: str
+    confused_votes: float
+
+    @property
+    def confusion(self) -> str:
+        """The most frequent confusion in words; empty if there is none."""
+        times = "once" if round(self.confused_votes) == 1 else f"{self.confused_votes:.0f} times"
+        return f"{self.confused} as {self.confused_with}, {times}" if self.confused else ""
+
+
+class ConsensusLine(NamedTuple):
+    """One line of consensus.csv: a sample with votes, disagreements first."""
+
+    row: int
+    path: str
+    label: str
+    consensus: str
+    wrong: float  # estimated chance that the consensus is wrong; too low in tests
+    state: str  # "undecided", "other label", "votes differ" or "agreed"
+    label_score: float  # probability that the given label is right
+    votes: int
+    for_consensus: int
+    voted: str
+
+
+class VoteLine(NamedTuple):
+    """One line of annotator_votes.csv: the label that a worker gave to a sample."""
+
+    row: int
+    worker: str  # empty: not known
+    label: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,14 +440,24 @@ def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
     """Return the nearest neighbours of every row, from neighbours.npz; empty if there is no such file."""
     if not file.exists():
         return {}
-    row, near = load_arrays(file, "audit", "audit again", ("row", "near")).values()
-    if row.ndim != 1 or near.ndim != 2 or len(row) != len(near) or {row.dtype.kind, near.dtype.kind} - {*"iu"}:
+    row, near = load_arrays(file, "audit", "audit again", {"row": ("iu", 1), "near": ("iu", 2)}).values()
+    if len(row) != len(near):
         raise LikewiseError(
-            f"audit: {file.name} must have 'row' and one row of 'near' for each of them, got {row.dtype} {row.shape} and "
-            f"{near.dtype} {near.shape}; audit again"
+            f"audit: {file.name} must have one row of 'near' for each of 'row', got {len(near)} and {len(row)}; audit again"
         )
     check_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
     return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
+
+
+def data_name(found: Findings) -> str:
+    """Return the name of the folder with all images; without images, the title of the audit."""
+    root, title = found.about["root"], found.about["title"]
+    folders = {os.path.dirname(os.path.join(root, one.path)) for one in found.sample.values() if one.path}
+    if not found.about["pictures"] or not folders or not all(map(os.path.isabs, folders)):
+        return title
+    top = Path(root if len(folders) == 1 and root else os.path.commonpath(folders))
+    top = top.parent if top.name.lower() in GENERIC_FOLDERS else top
+    return top.name or title
 
 
 def find_audit(place: str, owner: str) -> Path:
@@ -415,3 +470,34 @@ def find_audit(place: str, owner: str) -> Path:
             "run `likewise audit` first"
         )
     return folder
+
+
+def read_workers(folder: str | os.PathLike) -> list[WorkerLine]:
+    """Return the workers of an audit; empty without votes."""
+    return read_vote_lines(Path(folder) / "annotators.csv", WorkerLine)
+
+
+def read_consensus(folder: str | os.PathLike) -> list[ConsensusLine]:
+    """Return the consensus of an audit; empty without votes."""
+    return read_vote_lines(Path(folder) / "consensus.csv", ConsensusLine)
+
+
+def read_votes(folder: str | os.PathLike) -> list[VoteLine]:
+    """Return the single votes of an audit; empty without votes, and for audits that did not keep them."""
+    return read_vote_lines(Path(folder) / "annotator_votes.csv", VoteLine)
+
+
+def read_vote_lines(file: Path, record: type) -> list:
+    """Return the lines of a table as records, whose fields are its columns; empty if there is no file."""
+    if not file.exists():
+        return []
+    kinds = get_type_hints(record)
+    with open_csv(file) as text:
+        reader = csv.reader(text)
+        lines = [(reader.line_num, cells) for cells in reader]
+    if not lines or any(len(cells) != len(kinds) for _, cells in lines):
+        raise LikewiseError(f"audit: {file} must have {len(kinds)} columns in every line; run the audit again")
+    return [
+        record(*(parse_cell(cell, kind, name, line, file) for cell, (name, kind) in zip(cells, kinds.items())))
+        for line, cells in lines[1:]
+    ]
