@@ -100,9 +100,9 @@ def test_too_few_rows_and_no_forecast(tmp_path):
     assert read_forecast(found.folder)["reason"] and not read_forecast(found.folder)["start"]
     without = audit(Audit(**settings, out=str(tmp_path / "audit")), say=lambda text: None)  # no forecast by default
     assert read_forecast(without.folder) is None and not (without.folder / QUEUE_FILE).exists()
-    with pytest.raises(LikewiseError, match=r"must have posterior.npz, but .* has none; audit with --forecast"):
+    with pytest.raises(LikewiseError, match="posterior.npz.*audit with --forecast"):
         read_queue(without.folder)
-    with pytest.raises(LikewiseError, match="--order gain must be used with --forecast"):
+    with pytest.raises(LikewiseError, match="--order gain .*--forecast"):
         audit(Audit(**settings, order="gain"), say=lambda text: None)
 
 
@@ -188,7 +188,7 @@ def test_it_is_read_again(tmp_path):
     assert again.scored_as_given is True and again.seed == 3
     broken = dict(np.load(tmp_path / HEADS_FILE)) | {"row": np.arange(3)}
     np.savez(tmp_path / HEADS_FILE, **broken)
-    with pytest.raises(LikewiseError, match="must fit together, but do not; audit again"):
+    with pytest.raises(LikewiseError, match="fit together.*audit again"):
         read_head(tmp_path)
 
 
@@ -283,12 +283,12 @@ def test_other_suspects_than_the_first_are_named():
 
 def test_a_review_without_anything_to_compare(tmp_path):
     findings = read_findings(write_audit(tmp_path))
-    with pytest.raises(LikewiseError, match="needs a forecast, or a run to train again"):
+    with pytest.raises(LikewiseError, match="a forecast, or a run"):
         prove_review(tmp_path, findings, {}, {1})
     write_forecast(tmp_path)
-    with pytest.raises(LikewiseError, match="needs decisions about labels, but there are none"):
+    with pytest.raises(LikewiseError, match="needs decisions"):
         prove_review(tmp_path, findings, {}, set())
-    with pytest.raises(LikewiseError, match=r"needs heads.npz, but it is missing; audit again"):
+    with pytest.raises(LikewiseError, match="heads.npz.*audit again"):
         prove_review(tmp_path, findings, {}, {1})
 
 

@@ -189,15 +189,15 @@ def test_balanced_batches_hold_everybody_once_and_nobody_alone(sizes):
 def test_bad_input():
     (train, _), loss = made(), softmax()
     bare = Embedded(z=train.z, y=train.y, row=train.row)
-    with pytest.raises(LikewiseError, match="embedding_gradients: .*got none for e and f"):
+    with pytest.raises(LikewiseError, match="got none for e and f"):
         inf.embedding_gradients(loss, bare)
     holed = Embedded(train.z, train.y, train.row, train.e, train.f.clone())
     holed.f[5, 0] = torch.nan
-    with pytest.raises(LikewiseError, match=r"f must be finite, got 1 rows that are not \(first: row 5\)"):
+    with pytest.raises(LikewiseError, match=r"f must be finite, got 1 .*row 5\)"):
         inf.embedding_gradients(loss, holed)
-    with pytest.raises(LikewiseError, match="each of the 24 training samples once, got 20 rows"):
+    with pytest.raises(LikewiseError, match="24 training samples once, got 20"):
         inf.embedding_gradients(loss, train, [torch.arange(20)])
-    with pytest.raises(LikewiseError, match="rows of test samples, 0 to 23, got 0 to 24"):
+    with pytest.raises(LikewiseError, match="0 to 23, got 0 to 24"):
         inf.repairs(train, torch.tensor([[0, 24]]), SIGN[:1])
     with pytest.raises(LikewiseError, match="got no pairs"):
         inf.repairs(train, PAIR[:0], SIGN[:0])

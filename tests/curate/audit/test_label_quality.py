@@ -292,7 +292,7 @@ def test_readers(folder, capsys):
 
 @pytest.mark.parametrize("name", ["retrain", "verify", "forecast"])
 def test_what_does_not_apply(name):
-    with pytest.raises(LikewiseError, match=f"--{name} does not apply to samples with several labels"):
+    with pytest.raises(LikewiseError, match=f"--{name} does not apply"):
         check_label_set_settings(Audit(targets=("x",), **{name: True}))
 
 

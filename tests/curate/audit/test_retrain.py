@@ -88,7 +88,7 @@ def test_a_finished_one_is_found_and_another_is_refused(run, tmp_path):
     stamp = (tmp_path / "retrained" / "done").stat().st_mtime_ns
     assert again(run, {rows[0]: label}, tmp_path) == first
     assert (tmp_path / "retrained" / "done").stat().st_mtime_ns == stamp
-    with pytest.raises(LikewiseError, match=r"holds another run \(the data\); choose another --out"):
+    with pytest.raises(LikewiseError, match=r"another run \(the data\)"):
         again(run, {rows[1]: label}, tmp_path)
 
 
@@ -132,11 +132,9 @@ def test_training_samples_that_answer_keep_their_labels_for_both(features, setti
 def test_bad_input(run, tmp_path):
     _, items = given(run)
     row = int(make_protocol(read_config(run)).rows(items, "train")[0])
-    with pytest.raises(
-        LikewiseError, match=f"labels must be among the 8 classes of the training split, got 23 for row {row}"
-    ):
+    with pytest.raises(LikewiseError, match=f"8 classes .*got 23 for row {row}"):
         again(run, {row: 23}, tmp_path)
-    with pytest.raises(LikewiseError, match="checkpoint must be of a training, got 'untrained'"):
+    with pytest.raises(LikewiseError, match="got 'untrained'"):
         again(run, {row: 1}, tmp_path, replace(AUDIT, checkpoint="untrained"))
 
     class Odd(UnseenClasses.__base__):
@@ -157,7 +155,7 @@ def test_decisions_of_a_review_train_again(run, tmp_path):
     assert Run(folder / "retrained").done and [row["metric"] for row in found["rows"]]
     assert retrain_with_decisions(about, labels, AUDIT, tmp_path, silent) == found  # the finished one is found
     assert find_run("nowhere", run.path / "audit") == run.path.absolute()  # the run was moved with its audit
-    with pytest.raises(LikewiseError, match="the audited run must be at 'nowhere' to be trained again"):
+    with pytest.raises(LikewiseError, match="must be at 'nowhere'"):
         find_run("nowhere", tmp_path / "audit")
 
 

@@ -98,5 +98,5 @@ def test_a_queue_of_another_audit(tmp_path):
     (tmp_path / "audit.csv").write_text(AUDIT)
     queue = queue_of_findings(read_findings(tmp_path))
     (tmp_path / "audit.csv").write_text(AUDIT.replace("4,,wren", "4,,tit"))
-    with pytest.raises(LikewiseError, match="must have the samples and labels of audit.csv"):
+    with pytest.raises(LikewiseError, match="samples and labels of audit.csv"):
         class_numbers(queue, read_findings(tmp_path))

@@ -72,9 +72,7 @@ def test_a_network_that_diverged(run):
     for file in run.path.glob("*.safetensors"):
         tensors = load_file(file)
         save_file({k: v * torch.nan if k == "embedder.head.fc.bias" else v for k, v in tensors.items()}, file)
-    with pytest.raises(
-        LikewiseError, match=r"must return finite embeddings, but 288 are not \(first: row 0\); the training diverged"
-    ):
+    with pytest.raises(LikewiseError, match=r"288 are not \(first: row 0\)"):
         opened(run.path)
 
 
@@ -114,18 +112,18 @@ def test_what_cannot_be_audited(run, tmp_path):
     for name, value in (("data", "x"), ("checkpoint", "last"), ("verify", True), ("retrain", True)):
         with pytest.raises(LikewiseError, match=f"--{name} must be used with a run"):
             opened(file, **{name: value})
-    with pytest.raises(LikewiseError, match="--labels must be used with a file of embeddings"):
+    with pytest.raises(LikewiseError, match="--labels must be used with"):
         opened(run.path, labels="x.csv")
     for targets in ((), ("a", "b")):
-        with pytest.raises(LikewiseError, match=f"or file of embeddings, got {len(targets)}; use --overlap"):
+        with pytest.raises(LikewiseError, match=f"got {len(targets)}; use --overlap"):
             open_subject(Audit(targets=targets), print)
-    with pytest.raises(LikewiseError, match="'nowhere' is neither a known name nor an existing path"):
+    with pytest.raises(LikewiseError, match="'nowhere' is neither"):
         opened("nowhere", backbone="efficientnet_lite0")
     for target in (run.path, file):
-        with pytest.raises(LikewiseError, match="--backbone must be used with data, got the (run|file of embeddings)"):
+        with pytest.raises(LikewiseError, match="--backbone must be used with data"):
             opened(target, backbone="efficientnet_lite0")
     x[2] = 0
-    with pytest.raises(LikewiseError, match=r"must not be all zeros, but 1 of 4 are \(first: row 2\)"):
+    with pytest.raises(LikewiseError, match=r"1 of 4 are \(first: row 2\)"):
         opened(save(tmp_path, x, label=label))
     with pytest.raises(LikewiseError, match="must have two samples or more, got 1"):
         opened(save(tmp_path, x[:2], label=label[:2], split=["train", "test"]))
@@ -134,11 +132,11 @@ def test_what_cannot_be_audited(run, tmp_path):
 def test_data_that_changed(run, tmp_path):
     config = json.loads((run.path / "config.json").read_text())
     np.savez(tmp_path / "other.npz", x=np.eye(12), label=np.repeat(np.arange(4), 3))
-    with pytest.raises(LikewiseError, match="must be the data that .* was trained with"):
+    with pytest.raises(LikewiseError, match="data that .* was trained with"):
         opened(run.path, data=str(tmp_path / "other.npz"))
     config["config"]["data"] = str(tmp_path / "gone.npz")
     (run.path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(LikewiseError, match="is neither a known name nor an existing path"):
+    with pytest.raises(LikewiseError, match="neither a known name nor"):
         opened(run.path)
 
 
@@ -153,7 +151,7 @@ def test_rows_of_one_group_or_of_two_are_audited_without_evidence(tmp_path):
 
 def test_junk_alone_cannot_be_audited(tmp_path):
     np.savez(tmp_path / "z.npz", x=np.eye(6), label=np.arange(6) % 2, junk=np.ones(6, bool))
-    with pytest.raises(LikewiseError, match="all 6 rows of 'z' are junk or have no split; correct the columns junk"):
+    with pytest.raises(LikewiseError, match="all 6 rows of 'z' are junk"):
         opened(tmp_path / "z.npz")
 
 

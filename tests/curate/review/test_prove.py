@@ -78,6 +78,6 @@ def test_settings_of_the_audit_open_its_run(tmp_path):
 
 def test_without_decisions(tmp_path):
     write_audit(tmp_path)
-    with pytest.raises(LikewiseError, match=r"but there is no .*decisions.sqlite; review the audit first"):
+    with pytest.raises(LikewiseError, match="no .*decisions.sqlite"):
         prove(Review(str(tmp_path), retrain=True), silent)
     assert not (tmp_path / "decisions.sqlite").exists()
