@@ -17,8 +17,6 @@ from likewise.curate.audit import proof as module
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.forecast import (
     HEADS_FILE,
-    PROOF_FILE,
-    QUEUE_FILE,
     ForecastHead,
     curve_cells,
     divide,
@@ -27,7 +25,6 @@ from likewise.curate.audit.forecast import (
     join_candidates,
     limit_rows,
     project,
-    read_forecast,
     read_head,
 )
 from likewise.curate.audit.proof import (
@@ -37,11 +34,10 @@ from likewise.curate.audit.proof import (
     proof_lines,
     prove_review,
     prove_suggestions,
-    read_proof,
     refit_head,
     write_proof,
 )
-from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.read import PROOF_FILE, QUEUE_FILE, read_findings, read_forecast, read_proof
 from likewise.curate.audit.review_queue import read_queue
 from likewise.curate.audit.summary import show_findings
 from likewise.labels.candidates import Candidates

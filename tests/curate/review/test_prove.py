@@ -9,8 +9,7 @@ from likewise.types import LikewiseError
 from planted_audit import write_features
 
 from likewise.curate.audit.audit import audit
-from likewise.curate.audit.proof import read_order, read_proof
-from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.read import read_findings, read_order, read_proof
 from likewise.curate.review import prove as module
 from likewise.curate.review import review
 from likewise.curate.review.prove import audit_settings, prove

@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float, Int
 from scipy import stats
 from torch import Tensor
-from torch.nn import functional as F
 
 from likewise.core.contracts import Loss
 from likewise.core.progress import bar
@@ -27,7 +26,6 @@ from likewise.core.settings import Audit
 from likewise.core.similarity import full_precision_matmul, squared_distance
 from likewise.core.types import Embedded, LikewiseError
 from likewise.curate.audit.influence import (
-    NORM_EPSILON,
     Batches,
     LissaDiverged,
     along,
@@ -39,6 +37,7 @@ from likewise.curate.audit.influence import (
     head_inputs,
     lissa,
     lissa_note,
+    loss_input,
     pair_distances,
     repairs,
     strongest,
@@ -432,8 +431,7 @@ def fine_tune(
     adam = torch.optim.Adam([moves], lr=tuning.lr, fused=True)
 
     def value(own: Tensor, w: Tensor, y: Tensor) -> Tensor:
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
-        return (w * loss(z, y)).mean()
+        return (w * loss(loss_input(loss, own), y)).mean()
 
     slope = torch.func.vmap(torch.func.grad(value), in_dims=(0, 0, None), randomness="same")
     with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"), full_precision_matmul(e):

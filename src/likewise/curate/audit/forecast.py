@@ -16,13 +16,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.core.files import atomic_write, load_arrays, read_json, write_csv, write_json
+from likewise.core.files import atomic_write, load_arrays, write_csv, write_json
 from likewise.core.progress import bar
 from likewise.core.settings import Audit
 from likewise.core.types import LikewiseError
-from likewise.curate.audit.read import Findings
+from likewise.curate.audit.read import FORECAST_FILE, QUEUE_FILE, Findings
 from likewise.curate.audit.records import SplitQuality, Subject
-from likewise.curate.audit.review_queue import POSTERIOR_FILE, Order, ReviewQueue, build_queue
+from likewise.curate.audit.review_queue import Order, ReviewQueue, build_queue
 from likewise.labels.candidates import Candidates
 from likewise.labels.class_density import eigenvectors
 from likewise.labels.review_forecast import (
@@ -36,8 +36,8 @@ from likewise.labels.review_forecast import (
     forecast_review,
 )
 
-FORECAST_FILE, QUEUE_FILE, HEADS_FILE, PROOF_FILE = "forecast.json", "queue.csv", "heads.npz", "proof.json"
-"""Files of an audit folder; `audit.proof` writes the last one."""
+HEADS_FILE = "heads.npz"
+"""File of an audit folder: the rows and features of the heads."""
 
 GAIN_PARTS = ("gain", "low", "high")
 """Parts of a forecast gain in forecast.json."""
@@ -188,25 +188,10 @@ def project(x: Float[Tensor, "N F"], train: Bool[Tensor, "N"]) -> Float[Tensor, 
     return x / x[train].std().clamp_min(1e-12)
 
 
-def check_order(config: Audit) -> None:
-    """Raise if an order is set without the forecast that writes it."""
-    if config.order != "suspicion" and not config.forecast:
-        raise LikewiseError(
-            f"audit: --order {config.order} must be used with --forecast, which writes the queue; add --forecast"
-        )
-
-
-def remove_forecast(folder: Path) -> None:
-    """Remove the files of a forecast of an earlier audit of this folder."""
-    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, HEADS_FILE, PROOF_FILE):
-        (folder / name).unlink(missing_ok=True)
-
-
 def forecast_audit(
     subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, worlds: int = WORLDS_COUNT
 ) -> dict:
     """Write forecast.json, queue.csv, posterior.npz and heads.npz of an audit, and return the content of the first."""
-    remove_forecast(folder)
     rows = AuditRows(subject, quality, config.seed)
     queue = build_queue(rows.x, rows.row, rows.candidates, rows.queue, rows.trained)
     actions = queue.actions(config.order)
@@ -321,12 +306,6 @@ def minutes(line: dict) -> str:
 def points(share: float) -> str:
     """Return a change of a metric in points, with its sign."""
     return f"{100 * share:+.1f}"
-
-
-def read_forecast(folder: Path) -> dict | None:
-    """Return the forecast of an audit folder; None: it has none."""
-    file = Path(folder) / FORECAST_FILE
-    return read_json(file, "audit") if file.exists() else None
 
 
 def read_head(folder: Path) -> ForecastHead | None:

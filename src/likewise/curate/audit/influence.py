@@ -118,7 +118,7 @@ def evaluate(
     loss = copy.deepcopy(loss).eval()  # a loss with a memory must not change here
     for number, rows in enumerate(batches):
         own = e[rows].detach().requires_grad_(torch.is_grad_enabled())
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+        z = loss_input(loss, own)
         with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"):
             (torch.cuda.manual_seed if e.is_cuda else torch.default_generator.manual_seed)(number)
             found = loss(z, y[rows])
@@ -136,7 +136,7 @@ def compares_samples(loss: Loss, train: Embedded) -> bool:
     assert train.e is not None
     rows = balanced_batches(train.y)[0]
     own = train.e[rows].detach().requires_grad_()
-    z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+    z = loss_input(loss, own)
     other = z.detach().clone().requires_grad_()
     value = copy.deepcopy(loss).eval()(z, train.y[rows], Ref(other, train.y[rows]))
     (by_other,) = torch.autograd.grad(value.sum(), other, allow_unused=True)
@@ -152,6 +152,11 @@ def losses_of(
     for rows, _, value in evaluate(loss, e, y, batches):
         found[rows] = value.to(found)
     return found
+
+
+def loss_input(loss: Loss, e: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Return embeddings as a loss expects them: unit vectors, or as they are before the norm."""
+    return F.normalize(e, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else e
 
 
 def strongest(scores: Float[Tensor, "Q N"], k: int) -> Causes:
@@ -331,7 +336,7 @@ def _lissa_block(
     for k in range(m):
         moved = plain[:, k] - torch.einsum("j,qjd->qd", weight[k, :k], u[:, :k])
         own = e[k : k + 1].detach().requires_grad_()
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+        z = loss_input(loss, own)
         u[:, k] = _hessian_times(own, loss(z, y[k : k + 1]), moved[:, None]).squeeze(1)
     u *= power[:m].flip(0)[:, None]
     h.mul_(power[m]).add_(v * total[m]).baddbmm_(u.mT, f.expand(len(h), -1, -1), alpha=-1 / scale)

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float, Int, UInt64
 from PIL import Image
 from scipy.fft import dctn
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
@@ -375,20 +377,10 @@ def _spanning(pair: Int[np.ndarray, "P 2"], order: Int[np.ndarray, "p"], count: 
 
     The second array has the number of each sample's component, in the order of first samples.
     """
-    leader = list(range(count))
-
-    def find(row: int) -> int:
-        while leader[row] != row:
-            leader[row] = row = leader[leader[row]]
-        return row
-
-    kept = []
-    for p in order.tolist():
-        a, b = (find(row) for row in pair[p].tolist())
-        if a != b:
-            leader[max(a, b)] = min(a, b)
-            kept.append(p)
-    return np.sort(np.array(kept, np.int64)), clusters_of([find(row) for row in range(count)])
+    rank = np.arange(1.0, len(order) + 1)
+    graph = coo_array((rank, tuple(pair[order].T)), (count, count)).tocsr()
+    kept = order[minimum_spanning_tree(graph).data.astype(np.int64) - 1]
+    return np.sort(kept), connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def copy_log_odds(bits: float, detail: float, coefficients: tuple[float, float, float] = COPY_COEFFICIENTS) -> float:

@@ -17,8 +17,7 @@ from likewise.core.files import write_text
 from likewise.core.progress import bar
 from likewise.core.render import gallery
 from likewise.core.render.html import data_uri, environment, shrunk
-from likewise.curate.audit.forecast import SECONDS_PER_DECISION, gain_text, read_forecast
-from likewise.curate.audit.proof import read_proof
+from likewise.curate.audit.forecast import SECONDS_PER_DECISION, gain_text
 from likewise.curate.audit.read import (
     ConsensusLine,
     Findings,
@@ -28,6 +27,8 @@ from likewise.curate.audit.read import (
     data_name,
     read_consensus,
     read_findings,
+    read_forecast,
+    read_proof,
     read_workers,
 )
 from likewise.curate.audit.states import rare_states

@@ -17,7 +17,6 @@ proof.json, without NaN, all gains as shares:
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -28,17 +27,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import open_csv, read_json, write_json
-from likewise.curate.audit.forecast import (
-    PROOF_FILE,
-    QUEUE_FILE,
-    ForecastHead,
-    forecast_at,
-    gain_text,
-    read_forecast,
-    read_head,
-)
-from likewise.curate.audit.read import Findings
+from likewise.core.files import write_json
+from likewise.curate.audit.forecast import ForecastHead, forecast_at, gain_text, read_head
+from likewise.curate.audit.read import PROOF_FILE, Findings, read_forecast, read_order
 from likewise.labels.many_heads import HeadSettings, QueryScores, score_queries, train_heads
 from likewise.labels.review_forecast import METRICS, WORLDS_COUNT
 from likewise.score.intervals import MIN_INTERVAL_UNITS, paired_interval
@@ -140,15 +131,6 @@ def mean_scores(fits: list[QueryScores], field: str) -> Float[np.ndarray, "Q"]:
     return torch.stack([getattr(one, field) for one in fits]).double().mean(0).numpy()
 
 
-def read_order(folder: Path) -> list[int]:
-    """Return the suspects of an audit, rows of the data, in the order that was forecast; empty without a forecast."""
-    file = Path(folder) / QUEUE_FILE
-    if not file.exists():
-        return []
-    with open_csv(file) as lines:
-        return [int(line["row"]) for line in csv.DictReader(lines)]
-
-
 def about_order(queue: Sequence[int], decided: set[int]) -> str:
     """Return a sentence if other suspects were reviewed than those that the forecast has first; empty if nearly the same."""
     made = decided.intersection(queue)
@@ -248,10 +230,3 @@ def proof_lines(proof: dict) -> list[str]:
         if part["note"]:
             lines.append(f"{part['of']}: {part['note']}")
     return [*lines, *([f"Nothing can be compared: {proof['reason']}"] if proof["reason"] else [])]
-
-
-def read_proof(folder: Path) -> dict | None:
-    """Return forecast and result of an audit folder; None: it has none, or one of an earlier version."""
-    file = Path(folder) / PROOF_FILE
-    proof = read_json(file, "audit") if file.exists() else {}
-    return proof if "parts" in proof else None

@@ -2,7 +2,8 @@
 
 `audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its label is
 suspect; the other files may be missing. All files identify samples by their row in the data. `read_findings` returns their
-content, but for votes: `read_workers` (annotators.csv), `read_consensus` (consensus.csv) and `read_votes` (annotator_votes.csv).
+content, but for the files that few audits have: `read_workers` (annotators.csv), `read_consensus` (consensus.csv), `read_votes`
+(annotator_votes.csv), `read_forecast` (forecast.json), `read_order` (queue.csv) and `read_proof` (proof.json).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple, get_type_hints
 import numpy as np
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import load_arrays, open_csv
+from likewise.core.files import load_arrays, open_csv, read_json
 from likewise.curate.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 
 UNSPLIT_NAME = "all"
@@ -34,6 +35,9 @@ CARRIED_COLUMNS = ("split", "query", "gallery", "group", "camera", *BOX_CORNERS,
 """Columns of the data's own table that audit.csv and the corrected table copy."""
 GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
 """Names of folders, in lower case, that no data set is known by."""
+
+FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
+"""Files of a forecast of the review, and of its result; `audit.forecast` and `audit.proof` write them."""
 
 
 class Sample(NamedTuple):
@@ -501,3 +505,25 @@ def read_vote_lines(file: Path, record: type) -> list:
         record(*(parse_cell(cell, kind, name, line, file) for cell, (name, kind) in zip(cells, kinds.items())))
         for line, cells in lines[1:]
     ]
+
+
+def read_forecast(folder: Path) -> dict | None:
+    """Return the forecast of an audit folder; None: it has none."""
+    file = Path(folder) / FORECAST_FILE
+    return read_json(file, "audit") if file.exists() else None
+
+
+def read_order(folder: Path) -> list[int]:
+    """Return the suspects of an audit, rows of the data, in the order that was forecast; empty without a forecast."""
+    file = Path(folder) / QUEUE_FILE
+    if not file.exists():
+        return []
+    with open_csv(file) as lines:
+        return [int(line["row"]) for line in csv.DictReader(lines)]
+
+
+def read_proof(folder: Path) -> dict | None:
+    """Return forecast and result of an audit folder; None: it has none, or one of an earlier version."""
+    file = Path(folder) / PROOF_FILE
+    proof = read_json(file, "audit") if file.exists() else {}
+    return proof if "parts" in proof else None

@@ -28,6 +28,9 @@ from likewise.labels.annotators import (
 from likewise.labels.candidates import Candidates, keep_candidates
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
 
+VOTE_FILES = ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv")
+"""Files of an audit folder with votes."""
+
 WORKER_COLUMNS = ("worker", "votes", "accuracy", "low", "high", "disagreement", "confused", "with", "confused_votes")
 """Columns of annotators.csv."""
 
@@ -125,15 +128,12 @@ def weigh_votes(
     return WeighedVotes(rows, mine, voted, ballots, found, decided, quality)
 
 
-def write_votes(folder: Path, weighed: WeighedVotes | None, items: Items) -> None:
-    """Write the tables of consensus, workers, their confusions and votes; without votes, delete those of an earlier audit."""
-    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv"):
-        (folder / name).unlink(missing_ok=True)
-    if weighed is not None:
-        write_csv(folder / "consensus.csv", ConsensusLine._fields, consensus_lines(weighed, items))
-        write_csv(folder / "annotators.csv", WORKER_COLUMNS, worker_lines(weighed, items))
-        write_csv(folder / "annotator_confusions.csv", CONFUSION_COLUMNS, confusion_lines(weighed, items))
-        write_csv(folder / "annotator_votes.csv", VoteLine._fields, vote_lines(weighed, items))
+def write_votes(folder: Path, weighed: WeighedVotes, items: Items) -> None:
+    """Write the tables of consensus, workers, their confusions and votes."""
+    heads = (ConsensusLine._fields, WORKER_COLUMNS, CONFUSION_COLUMNS, VoteLine._fields)
+    makers = (consensus_lines, worker_lines, confusion_lines, vote_lines)
+    for name, head, lines in zip(VOTE_FILES, heads, makers, strict=True):
+        write_csv(folder / name, head, lines(weighed, items))
 
 
 def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:

@@ -58,7 +58,8 @@ def write_tables(
     weighed: WeighedVotes | None = None,
 ) -> None:
     """Write audit.csv and audit.parquet, the other tables of an audit, and neighbours.npz."""
-    write_votes(folder, weighed, subject.items)
+    if weighed is not None:
+        write_votes(folder, weighed, subject.items)
     scores = [name for name in about["scores"] if name != "score"]
     carried = carried_columns(subject.items)
     extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())
@@ -75,9 +76,7 @@ def write_tables(
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
     write_csv(folder / "classes.csv", ClassLine._fields, class_lines(subject, quality))
     write_csv(folder / "duplicates.csv", (*Duplicate._fields, "path", "other_path"), duplicate_lines(subject, copies))
-    if subject.items.label_sets is None:
-        (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
-    else:
+    if subject.items.label_sets is not None:
         write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, quality))
     row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
     near = []
