@@ -107,15 +107,6 @@ def test_an_audit_is_found_by_its_folder_or_its_run(run):
         review(Review(str(run / "nowhere")))
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"title": "birds"}', '{"title": "birds", "root": 3, "rows": 4, "pictures": true}']
-)
-def test_a_damaged_audit_is_told(run, text):
-    (run / "audit" / "audit.json").write_text(text)
-    with pytest.raises(LikewiseError, match="audit.json is damaged.*audit again"):
-        review(Review(str(run)))
-
-
 def test_what_stands_in_the_way_is_told(run, tmp_path):
     with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is in use; choose another"):
         review(Review(str(run), port=held.getsockname()[1]))

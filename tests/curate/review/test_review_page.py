@@ -71,12 +71,19 @@ def queue(browser, **asked):
 def test_suspects_come_most_suspect_first_and_by_filter(store):
     browser = visit(store)
     assert queue(browser) == {"items": ["13", "11", "14"], "done": 0, "whole": 3, "next": None}
-    assert queue(browser, label="wren")["items"] == ["13", "11"]  # claimed or suggested
-    assert queue(browser, label="tit, blue", suspicion=0.8)["items"] == []
-    assert queue(browser, suspicion=0.9)["items"] == ["13", "11"]
-    assert queue(browser, among="test")["items"] == ["13", "14"]
-    assert queue(browser, kind="pair")["items"] == ["11-12", "14-13"]
-    assert queue(browser, kind="pair", label="wren")["items"] == ["11-12"]
+    for wanted, items in (
+        ({"label": "wren"}, ["13", "11"]),  # claimed or suggested
+        ({"label": "wren", "among": "train"}, ["11"]),
+        ({"label": "tit, blue", "suspicion": 0.8}, []),
+        ({"suspicion": 0.9}, ["13", "11"]),
+        ({"among": "test"}, ["13", "14"]),
+        ({"among": "test", "suspicion": 0.8}, ["13"]),
+        ({"among": "val"}, []),
+        ({"kind": "pair", "suspicion": 0.9}, ["11-12", "14-13"]),
+        ({"kind": "pair", "label": "wren"}, ["11-12"]),
+        ({"kind": "pair", "among": "mis-similar"}, ["14-13"]),
+    ):
+        assert queue(browser, **wanted)["items"] == items, wanted
     assert decide(browser, "ann", "13", "keep").json()["done"] == 1
     assert queue(browser) == {"items": ["11", "14"], "done": 1, "whole": 3, "next": None}
     assert queue(browser, show="all")["items"] == ["13", "11", "14"]
