@@ -112,15 +112,12 @@ def near_duplicates(
 ) -> Duplicates:
     """Find near duplicates: candidates by embedding and by hash, confirmed by comparing the images.
 
-    Candidates are the k nearest neighbours of every sample, and samples whose hashes are close in sorted order. The
-    embedding finds
-    crops, which a hash of the whole image does not find; the hash finds copies if the embedding has collapsed a class. A
-    candidate is
-    confirmed if details and colours agree after one image is aligned with the best window of the other. Samples without an
-    image
-    are compared by embedding alone: only vectors that are equal up to rounding are reported, at most `MAX_DISTANCE_SHARE`
-    as far from
-    each other as their k-th neighbours, so that a class that has collapsed to a point is not reported as a thousand copies.
+    Candidates are the k nearest neighbours of every sample, and samples whose hashes are close in sorted order. The embedding
+    finds crops, which a hash of the whole image does not find; the hash finds copies if the embedding has collapsed a class. A
+    candidate is confirmed if details and colours agree after one image is aligned with the best window of the other. Samples
+    without an image are compared by embedding alone: only vectors that are equal up to rounding are reported, at most
+    `MAX_DISTANCE_SHARE` as far from each other as their k-th neighbours, so that a class that has collapsed to a point is not
+    reported as a thousand copies.
 
     Args:
         z: embeddings of all splits, compared by angle.
@@ -353,8 +350,7 @@ def _match(
 ) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P 3"]]:
     """Return the smallest number of different bits between one image and a window of the other, and how it was reached.
 
-    The second array has for each pair: the window, whether it is a window of the second image, and whether one image is
-    mirrored.
+    The second array has for each pair: the window, whether it is of the second image, and whether one image is mirrored.
     """
     bits, how = np.full(len(pair), 65), np.zeros((len(pair), 3), np.int64)
     for at in _blocks(np.arange(len(pair)), 1 << 14):

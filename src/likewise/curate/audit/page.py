@@ -279,9 +279,8 @@ def duplicates(found: Findings) -> list[tuple[str, list, int]]:
 def noise_share(measured: dict[str, dict]) -> float:
     """Return the share of wrong labels: the share of inspected samples at which a curve reaches its recall.
 
-    `recall` is the share found after inspecting as many samples as there are wrong labels. A curve is flat where it finds
-    nothing, so
-    this point may be too early for a curve, but never too late: the maximum over all curves is used.
+    `recall` is the share found after inspecting as many samples as there are wrong labels. A curve is flat where it finds none,
+    so this point may be too early for a curve, but never too late: the maximum over all curves is used.
     """
     reached = [0.0]
     for one in (one for one in measured.values() if one["recall"] is not None):

@@ -225,9 +225,8 @@ class Findings:
     off_topic: list[Sample]  # samples that probably fit no class, the most likely first
     members: dict[tuple[str, str], list[int]]  # (split, class) -> rows, the least suspect first
     pair: dict[str, Pair]
-    causes: dict[
-        tuple[str, str], dict[str, list[Cause]]
-    ]  # (kind, error) -> "harmful", "helpful" -> the strongest first
+    causes: dict[tuple[str, str], dict[str, list[Cause]]]
+    """(kind, error) -> "harmful" or "helpful" -> causes, the strongest first."""
     classes: list[ClassLine]
     duplicates: list[Duplicate]
     near: dict[int, list[int]]  # row -> nearest rows of the same split

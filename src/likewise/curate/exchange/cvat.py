@@ -1,8 +1,8 @@
 """CVAT: tags of images in its XML format "CVAT for images 1.1" go out, and its export comes back as decisions.
 
-Every image has one tag, or one per label if rows have several labels.
-Its label is the suggested one, if the audit suggests to relabel, otherwise the given one; its attribute
-`choice` is "not reviewed" until a person chooses. The format is written here: the package datumaro brings torch and OpenCV.
+Every image has one tag, or one per label if rows have several labels. Its label is the suggested one, if the audit suggests to
+relabel, otherwise the given one; its attribute `choice` is "not reviewed" until a person chooses. The format is written here: the
+package datumaro brings torch and OpenCV.
 """
 
 from __future__ import annotations
