@@ -87,7 +87,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     explained = nothing_explained() if several else explain(subject, config)
     weighed = weigh_subject_votes(subject, config)
     subject, quality = with_suggested_sets(subject, score_splits(subject, explained, config, weighed))
-    copies = find_copies(subject, config.quiet)
+    copies = find_copies(subject, quality, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
     quality = add_copies(subject, quality, copies)
@@ -184,8 +184,8 @@ def build_summary(
         },
         "influence": INFLUENCE_METHODS[config.influence] if explained.causes is not None else "",
         "errors": {
-            "queries": len(subject.test.e.y), "confusion": len(explained.pairs.confusion.query),
-            "mis_similar": len(explained.pairs.mis_similar.query),
+            "queries": len(subject.test.e.y if explained.queries is None else explained.queries),
+            "confusion": len(explained.pairs.confusion.query), "mis_similar": len(explained.pairs.mis_similar.query),
         },
         "duplicates": {names: between.count(names) for names in dict.fromkeys(between)},
         **measure(subject.splits[first], quality[first], items),

@@ -20,6 +20,7 @@ from likewise.curate.audit.near_duplicates import Duplicates, NearCopies, near_d
 from likewise.curate.audit.records import CopyEvidence, SplitQuality, Subject
 from likewise.data.copies import exact_copies, file_clusters, whole_or_box
 from likewise.data.images import image_of
+from likewise.labels.neighbour_search import is_large
 from likewise.labels.neighbour_votes import MAX_CONFLICT_SHARE
 
 PROBABILITY_EPSILON = 1e-7
@@ -42,8 +43,12 @@ class Copies(NamedTuple):
         return dict(zip(self.row[several].tolist(), lowest[cluster[several]].tolist()))
 
 
-def find_copies(subject: Subject, quiet: bool = False) -> Copies:
-    """Find exact and near duplicates over all splits."""
+def find_copies(subject: Subject, quality: dict[str, SplitQuality], quiet: bool = False) -> Copies:
+    """Find exact and near duplicates over all splits.
+
+    Args:
+        quality: results of the splits; of one large split, the approximate neighbours are used again.
+    """
     row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
     split_of = np.concatenate([np.full(len(split.e.row), n) for n, split in enumerate(subject.splits.values())])
     z = torch.cat([split.e.z for split in subject.splits.values()])
@@ -53,8 +58,9 @@ def find_copies(subject: Subject, quiet: bool = False) -> Copies:
     place = None
     if items.path is not None and items.box is not None:
         place = (file_clusters(items, row), [whole_or_box(items, one) for one in row.tolist()])
+    known = next(iter(quality.values())).near if len(quality) == 1 and is_large(len(z), z) else None
     with bar("find near duplicates", 100, quiet=quiet) as progress:
-        found = near_duplicates(z, show, split_of, progress=progress.reach, vectors=vectors, place=place)
+        found = near_duplicates(z, show, split_of, progress=progress.reach, vectors=vectors, place=place, known=known)
     if found.unread:
         subject.notes.append(f"{found.unread} images could not be read, so near duplicates of them are not found")
     return Copies(row, split_of, found)

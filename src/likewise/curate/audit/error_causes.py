@@ -59,6 +59,9 @@ from likewise.score.retrieve import hidden_groups
 SIMILARITY_BLOCK_SIZE = 2**24
 """Maximum number of similarities in memory when the nearest sample of the same class is searched."""
 
+MAX_ERROR_QUERIES = 20_000
+"""Maximum number of queries whose retrieval errors are searched; of more samples, some are drawn at random."""
+
 LISSA_BATCH_SIZE = 32
 """Samples in a step of LiSSA for a loss that compares samples."""
 
@@ -130,34 +133,50 @@ def find_errors(subject: Subject, config: Audit) -> ExplainedErrors:
     test = subject.test.e
     group = hidden_groups(subject.items)
     group = None if group is None else group[test.row].to(subject.device)
-    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group)
+    rows = drawn_queries(len(test.y), config.seed)
+    if len(rows) < len(test.y):
+        subject.notes.append(
+            f"retrieval errors are those of {len(rows):,} random queries of {len(test.y):,}, each ranked against all samples"
+        )
+    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group, rows.to(subject.device))
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
-    errors, g = choose_errors(found, subject, config), None
+    errors, g = choose_errors(found, subject, config, rows), None
     if subject.loss is not None and subject.linear:
         g = embedding_gradients(subject.loss, to_device(subject.splits["train"].e, subject.device))
-    return ExplainedErrors(found, errors, g)
+    return ExplainedErrors(found, errors, g, queries=rows)
+
+
+def drawn_queries(count: int, seed: int) -> Int[Tensor, "Q"]:
+    """Return the rows whose errors are searched: all, or `MAX_ERROR_QUERIES` random ones, in ascending order."""
+    if count <= MAX_ERROR_QUERIES:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:MAX_ERROR_QUERIES].sort().values
 
 
 @torch.no_grad()
 def find_pairs(
-    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"] | None = None
-) -> RetrievalErrors:
-    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each sample against all others.
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"] | None = None,
+    rows: Int[Tensor, "Q"] | None = None,
+) -> RetrievalErrors:  # fmt: skip
+    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each query against all others.
 
     Args:
         group: kinds of groups; a sample is not compared with samples that share one of its groups (-1: no group).
+        rows: queries; None: every sample.
     """
     check_labelled("find_pairs", z, y)
     group = y.new_empty((len(y), 0)) if group is None else group
-    row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device), group=group, gallery_group=group)
-    wrong, sim = row[:, 0], sim[:, 0]
-    query = ((y[wrong] != y) & (wrong >= 0)).nonzero()[:, 0]
+    rows = torch.arange(len(z), device=z.device) if rows is None else rows
+    row, sim = nearest(z[rows], z, 1, own=rows, group=group[rows], gallery_group=group)
+    wrong = row[:, 0]
+    at = ((y[wrong] != y[rows]) & (wrong >= 0)).nonzero()[:, 0]
+    query, wrong, sim = rows[at], wrong[at], sim[at, 0]
     mate, near = _nearest_same_class(z, y, group, query)
-    first = sim[query].argsort(descending=True, stable=True)
+    first = sim.argsort(descending=True, stable=True)
     last = near.argsort(stable=True)
     last = last[mate[last] >= 0]
-    confusion = WrongPairs(query, wrong[query], wrong[query], mate, squared_distance(sim[query]))
-    mis_similar = WrongPairs(query, mate, wrong[query], mate, squared_distance(near))
+    confusion = WrongPairs(query, wrong, wrong, mate, squared_distance(sim))
+    mis_similar = WrongPairs(query, mate, wrong, mate, squared_distance(near))
     return RetrievalErrors(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
 
 
@@ -190,8 +209,14 @@ def _nearest_same_class(
     return mate[query], near[query]
 
 
-def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Errors:
-    """Return the worst pairs of each type, and one error per test class with the most errors."""
+def choose_errors(
+    found: RetrievalErrors, subject: Subject, config: Audit, rows: Int[Tensor, "Q"] | None = None
+) -> Errors:
+    """Return the worst pairs of each type, and one error per test class with the most errors.
+
+    Args:
+        rows: queries whose errors were searched; None: all test samples.
+    """
     row, pair, sign, error, name = subject.test.e.row.tolist(), [], [], [], []
     for kind, direction, pairs in (("confusion", 1.0, found.confusion), ("mis-similar", -1.0, found.mis_similar)):
         for query, partner in zip(
@@ -203,7 +228,9 @@ def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Er
             name.append((f"{row[query]}-{row[partner]}", kind))
     if config.max_classes and len(found.confusion.query):
         both = torch.stack([found.confusion.query, found.confusion.partner], 1)
-        for label, member in worst_classes(found.confusion, subject.test.e.y, config.max_classes, config.worst_by):
+        for label, member in worst_classes(
+            found.confusion, subject.test.e.y, config.max_classes, config.worst_by, rows
+        ):
             own = both[member].tolist()
             pair += own
             sign += [1.0] * len(own)
@@ -214,7 +241,7 @@ def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Er
 
 
 def worst_classes(
-    pairs: WrongPairs, y: Int[Tensor, "N"], top: int, by: str = "count"
+    pairs: WrongPairs, y: Int[Tensor, "N"], top: int, by: str = "count", rows: Int[Tensor, "Q"] | None = None
 ) -> list[tuple[int, Int[Tensor, "M"]]]:
     """Return the classes with the most errors, the worst first, and the positions of the pairs whose queries they have.
 
@@ -224,10 +251,13 @@ def worst_classes(
     Args:
         y: labels of all samples; pairs are positions in it.
         by: "count" or "rate", as in `most_wrong`.
+        rows: queries; None: all samples.
     """
     failed = torch.zeros_like(y, dtype=torch.bool)
     failed[pairs.query] = True
-    return [(label, (y[pairs.query] == label).nonzero()[:, 0]) for label in most_wrong(failed, y, top, by).tolist()]
+    rows = torch.arange(len(y)) if rows is None else rows
+    worst = most_wrong(failed[rows], y[rows], top, by)
+    return [(label, (y[pairs.query] == label).nonzero()[:, 0]) for label in worst.tolist()]
 
 
 def influences(

@@ -37,13 +37,16 @@ from likewise.curate.audit.records import (
     to_device,
 )
 from likewise.curate.audit.single_scores import (
+    STORED_NEIGHBOURS,
     class_sizes,
     loss_over_time,
+    nearest_samples,
     neighbour_vote,
     neighbours,
     rank_by_loss,
     self_gradient,
     suggest,
+    voting_count,
 )
 from likewise.curate.audit.weighed_votes import WeighedVotes, weigh_votes
 from likewise.data.images import file_of
@@ -249,7 +252,12 @@ def describe_split(
 ) -> SplitQuality:
     """Return the result of one split, for the training split with scores from losses, gradients and influence."""
     e = to_device(subject.splits[name].e, subject.device)
-    single: dict[str, Tensor] = {"vote": neighbour_vote(e.z, e.y)} if int(e.y.max()) > 0 else {}
+    near = nearest_samples(e.z, max(STORED_NEIGHBOURS, voting_count(e.y)))
+    if near.recall < 1:
+        subject.notes.append(
+            f"nearest neighbours are approximate: the search found {near.recall:.0%} of the exact ones"
+        )
+    single: dict[str, Tensor] = {"vote": neighbour_vote(e.z, e.y, known=near)} if int(e.y.max()) > 0 else {}
     single |= scored.single
     if name == "train" and subject.loss is not None and e.e is not None:
         single["loss"] = rank_by_loss(losses_of(subject.loss, e.e, e.y))
@@ -261,7 +269,7 @@ def describe_split(
         single["loss_over_time"] = loss_over_time(subject.history)
     single = {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}
     alone = (class_sizes(e.y) == 1).cpu().numpy()
-    return SplitQuality(scored, single, neighbours(e.z), classes, alone)
+    return SplitQuality(scored, single, neighbours(e.z, near), classes, alone)
 
 
 def unscored(y: Int[Tensor, "N"], reason: str) -> LabelQuality:

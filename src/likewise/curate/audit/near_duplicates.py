@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
-from likewise.core.retrieval.ranking import nearest
+from likewise.curate.audit.single_scores import nearest_samples
 from likewise.data.copies import clusters_of, pixel_clusters, pixel_digest
 
 COPY_COEFFICIENTS = (-9.77, -0.25, -3.18)
@@ -109,6 +109,7 @@ def near_duplicates(
     progress: Callable[[float], None] | None = None,
     vectors: Int[np.ndarray, "N"] | None = None,
     place: tuple[Int[np.ndarray, "N"], Sequence[Hashable]] | None = None,
+    known: Int[np.ndarray, "N m"] | None = None,
 ) -> Duplicates:
     """Find near duplicates: candidates by embedding and by hash, confirmed by comparing the images.
 
@@ -127,6 +128,7 @@ def near_duplicates(
         progress: called with the finished share of the work, 0 to 1.
         vectors: cluster numbers of samples with equal feature vectors (`exact_copies`), for samples without images.
         place: number of the file of each sample, and its box: two boxes of one file are no copies.
+        known: neighbours of every sample, k or more, the nearest first; None: they are searched.
     """
     if k < 1 or (split is not None and len(split) != len(z)):
         raise LikewiseError(
@@ -138,7 +140,8 @@ def near_duplicates(
     if count < 2:
         no, none = np.zeros(0, np.int64), np.zeros(0)
         return Duplicates(no, no, none, no, no.astype(str), none, np.arange(count), NearCopies(no.reshape(0, 2), none))
-    near, far = _neighbours(z, k)
+    near = nearest_samples(z, k)[0].cpu().numpy() if known is None else known[:, :k]
+    far = _distance(z, np.stack([np.arange(count), near[:, -1]], 1))
     digest, codes = _read_all(image, count, lambda share: report_progress(0.8 * share))
     has_image = np.array([one != b"" for one in digest])
     exact = _exact_clusters(digest, vectors, place, k)
@@ -281,13 +284,6 @@ def _read_all(
             digest[row], codes[row] = found
         report_progress((row + 1) / count)
     return digest, codes
-
-
-def _neighbours(z: Float[Tensor, "N D"], k: int) -> tuple[Int[np.ndarray, "N k"], Float[np.ndarray, "N"]]:
-    """Return the k nearest neighbours of every sample, and the distance of the k-th."""
-    near, _ = nearest(z, z, k=k, own=torch.arange(len(z), device=z.device))
-    near = near.cpu().numpy()
-    return near, _distance(z, np.stack([np.arange(len(z)), near[:, -1]], 1))
 
 
 def _distance(z: Float[Tensor, "N D"], pair: Int[np.ndarray, "P 2"]) -> Float[np.ndarray, "P"]:

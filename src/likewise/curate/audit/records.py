@@ -128,6 +128,7 @@ class ExplainedErrors:
     causes: Causes | None = None
     pull: Float[Tensor, "N"] | None = None  # sum of absolute influences over errors
     verified: dict | None = None
+    queries: Int[Tensor, "Q"] | None = None  # places of the queries among the test samples; None: all
 
 
 @dataclass(frozen=True, eq=False)
