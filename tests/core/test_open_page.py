@@ -9,8 +9,8 @@ from urllib.request import url2pathname
 
 import pytest
 
-from likewise.core import open_page as module
-from likewise.core.open_page import has_display, open_page, page_opener
+from likewise.core import http as module
+from likewise.core.http import has_display, open_page, page_opener
 
 ADDRESS = "http://127.0.0.1:8017/?token=a&b"
 

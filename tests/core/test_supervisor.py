@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from likewise.core import supervisor
-from likewise.core.processes import _born, command, is_stopped, lives, mark
-from likewise.core.supervisor import Child, stop_all, wait_together
+from likewise.core import processes as supervisor
+from likewise.core.processes import Child, _born, command, is_stopped, lives, mark, stop_all, wait_together
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals")
 
@@ -72,14 +71,14 @@ def test_questions_answers_and_last_words():
 
 WORK = """
 import sys, time
-from likewise.core.supervisor import stop_with_parent
+from likewise.core.processes import stop_with_parent
 def work():
     lines = stop_with_parent()
     print(lines.get().strip(), sys.stdin.read() == "", flush=True)
     time.sleep(60)
 def parent():
     from likewise.core.processes import command
-    from likewise.core.supervisor import Child
+    from likewise.core.processes import Child
     child = Child(command("mine:work"), answers=True)
     print(child.pid, child.ask("hear").strip(), flush=True)
     time.sleep(60)

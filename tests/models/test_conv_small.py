@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from likewise.models.conv_small import ConvSmall
+from likewise.models.backbones import ConvSmall
 
 
 @pytest.mark.parametrize("size", [28, 40, 64])

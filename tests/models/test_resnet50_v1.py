@@ -15,7 +15,7 @@ from likewise.deploy.model import load
 from likewise.learn.training.fit import train
 from likewise.models import resnet50_v1 as module
 from likewise.models.backbones import build_backbone
-from likewise.models.pretrained.tensorflow_js import TensorFlowModel
+from likewise.models.resnet50_v1 import TensorFlowModel
 from likewise.score.embed_data import embed
 
 EPSILON = 1e-3

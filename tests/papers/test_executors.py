@@ -11,8 +11,7 @@ from likewise.config import Bench, Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 from papers.executor_work import check_that_a_kill_loses_nothing, check_that_a_wish_to_stop_is_heard
 
-from likewise.core.processes import command
-from likewise.core.supervisor import Child, stop_all
+from likewise.core.processes import Child, command, stop_all
 from likewise.papers.bench import choose_executor
 from likewise.papers.executors import MAX_TRIES, LocalExecutor, Outcome, attempt, start_worker
 from likewise.papers.grid_plan import Planner

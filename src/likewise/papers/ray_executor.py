@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from likewise.core.distributed.collectives import cores
 from likewise.core.errors import LikewiseError
+from likewise.core.processes import STOP_GRACE_SECONDS, STOPPED_MESSAGE
 from likewise.core.settings import Train
-from likewise.core.supervisor import STOP_GRACE_SECONDS, STOPPED_MESSAGE
 from likewise.learn.training.interrupts import stop_on_signal
 from likewise.papers.executors import Attempt, Outcome, attempt
 

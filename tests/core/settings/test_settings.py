@@ -45,7 +45,22 @@ def test_what_is_kept_out_of_a_runs_identity_are_settings():
     fields = {f.name for f in dataclasses.fields(Train)}
     assert set(SETTINGS_OUTSIDE_IDENTITY) <= fields
     assert len(set(SETTINGS_OUTSIDE_IDENTITY)) == len(SETTINGS_OUTSIDE_IDENTITY)
-    learned = ["loss", "sampler", "noise", "backbone", "dim", "head", "lr", "epochs", "steps", "seed", "protocol", "weights", "precision", "chunk_size"]
+    learned = [
+        "loss",
+        "sampler",
+        "noise",
+        "backbone",
+        "dim",
+        "head",
+        "lr",
+        "epochs",
+        "steps",
+        "seed",
+        "protocol",
+        "weights",
+        "precision",
+        "chunk_size",
+    ]
     assert not {*learned, "color_jitter", "short_side"} & set(SETTINGS_OUTSIDE_IDENTITY)
     only_faster = "execution cache cache_memory recompute gpus shard_proxies workers checkpoint_every"
     assert set(only_faster.split()) <= set(SETTINGS_OUTSIDE_IDENTITY)

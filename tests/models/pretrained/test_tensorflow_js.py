@@ -7,7 +7,7 @@ import pytest
 import torch
 from likewise.types import LikewiseError
 
-from likewise.models.pretrained.tensorflow_js import read_tensorflow_js
+from likewise.models.resnet50_v1 import read_tensorflow_js
 
 KERNEL = np.arange(12, dtype="<f4").reshape(1, 2, 2, 3) / 8
 COUNTS = np.asarray([-7, 2**30], dtype="<i4")

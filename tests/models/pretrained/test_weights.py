@@ -6,8 +6,7 @@ import torch
 from likewise.types import LikewiseError
 from safetensors.torch import save_file
 
-from likewise.models.backbones import build_backbone
-from likewise.models.conv_small import ConvSmall
+from likewise.models.backbones import ConvSmall, build_backbone
 from likewise.models.pretrained import weights
 
 
