@@ -45,10 +45,11 @@ ELSEWHERE = {
     "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
     "papers/test_coverage.py": ["tools/coverage_page.py"],
-    "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
+    "test_examples.py": [
+        *(f"examples/{name}.py" for name in ("toy_lines", "toy_picture", "plain_loop", "lightning_loop")),
+        *(f"examples/relevance/{name}.py" for name in KINDS),
+    ],
     "test_gallery.py": [f"examples/tasks/{name}.py" for name in TASKS],
-    "test_examples_relevance.py": [f"examples/relevance/{name}.py" for name in KINDS],
-    "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],
 }
 """Tests beside this file, and the scripts that they start."""
 
