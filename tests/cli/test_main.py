@@ -140,65 +140,6 @@ def test_version_and_no_words_at_all(capsys):
         assert capsys.readouterr().out == cli.usage()
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["trian", "x"], "there is no command 'trian'; did you mean 'train'? See `likewise --help`"),
-        (["zzz"], "there is no command 'zzz'"),
-        (["recipe", "list"], "likewise recipe show NAME, or likewise recipe diff A [B]"),
-        (["recipe"], "`likewise list recipes` shows the names"),
-        (["train", "x", "--epohcs", "3"], "train: there is no flag '--epohcs'; did you mean '--epochs'?"),
-        (["train", "x", "--robst"], "did you mean '--robust'?"),
-        (["evaluate", "x", "--robust"], "there is no flag '--robust'"),
-        (["recipe", "diff", "triplet", "no/run"], "'no/run' is not a run folder"),
-        (["recipe", "show", "triplett"], "did you mean 'triplet'?"),
-        (["train", "x", "--recipe", "triplett"], "did you mean 'triplet'?"),
-        (["train", "no such data"], "there is no data 'no such data'; give a folder"),
-        (["train", "glyph"], "did you mean 'glyphs'?"),
-        (["evaluate", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
-        (["evaluate", "."], "is not a run folder"),
-        (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
-        (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
-        (["hierarchy", "no such run"], "there is no 'no such run'; give a folder that `likewise train` wrote"),
-        (["audit"], "the target must be one folder of images, run folder or file of embeddings, got 0; use --overlap"),
-        (
-            ["audit", "no such run"],
-            "there is no target 'no such run'; give a run folder, a file of embeddings, or data",
-        ),
-        (["audit", "."], "must hold one sub-folder per class"),
-        (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
-        (["audit", "x", "--max-errors", "-1"], "max_errors must be 0 or more, got -1"),
-        (["review", "no such audit"], "there is no 'no such audit'; give the folder of an audit"),
-        (["list", "loss"], "did you mean 'losses'?"),
-    ],
-)
-def test_mistakes_get_one_line(words, says, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert says in fail_with(words, capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["train"], "DATA"),
-        (["train", "x", "--lrr", "1"], "--lr"),
-        (["train", "x", "--lr", "fast"], "fast"),
-        (["evaluate", "x", "--checkpoint", "first"], "first"),
-        (["embed", "run", "data"], "--out"),
-        (["audit", "run", "--influence", "kronecker"], "write finite, or lissa"),
-        (["review"], "AUDIT"),
-    ],
-)
-def test_flags_that_do_not_parse_are_explained(words, says, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(words)
-    out, err = capsys.readouterr()
-    assert stop.value.code == 2
-    assert says in out + err
-    assert "Traceback" not in out + err
-
-
 def test_a_real_process_fails_cleanly(tmp_path):
     code, out, err = call("train", "x", "--recipe", "triplett", cwd=tmp_path)
     assert (code, out) == (2, "")

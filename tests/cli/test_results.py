@@ -18,7 +18,6 @@ from likewise.config import (
     RecipeDiff,
     RecipeShow,
     Report,
-    Tune,
 )
 from likewise.errors import LikewiseError
 
@@ -31,7 +30,6 @@ from likewise.deploy.export import export
 from likewise.learn.recipe_view import recipe_diff, recipe_show
 from likewise.papers.bench import bench
 from likewise.papers.published.published_view import published
-from likewise.papers.tune import tune
 from likewise.report.write_report import report
 from likewise.runs.folder import Run
 from likewise.score.compare import Compared, compare
@@ -174,9 +172,3 @@ def test_send_prints_rows_and_place(tmp_path, capsys):
     assert (tmp_path / "t.csv").read_bytes() == before
     words = ["send", tmp_path / "none", "--to", "csv", "--out", tmp_path / "t.csv"]
     assert "is neither a known name nor an existing path" in error_of(words, capsys)
-
-
-def test_tune_names_a_file_that_is_not_there(tmp_path):
-    pytest.importorskip("optuna")
-    with pytest.raises(LikewiseError, match=r"nowhere\.toml"):
-        tune(Tune(str(tmp_path / "nowhere.toml"), ranges=("lr=1e-4..1e-2 log",), out=str(tmp_path / "out")))
