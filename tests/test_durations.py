@@ -12,9 +12,7 @@ def test_steps_and_passes(text, steps):
 
 @pytest.mark.parametrize("text", ["", "e", "1.5", "-3", "3 e", "ten"])
 def test_what_is_neither(text):
-    with pytest.raises(
-        LikewiseError, match=r"Mine: ramp must be a number of steps \('5000'\) or epochs \('20e'\), got"
-    ):
+    with pytest.raises(LikewiseError, match="Mine: ramp must be a number of steps .*, got"):
         steps_of(text, 12, "ramp", owner="Mine")
 
 

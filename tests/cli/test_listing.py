@@ -92,9 +92,7 @@ def test_backbones_whose_weights_are_on_this_disk_are_marked(monkeypatch):
 
 
 def test_an_unknown_registry_suggests_the_nearest():
-    with pytest.raises(
-        LikewiseError, match=r"there is no registry 'loses'; did you mean 'losses'.*There are: losses, miners"
-    ):
+    with pytest.raises(LikewiseError, match="'loses'; did you mean 'losses'.*There are"):
         listing(List("loses"))
 
 

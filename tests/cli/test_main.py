@@ -345,7 +345,7 @@ def test_a_test_part_that_cannot_be_scored_is_told_before_training(tmp_path):
     np.savez(tmp_path / "none.npz", x=x, label=y, split=np.full(24, "train"))
     settings = FEW | {"sampler": "SamplesPerClass(batch=2, per_class=2)"}
     for name, got in (("two", 1), ("none", 0)):
-        with pytest.raises(LikewiseError, match=f"the test split of '{name}' must hold two classes or more, got {got}"):
+        with pytest.raises(LikewiseError, match=f"'{name}' must hold two classes or more, got {got}"):
             train(tmp_path / f"{name}.npz", out=tmp_path / "run", **settings)
         assert not (tmp_path / "run").exists()
         train(tmp_path / f"{name}.npz", out=tmp_path / f"{name} run", evaluate=False, **settings)

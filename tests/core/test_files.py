@@ -147,9 +147,7 @@ def test_where_to_write_is_known_before_the_work(tmp_path):
     assert check_output_path(str(tmp_path / "a.PNG"), ".png", "compare") == tmp_path / "a.PNG"
     with pytest.raises(LikewiseError, match="compare: --out must end in .png, got '.*a.txt'"):
         check_output_path(str(tmp_path / "a.txt"), ".png", "compare")
-    with pytest.raises(
-        LikewiseError, match="compare: the folder of --save '.*nowhere/a.png' does not exist; create it first"
-    ):
+    with pytest.raises(LikewiseError, match="compare: the folder of --save .* does not exist"):
         check_output_path(str(tmp_path / "nowhere" / "a.png"), ".png", "compare", flag="--save")
 
 
@@ -170,9 +168,7 @@ def test_arrays_of_another_type_are_named(tmp_path):
     kinds = {"x": ("iu", 1), "y": ("f", 2), "w": ("f", 1)}
     assert list(load_arrays(tmp_path / "a.npz", "audit", "audit again", kinds, need=False)) == ["x", "y"]
     for wrong in ({"x": ("f", 1)}, {"x": ("iu", 2)}, {"y": ("f", 1)}):
-        with pytest.raises(
-            LikewiseError, match=r"a\.npz is damaged \(the array [xy] is .* of shape .*\); audit again$"
-        ):
+        with pytest.raises(LikewiseError, match="the array [xy] is .* of shape .*; audit again$"):
             load_arrays(tmp_path / "a.npz", "audit", "audit again", wrong)
 
 

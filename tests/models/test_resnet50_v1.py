@@ -253,9 +253,7 @@ def test_what_cannot_be_read_is_refused(tmp_path, groups, said):
 
 
 def test_a_folder_of_something_else(tmp_path):
-    with pytest.raises(
-        LikewiseError, match=r"unpacked TensorFlow\.js folder with model\.json and all of its shards, got"
-    ):
+    with pytest.raises(LikewiseError, match=r"with model\.json and all of its shards, got"):
         read_tensorflow_js(tmp_path)
     (tmp_path / "model.json").write_text("not JSON")
     with pytest.raises(LikewiseError, match="JSONDecodeError"):
