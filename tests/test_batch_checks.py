@@ -40,13 +40,6 @@ def test_losses_with_classes(unchecked):
 
 
 def test_references(unchecked):
-    with pytest.raises(LikewiseError, match=r"ref must have embeddings with 4 columns.*\(6, 3\)"):
-        MultiSimilarity()(Z, Y, Ref(Z[:, :3], Y))
-    with pytest.raises(LikewiseError, match=r"ref must have embeddings.*y shape \(5,\)"):
-        MultiSimilarity()(Z, Y, Ref(Z, Y[:5]))
-
-
-def test_what_points_into_a_reference(unchecked):
     for ref, says in (
         (Ref(Z, Y, torch.arange(3)), r"ref.own must have one row number per sample \(6\), got shape \(3,\)"),
         (
@@ -58,6 +51,8 @@ def test_what_points_into_a_reference(unchecked):
             r"ref.used must have one boolean per row of the reference \(6\)",
         ),
         (Ref(Z[:0], Y[:0]), "ref must have at least one row, got an empty reference"),
+        (Ref(Z[:, :3], Y), r"ref must have embeddings with 4 columns.*\(6, 3\)"),
+        (Ref(Z, Y[:5]), r"ref must have embeddings.*y shape \(5,\)"),
     ):
         with pytest.raises(LikewiseError, match=says):
             MultiSimilarity()(Z, Y, ref)

@@ -265,8 +265,6 @@ def test_validation_sees_no_mixture(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"mixup": 0.0}, "mixup must be 0.01 or more, got 0"),
-        ({"mixup_at": "layer2"}, "mixup_at must be 'any' or 'input', got 'layer2'"),
         (
             {"backbone": "vit_tiny_patch16_224", "pretrained": False, "size": 32},
             "must be known, got .*; mix only at the input",
