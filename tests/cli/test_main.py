@@ -167,9 +167,7 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     cli.main(["audit", "my run", "--max-errors", "2", "--max-classes", "1"])
     out = capsys.readouterr().out
     assert (
-        "audit.html" in out
-        and "next: likewise review my run/audit" in out
-        and Path("my run/audit/audit.html").exists()
+        "audit.html" in out and "next: likewise review my run/audit" in out and Path("my run/audit/audit.html").exists()
     )
     cli.main(["audit", "z.npz"])
     assert "next: likewise review audit/z" in capsys.readouterr().out
