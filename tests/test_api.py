@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 import shutil
 import types
@@ -132,6 +133,7 @@ def test_a_call_prints_nothing_and_its_result_shows_itself(name, everything, toy
     assert capsys.readouterr().out == ""
     html = found._repr_html_()
     assert html.startswith("<div") and "cannot be shown" not in html and SHOWN.get(name, "") in html
+    assert name != "write_report" or os.fspath(found) == str(found.path)
 
 
 def test_messages_go_to_stderr_and_quiet_is_quiet(toys, capsys):

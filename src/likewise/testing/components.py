@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +16,7 @@ from likewise.core.types import Embedded, Items, LikewiseError, Pairs, Tuples
 from likewise.data.fingerprint import fingerprint
 from likewise.data.images import check_files, image_of
 from likewise.data.own_reader import check_items
-from likewise.testing.loss import CHECK_DIM, batch
+from likewise.testing.loss import CHECK_DIM, batch, stored
 
 
 def check_miner(make: Callable[[], Miner]) -> None:
@@ -91,7 +90,7 @@ def check_sampler(make: Callable[[np.ndarray, int], BatchSampler], batch: int) -
     for done in (1, len(sampler), len(sampler) + 1):
         first, late = start(), make(labels, 1)
         _take(first, done)
-        late.load_state_dict(_stored(first.state_dict()))
+        late.load_state_dict(stored(first.state_dict()))
         late.start(_embedded_again)
         assert _take(late, steps - done) == stream[done:], f"a restored sampler returns other batches after step {done}"
 
@@ -221,19 +220,6 @@ def _embedded(labels: np.ndarray) -> Embedded:
 
 def _embedded_again() -> Embedded:
     raise AssertionError("a restored sampler must use the embeddings in its state, but requested new ones")
-
-
-def _stored(state: dict) -> dict:
-    """Return the state after saving and loading it with weights_only=True."""
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    try:
-        return torch.load(file, weights_only=True)
-    except Exception as error:  # torch raises many exception types
-        raise AssertionError(
-            f"a state must hold tensors and plain values only ({str(error).splitlines()[0]})"
-        ) from None
 
 
 MAX_CHECK_IDS = 24
