@@ -182,8 +182,9 @@ def type_words(hint) -> str:
 def bounds(hint) -> tuple[float, float]:
     """Return the lowest and the highest number that an annotation allows, infinity where it has no bound."""
     rules = _flat(rule for one in (hint, *typing.get_args(hint)) for rule in getattr(one, "__metadata__", ()))
-    low = max((rule.ge for rule in rules if isinstance(rule, Ge)), default=-math.inf)
-    return low, min((rule.le for rule in rules if isinstance(rule, Le)), default=math.inf)
+    low: list[typing.Any] = [rule.ge for rule in rules if isinstance(rule, Ge)]
+    high: list[typing.Any] = [rule.le for rule in rules if isinstance(rule, Le)]
+    return max(low, default=-math.inf), min(high, default=math.inf)
 
 
 def _flat(metadata: Iterable) -> list:
