@@ -108,14 +108,15 @@ def choose_candidates(
     labels, slots = [], []
     for rows in _blocks(near):
         own = y[rows, None]
-        voted = torch.where(distance[rows].isfinite(), y[near[rows]], own)
+        given = y[near[rows].long()]
+        voted = torch.where(distance[rows].isfinite(), given, own)
         listed = torch.cat([own, voted[:, :first], central[rows], voted[:, first:]], 1)
         order = repeats(listed).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
         drawn = torch.randint(classes, (len(rows), DRAWN_CLASSES_COUNT), generator=random).to(y.device)
         listed = torch.cat([listed.gather(1, order), drawn], 1)
         label = listed.masked_fill(repeats(listed), -1)
         labels.append(label.to(torch.int32))
-        slots.append(_slots(y[near[rows]], label, DRAWN_CLASSES_COUNT))
+        slots.append(_slots(given, label, DRAWN_CLASSES_COUNT))
     return CandidateClasses(torch.cat(labels), torch.cat(slots), classes, DRAWN_CLASSES_COUNT)
 
 
