@@ -52,6 +52,7 @@ def simulate_shop(samples: int, classes: int, seed: int = 0) -> tuple[np.ndarray
 
 def audit(samples: int, classes: int) -> dict:
     """Return the cost of `likewise audit` and the quality of its scores."""
+    import likewise.curate.audit.audit  # noqa: F401  (imported before memory is measured)
     from likewise.cli.main import main as command
 
     z, given, true = simulate_shop(samples, classes)
@@ -70,7 +71,9 @@ def audit(samples: int, classes: int) -> dict:
             for line in csv.DictReader(file):
                 score[int(line["row"])] = float(line["score"] or "nan")
     part = next(iter(about["parts"].values()))
-    return cost | quality(score, given != true, score < 0.5) | {"estimated": part["any"], "facts": part.get("inference")}
+    return (
+        cost | quality(score, given != true, score < 0.5) | {"estimated": part["any"], "candidates": part["candidates"]}
+    )
 
 
 def cleanlab(samples: int, classes: int) -> dict:
@@ -128,7 +131,10 @@ def exponent(records: Sequence[dict]) -> float:
 
 def as_table(records: Sequence[dict]) -> str:
     """Return all records as a table in Markdown."""
-    lines = ["| samples x classes | tool | seconds | memory | AP | precision, recall of flags |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| samples x classes | tool | seconds | memory | AP | precision, recall of flags |",
+        "|---|---|---|---|---|---|",
+    ]
     for one in sorted(records, key=lambda r: (r["samples"], r["tool"])):
         size, tool = f"{one['samples']:,} x {one['classes']:,}", one["tool"]
         if "reason" in one:
