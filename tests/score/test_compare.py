@@ -18,9 +18,10 @@ from likewise.cli import main as cli
 from likewise.data import load
 from likewise.learn.training.fit import train
 from likewise.runs.scores import PerQuery
-from likewise.score.compare import Compared, by_files, compare, join
+from likewise.score.compare import Compared, compare
 from likewise.score.evaluate import evaluate
 from likewise.score.intervals import paired_interval
+from likewise.score.same_queries import by_files, join
 
 
 def write(file, each, label, **columns):

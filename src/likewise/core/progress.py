@@ -36,6 +36,13 @@ class Bar:
             left = (self.total - self.done) / rate if rate else 0
             print(f"{self.title} {self.done}/{self.total} {facts or ''} {left:.0f} s left", file=sys.stderr, flush=True)
 
+    def note(self, text: str) -> None:
+        """Print a line on stderr, above the bar; nothing if quiet."""
+        if self._live:
+            self._live.console.print(text, markup=False, highlight=False)
+        elif not self._quiet:
+            print(text, file=sys.stderr, flush=True)
+
     def reach(self, share: float) -> None:
         """Set the progress to a fraction of the total, 0 to 1."""
         self.advance(round(self.total * share) - self.done)

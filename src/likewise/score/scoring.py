@@ -6,6 +6,7 @@ By a relevance, queries are ranked in parts, so that the hits of all of them are
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.core.contracts import Metric
-from likewise.core.progress import bar
+from likewise.core.progress import Bar, bar
 from likewise.core.retrieval.integer_scores import euclidean_scale, pair_keys, prepare, row_slices
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 from likewise.data.schema import in_order
@@ -36,6 +37,12 @@ from likewise.score.metrics import (
     undefined_reason,
 )
 from likewise.score.metrics.ranking import first_results, query_of_hit, starts
+from likewise.score.query_sample import (
+    USUAL_QUERY_COUNT,
+    interval_of_all,
+    mean_over_sampled_classes,
+    with_sample,
+)
 from likewise.score.retrieve import (
     MAX_STORED_RESULTS,
     Scoring,
@@ -51,8 +58,12 @@ MAX_SCORED_CAMERAS = 50
 """Number of cameras up to which the queries of each camera have their own scores."""
 
 
-def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
-    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
+def score(e: Embedded, scoring: Scoring, *, hint: bool = False) -> tuple[Scores, Retrieval | None]:
+    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set.
+
+    Args:
+        hint: name `--queries` once if the ranking will take long.
+    """
     if not scoring.metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
     check_set_metrics(scoring.metrics, scoring.items)
@@ -70,13 +81,45 @@ def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
         facts = {"relevance": facts["relevance"] | {"triplets": count}}
     with bar("rank", 100, quiet=scoring.quiet) as shown:
         rest = {name: one for name, one in chosen.items() if name not in judged}
-        values, found = _measure(e, scoring, rest, shown.reach)
+        values, found = _measure(e, scoring, rest, with_hint(shown, e, scoring) if hint else shown.reach)
     each = {name: (values | judged)[name].cpu().numpy() for name in chosen}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
     by_class = relevance is None or relevance.source.by == "class"
     rival = nearest_wrong(found, e.y) if by_class else None
-    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), rival, **facts), found
+    queries = e.row[found.query].numpy(), e.y[found.query].numpy()
+    return Scores(each, *queries, rival, sample=scoring.drawn, **facts), found
+
+
+LONG_RANKING_SECONDS = 300.0
+"""Estimated time of a ranking from which a message names `--queries`."""
+
+MIN_TIMED_SECONDS = 5.0
+"""Time after which the time of a ranking is estimated."""
+
+
+def with_hint(shown: Bar, e: Embedded, scoring: Scoring) -> Callable[[float], None]:
+    """Return the progress of a ranking, which also names `--queries` once if all queries will take long."""
+    queries, started = int(scoring.sides(e)[0].sum()), time.monotonic()
+    if scoring.drawn is not None or queries <= USUAL_QUERY_COUNT:
+        return shown.reach
+    hinted = False
+
+    def progress(share: float) -> None:
+        nonlocal hinted
+        shown.reach(share)
+        passed = time.monotonic() - started
+        if hinted or not share or passed < MIN_TIMED_SECONDS:
+            return
+        hinted = True
+        if passed / share >= LONG_RANKING_SECONDS:
+            shown.note(
+                f"ranking all {queries:,} queries takes about {passed / share / 60:.0f} minutes; `likewise evaluate ... "
+                f"--queries {USUAL_QUERY_COUNT}` ranks a random sample of them against the whole gallery, and its intervals "
+                "include the sampling"
+            )
+
+    return progress
 
 
 def _measure(
@@ -159,7 +202,8 @@ def summary(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
             "interval": {name: [one.low, one.high] for name, one in found.items() if not one.reason},
             "no_interval": {name: one.reason for name, one in found.items() if one.reason},
             "interval_over": (scores.relevance or {}).get("units", "classes") if over_classes else "queries",
-            "class_mean": {name: mean_over_classes(column, scores.label) for name, column in scores.each.items()},
+            "class_mean": {name: mean_over_classes(column, scores) for name, column in scores.each.items()},
+            **of_all_queries(scores, known),
         }
     whole = [name for name in scoring.metrics if is_set_metric(name)]
     if whole:
@@ -171,7 +215,7 @@ def summary(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
         **({"no_value": reasons} if reasons else {}),
         **({"relevance": scores.relevance} if scores.relevance else {}),
         "queries": int((~lonely).sum()),
-        "unscored": int(lonely.sum()),
+        "unscored": int(lonely.sum()) + (scores.sample.unscored if scores.sample else 0),
         **fewer_queries(scores, int((~lonely).sum())),
         "rows": len(e.row),
         "dim": e.z.shape[1],
@@ -193,10 +237,23 @@ def no_value_error(queries: int, relevance: dict | None) -> str:
     )
 
 
-def mean_over_classes(value: Float[np.ndarray, "Q"], label: Int[np.ndarray, "Q"]) -> float:
-    """Return the mean of the classes' means; NaN if no query has a value."""
+def of_all_queries(scores: Scores, known: Mapping[str, Float[np.ndarray, "Q"]]) -> dict:
+    """Return facts about the sample of queries, and the intervals of the means over all queries; {} without a sample."""
+    if scores.sample is None:
+        return {}
+    found = {name: interval_of_all(column, scores.sample) for name, column in known.items()}
+    return {
+        "sample": scores.sample.facts,
+        "sample_interval": {name: list(ends) for name, ends in found.items() if ends is not None},
+    }
+
+
+def mean_over_classes(value: Float[np.ndarray, "Q"], scores: Scores) -> float:
+    """Return the mean of the classes' means, of a sample its estimate; NaN if no query has a value."""
+    if scores.sample is not None:
+        return mean_over_sampled_classes(value, scores.label, scores.sample)
     scored = ~np.isnan(value)
-    _, number, count = np.unique(label[scored], return_inverse=True, return_counts=True)
+    _, number, count = np.unique(scores.label[scored], return_inverse=True, return_counts=True)
     return float((np.bincount(number, value[scored]) / count).mean()) if len(count) else float("nan")
 
 
@@ -210,13 +267,15 @@ def fewer_queries(scores: Scores, queries: int) -> dict:
 def score_all(e: Embedded, scoring: Scoring) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking.
 
-    Named galleries and cameras are also scored separately. With reviewed labels, the result has corrected scores.
+    Named galleries and cameras are also scored separately, with the same sample of queries if `scoring.sample` draws one. With
+    reviewed labels, the result has corrected scores.
     """
     if scoring.review is not None:
         check_reviewable(scoring)
         scoring = replace(scoring, stored=max(scoring.stored, reach(scoring.metrics).k))
+    scoring = with_sample(e, scoring)
     items, rows, metrics = scoring.items, e.row.numpy(), scoring.metrics
-    scores, found = score(e, scoring)
+    scores, found = score(e, scoring, hint=True)
     result = summary(scores, e, scoring) | tree_facts(metrics, items, e.y.numpy(), scores)
     if found is None:
         return result, scores, found
