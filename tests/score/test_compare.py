@@ -258,6 +258,14 @@ def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     assert f"queries that changed: {tmp_path / 'c.csv'}" in out
 
 
+def test_a_sample_of_the_data_has_the_same_queries_for_both(run, corrected, features):
+    after, data, _ = corrected
+    whole, few = on(run.path, after.path, data), on(run.path, after.path, data, queries=25)
+    assert few["queries"] == few["sample"]["queries"] == 25
+    assert few["sample"]["of"] == whole["queries"]
+    assert on(run.path, after.path, data, queries=10_000) == whole
+
+
 def test_a_corrected_table_is_compared_by_its_files():
     def side(row, path, label=(0, 1, 1), nearest=((1,), (2,), (1,)), rival=(1, 0, 0)):
         names = np.asarray(["a", "b"])[list(label)]

@@ -26,6 +26,7 @@ SIDE_TYPES = {
     "class_mean": NUMBER_BY_NAME, "no_value": TEXT_BY_NAME,
     "scored": COUNT_BY_NAME, "queries": int, "unscored": int, "rows": int, "dim": int, "similarity": str,
     "sample": {"queries": int, "of": int, "seed": int}, "sample_interval": ENDS_BY_NAME,
+    "pairs_sample": COUNT_BY_NAME,
 }  # fmt: skip
 """Types of the scores of one gallery or camera."""
 

@@ -332,7 +332,8 @@ def add_set_metrics(run: Run, result: dict) -> None:
     """Add metrics of the whole set to scores.json of a finished run; nothing is written if the run was not scored."""
     known = run.scores if run.done else None
     if known and mergeable(known, result):
-        parts = {name: known.get(name, {}) | result[name] for name in ("metrics", "no_value") if name in result}
+        names = ("metrics", "no_value", "sample_interval", "pairs_sample")
+        parts = {name: known.get(name, {}) | result[name] for name in names if name in result}
         write_scores(run.path, known | parts)
 
 

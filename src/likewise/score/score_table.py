@@ -73,7 +73,7 @@ def show_scores(columns: dict[str, dict]) -> None:
             show_cameras(scores)
     if not has_queries:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no queries")
-        for line in interval_lines(first):
+        for line in [*sample_lines(first), *interval_lines(first)]:
             print(printable(line))
         return
     apart = len({scores["unscored"] for scores in columns.values()}) > 1
@@ -125,16 +125,22 @@ def show_cameras(scores: Mapping) -> None:
 
 def sample_lines(scores: Mapping) -> list[str]:
     """Return a line about the sample of queries, with the intervals of the means over all queries; [] without a sample."""
-    sample = scores.get("sample")
-    if not sample:
-        return []
-    ends = {name: " to ".join(as_text(name, end) for end in both) for name, both in scores["sample_interval"].items()}
+    sample, pairs, lines = scores.get("sample"), scores.get("pairs_sample"), []
+    if sample:
+        lines.append(
+            f"estimates from a random sample of {sample['queries']:,} of {sample['of']:,} queries (stratified by class, seed "
+            f"{sample['seed']}), each ranked exactly against the whole gallery"
+        )
+    if pairs:
+        lines.append(
+            f"metrics over pairs: estimates from {pairs['rows']:,} random rows of {pairs['of']:,} with all others"
+        )
+    ends = {
+        name: " to ".join(as_text(name, end) for end in both)
+        for name, both in scores.get("sample_interval", {}).items()
+    }
     spans = ", ".join(f"{name} {span}" for name, span in ends.items())
-    lines = [
-        f"estimates from a random sample of {sample['queries']:,} of {sample['of']:,} queries (stratified by class, seed "
-        f"{sample['seed']}), each ranked exactly against the whole gallery"
-    ]
-    return lines + ([f"95 % intervals of the values of all {sample['of']:,} queries: {spans}"] if spans else [])
+    return lines + ([f"95 % intervals of the values without sampling, on the same rows: {spans}"] if spans else [])
 
 
 def relevance_lines(scores: Mapping) -> list[str]:

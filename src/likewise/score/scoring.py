@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from likewise.score.checks import all_relevant_note, check_depth, check_set_metr
 from likewise.score.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.score.label_scores import score_labels
 from likewise.score.metrics import (
+    clustering,
     graded_depth,
     is_graded,
     is_set_metric,
@@ -35,10 +36,13 @@ from likewise.score.metrics import (
     needs_triplets,
     reach,
     undefined_reason,
+    verification,
 )
 from likewise.score.metrics.ranking import first_results, query_of_hit, starts
+from likewise.score.metrics.verification import MAX_EXACT_PAIRS
 from likewise.score.query_sample import (
     USUAL_QUERY_COUNT,
+    draw_queries,
     interval_of_all,
     mean_over_sampled_classes,
     with_sample,
@@ -67,6 +71,8 @@ def score(e: Embedded, scoring: Scoring, *, hint: bool = False) -> tuple[Scores,
     if not scoring.metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
     check_set_metrics(scoring.metrics, scoring.items)
+    if any(map(clustering.knows, scoring.metrics)):
+        clustering.check_cost(e.z.to(scoring.exact_device), e.y)
     chosen = {name: metric(name) for name in scoring.metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
@@ -207,7 +213,12 @@ def summary(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
         }
     whole = [name for name in scoring.metrics if is_set_metric(name)]
     if whole:
-        value |= measure_set(whole, e.z.to(scoring.exact_device), e.y.to(scoring.exact_device))
+        of_pairs, drawn = measure_pairs(whole, e, scoring)
+        rest = [name for name in whole if name not in of_pairs]
+        value |= measure_set(rest, e.z.to(scoring.exact_device), e.y.to(scoring.exact_device)) if rest else {}
+        value |= {name: one[0] for name, one in of_pairs.items()}
+        ends = {name: list(one[1:]) for name, one in of_pairs.items() if not np.isnan(one).any()}
+        sure |= {"sample_interval": sure.get("sample_interval", {}) | ends, **drawn} if of_pairs else {}
     reasons = {name: undefined_reason(name, e.y) for name in whole if np.isnan(value[name])}
     return {
         "metrics": {name: value[name] for name in scoring.metrics},
@@ -235,6 +246,22 @@ def no_value_error(queries: int, relevance: dict | None) -> str:
         f"evaluate: none of the {queries} queries has a relevant gallery row by {relevance['spec']} ({relevance['relevant']}): "
         "all values are lower, not known, or of excluded rows (same `group`); check the values, or lower the threshold"
     )
+
+
+def measure_pairs(
+    names: Sequence[str], e: Embedded, scoring: Scoring
+) -> tuple[dict[str, tuple[float, float, float]], dict]:
+    """Return the metrics over all pairs that a sample of the rows estimates, with their intervals, and facts about the sample.
+
+    Both are empty if no sample is wanted, if it would be all rows, or if all pairs of the set are compared exactly.
+    """
+    names, rows = list(filter(verification.knows, names)), len(e.y)
+    if not names or scoring.sample is None or scoring.sample >= rows or rows * (rows - 1) // 2 <= MAX_EXACT_PAIRS:
+        return {}, {}
+    drawn = torch.as_tensor(draw_queries(e.y.numpy(), scoring.sample))
+    device = scoring.exact_device
+    found = verification.measure_sample(names, e.z.to(device), e.y.to(device), drawn.to(device))
+    return found, {"pairs_sample": {"rows": len(drawn), "of": rows}}
 
 
 def of_all_queries(scores: Scores, known: Mapping[str, Float[np.ndarray, "Q"]]) -> dict:
