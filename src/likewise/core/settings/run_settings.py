@@ -114,6 +114,9 @@ class Calibrate(MovedData):
     precision: float | None = None
     """Precision to keep in place of a false-accept rate: share of accepted pairs, and of accepted neighbours, that are right.
     By default a false-accept rate."""
+    queries: int | None = None
+    """Largest number of validation images to compare with each other: random ones, of all classes as equally as possible and at
+    least two of each that is drawn. Time grows with its square. By default 10,000."""
     out: File | None = None
     """File for the figure (.png). By default calibration.png in the run folder."""
 
