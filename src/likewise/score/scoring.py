@@ -85,9 +85,9 @@ def score(e: Embedded, scoring: Scoring, *, hint: bool = False) -> tuple[Scores,
         agreed, count = triplet_agreement(e, scoring)
         judged = {name: agreed for name in chosen if needs_triplets([name])}
         facts = {"relevance": facts["relevance"] | {"triplets": count}}
-    with bar("rank", 100, quiet=scoring.quiet) as shown:
+    with bar("rank", int(scoring.sides(e)[0].sum()), quiet=scoring.quiet) as shown:
         rest = {name: one for name, one in chosen.items() if name not in judged}
-        values, found = _measure(e, scoring, rest, with_hint(shown, e, scoring) if hint else shown.reach)
+        values, found = _measure(e, scoring, rest, with_hint(shown, scoring) if hint else shown.reach)
     each = {name: (values | judged)[name].cpu().numpy() for name in chosen}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
@@ -100,27 +100,27 @@ def score(e: Embedded, scoring: Scoring, *, hint: bool = False) -> tuple[Scores,
 LONG_RANKING_SECONDS = 300.0
 """Estimated time of a ranking from which a message names `--queries`."""
 
-MIN_TIMED_SECONDS = 5.0
-"""Time after which the time of a ranking is estimated."""
+MIN_TIMED_SECONDS = 10.0
+"""Time from the first progress of a ranking to the estimate of its time."""
 
 
-def with_hint(shown: Bar, e: Embedded, scoring: Scoring) -> Callable[[float], None]:
+def with_hint(shown: Bar, scoring: Scoring) -> Callable[[float], None]:
     """Return the progress of a ranking, which also names `--queries` once if all queries will take long."""
-    queries, started = int(scoring.sides(e)[0].sum()), time.monotonic()
-    if scoring.drawn is not None or queries <= USUAL_QUERY_COUNT:
+    if scoring.drawn is not None or shown.total <= USUAL_QUERY_COUNT:
         return shown.reach
-    hinted = False
+    first, hinted = None, False
 
     def progress(share: float) -> None:
-        nonlocal hinted
+        nonlocal first, hinted
         shown.reach(share)
-        passed = time.monotonic() - started
-        if hinted or not share or passed < MIN_TIMED_SECONDS:
+        first = first or (share, time.monotonic())  # what is prepared before the first queries counts for none of them
+        passed = time.monotonic() - first[1]
+        if hinted or share <= first[0] or passed < MIN_TIMED_SECONDS:
             return
-        hinted = True
-        if passed / share >= LONG_RANKING_SECONDS:
+        hinted, left = True, passed / (share - first[0]) * (1 - share)
+        if left >= LONG_RANKING_SECONDS:
             shown.note(
-                f"ranking all {queries:,} queries takes about {passed / share / 60:.0f} minutes; `likewise evaluate ... "
+                f"ranking all {shown.total:,} queries takes about {left / 60:.0f} minutes; `likewise evaluate ... "
                 f"--queries {USUAL_QUERY_COUNT}` ranks a random sample of them against the whole gallery, and its intervals "
                 "include the sampling"
             )
