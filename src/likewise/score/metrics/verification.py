@@ -321,7 +321,8 @@ def _count_drawn_pairs(
     order = y.argsort(stable=True)
     beyond = COSINE_BINS + 1
     every, same = (torch.zeros(groups, COSINE_BINS + 2, dtype=torch.int64) for _ in range(2))
-    columns = [(F.normalize(z[rows].double(), dim=1).float(), y[rows], rows) for rows in order.split(TILE_ROWS)]
+    width = TILE_ROWS * TILE_ROWS // min(TILE_ROWS, -(-len(drawn) // groups))  # as many cells for few rows of a group
+    columns = [(F.normalize(z[rows].double(), dim=1).float(), y[rows], rows) for rows in order.split(width)]
     for g in range(groups):
         own = drawn[g::groups]
         for rows in own[y[own].argsort(stable=True)].split(TILE_ROWS):
