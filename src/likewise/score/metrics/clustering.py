@@ -30,7 +30,7 @@ KMEANS_ITERATIONS = 20
 
 
 MAX_CPU_PRODUCTS = 5e13
-"""Most multiplications of k-means on a CPU, about three hours of one core: rows times clusters times dimensions times iterations."""
+"""Most multiplications of k-means on a CPU, some three hours of one core: rows x clusters x dimensions x iterations."""
 
 
 class Counts(NamedTuple):
