@@ -1,7 +1,7 @@
 """How often every interval and test that the project prints holds, in simulated worlds and on features of your own.
 
     python benchmarks/coverage.py --write docs/evaluation.md        # 5,000 simulations a cell: some ten minutes of one core
-    python benchmarks/coverage.py --only means                      # means, ranking, pairs, queries, seeds, contests or scores
+    python benchmarks/coverage.py --only means                      # or another part; --help lists them
     python benchmarks/coverage.py --only features --features cub200.npz omniglot.npz     # arrays x and y; few classes at a time
 
 The worlds differ from those by which the formulas were chosen. The truth is known, or it is the mean over all simulations. Of
@@ -27,9 +27,22 @@ from coverage_worlds import (
 )
 from measure import parse_with_quick
 
-from likewise.score.intervals import RatioIntervals, blame, gallery_variance, ratio_intervals, t_interval
+from likewise.core.types import QuerySample
+from likewise.score.intervals import (
+    MeanInterval,
+    RatioIntervals,
+    blame,
+    gallery_variance,
+    mean_interval,
+    ratio_intervals,
+    t_interval,
+)
+from likewise.score.query_sample import draw_queries, interval_of_all
 
 CLASSES = (10, 20, 50, 100)
+DRAWN = (5, 20, 60)
+"""Queries that are drawn, in per cent of all."""
+
 SIGNIFICANCE_LEVEL = 0.05
 MIN_SHOWN_SHARE = 0.1
 """Cells in which a smaller share of the simulations has an interval show no coverage."""
@@ -144,6 +157,67 @@ def query_cells(rng: np.random.Generator, runs: int) -> list[dict]:
     return cells
 
 
+def sampled_class_cells(rng: np.random.Generator, runs: int, classes: Sequence[int], percent: int) -> list[dict]:
+    """Return the cells of intervals over classes from a sample of the queries, each ranked against the whole gallery.
+
+    The truth is the mean of all queries over other classes, in the mean of all simulations.
+    """
+    cells = []
+    for name, shape in RANKING_WORLDS.items():
+        for kind in ("equal", "uneven"):
+            for many in classes:
+                draw, found = ranking_world(rng, many, kind, **shape), {"R@1": [], "MAP@R": []}
+                truth = {name: [] for name in found}
+                while len(found["R@1"]) < runs:
+                    block = ranked_block(*draw(runs - len(found["R@1"])))
+                    for i in range(block.value.shape[1]):
+                        some = draw_queries(
+                            block.label, round(percent / 100 * len(block.label)), int(rng.integers(1 << 31))
+                        )
+                        for m, metric in enumerate(found):
+                            value = block.value[0, i, m]
+                            truth[metric].append(value.mean())
+                            found[metric].append(mean_interval(value[some], block.label[some], block.rival[0, i][some]))
+                place = {"sizes": kind, "classes": many, "% drawn": percent}
+                for metric, ends in found.items():
+                    cells.append({"world": f"{metric}, {name}"} | place | cell(columns(ends), np.mean(truth[metric])))
+    return cells
+
+
+def columns(found: Sequence[MeanInterval]) -> RatioIntervals:
+    """Return intervals that were computed one by one as those of many means at once."""
+    mean, low, high, p, freedom = (np.array([getattr(one, name) for one in found]) for name in MEAN_COLUMNS)
+    return RatioIntervals(mean, low, high, p, freedom, np.array([int(bool(one.reason)) for one in found]))
+
+
+MEAN_COLUMNS = ("mean", "low", "high", "p", "freedom")
+
+
+def sampled_row_cells(rng: np.random.Generator, runs: int, percent: int, classes: int = 300) -> list[dict]:
+    """Return the cells of intervals of the mean over all queries of the same rows, from a sample of them."""
+    cells = []
+    for kind in SIZES:
+        for world in ("R@1", "MAP@R"):
+            low, high, truth = np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs)
+            for run in range(runs):
+                label = np.repeat(np.arange(classes), SIZES[kind](rng, classes))
+                level = rng.beta(2, 1, classes)[label]
+                value = (
+                    (rng.random(len(label)) < level).astype(float)
+                    if world == "R@1"
+                    else rng.beta(4 * level, 4 - 4 * level)
+                )
+                drawn = draw_queries(label, round(percent / 100 * len(label)), int(rng.integers(1 << 31)))
+                order = np.arange(len(drawn))
+                sample = QuerySample(np.zeros(0, bool), order, np.ones(len(drawn)), len(label), 0, 0)
+                truth[run] = value.mean()
+                low[run], high[run] = interval_of_all(value[drawn], sample) or (np.nan, np.nan)
+            nothing, why = np.full(runs, np.nan), np.isnan(low).astype(int)
+            found = cell(RatioIntervals(nothing, low, high, nothing, nothing, why), truth)
+            cells.append({"world": world, "sizes": kind, "% drawn": percent} | found)
+    return cells
+
+
 def seed_cells(rng: np.random.Generator, runs: int) -> list[dict]:
     """Return the cells of the t interval over trainings with different seeds."""
     laws = {"normal": rng.standard_normal, "long tails (t, 5 degrees)": lambda size: rng.standard_t(5, size)}
@@ -201,6 +275,8 @@ def measure(options: argparse.Namespace) -> dict[str, list[dict]]:
         "ranking": lambda: ranking_cells(rng, runs, classes),
         "features": lambda: feature_cells(rng, runs, classes, options.features),
         "queries": lambda: query_cells(rng, runs),
+        "sampled": lambda: [one for n in DRAWN for one in sampled_class_cells(rng, runs, classes[-1:], n)],
+        "rows": lambda: [one for n in DRAWN for one in sampled_row_cells(rng, runs, n)],
         "seeds": lambda: seed_cells(rng, runs),
         "contests": lambda: contest_cells(runs),
         "scores": lambda: score_cells(runs),
@@ -237,6 +313,8 @@ TITLES = {
     "features": "The same with classes of real features, at most a tenth of them; A and B: two halves of the dimensions",
     "pairs": "Differences over classes: the 95 % interval holds the difference on other classes",
     "queries": "Over the queries of five classes that stay the same: the interval holds the mean of other such queries",
+    "sampled": "A sample of the queries (`--queries`), whole gallery: the interval over classes holds the mean of other classes",
+    "rows": "A sample of the queries: the interval of all queries holds the mean of all queries of the same 300 classes",
     "seeds": "Over trainings with different seeds (`bench`): the interval holds the mean of other trainings",
     "contests": "Equal methods in a `bench`: any pair is called better or worse",
     "scores": "Two equally good label scores: the interval of their difference excludes 0",
@@ -249,6 +327,8 @@ LAYOUTS = {
     "features": (("world", "metric"), "classes"),
     "pairs": (("world", "sizes"), "classes"),
     "queries": (("world",), "queries"),
+    "sampled": (("world", "sizes", "classes"), "% drawn"),
+    "rows": (("world", "sizes"), "% drawn"),
     "seeds": (("world",), "seeds"),
     "contests": (("classes", "seeds", "sizes"), "methods"),
     "scores": (("samples", "wrong"), "metric"),
@@ -294,7 +374,7 @@ def write_between(file: Path, text: str) -> None:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parts = ["means", "pairs", "ranking", "features", "queries", "seeds", "contests", "scores"]
+    parts = list(LAYOUTS)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--classes", type=int, nargs="+", default=list(CLASSES))

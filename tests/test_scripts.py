@@ -300,7 +300,9 @@ def test_common_direction(start):
 
 
 @starts("benchmarks/coverage.py", "benchmarks/coverage_worlds.py")
-@pytest.mark.parametrize("part", ["means", "pairs", "ranking", "features", "queries", "seeds", "contests", "scores"])
+@pytest.mark.parametrize(
+    "part", ["means", "pairs", "ranking", "features", "queries", "sampled", "rows", "seeds", "contests", "scores"]
+)
 def test_coverage(start, tmp_path, part):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "made.npz", x=rng.normal(size=(100, 130))[np.arange(1000) % 100] + 3 * rng.normal(size=(1000, 130)),

@@ -18,9 +18,10 @@ from likewise.cli import main as cli
 from likewise.data import load
 from likewise.learn.training.fit import train
 from likewise.runs.scores import PerQuery
-from likewise.score.compare import Compared, by_files, compare, join
+from likewise.score.compare import Compared, compare
 from likewise.score.evaluate import evaluate
 from likewise.score.intervals import paired_interval
+from likewise.score.same_queries import by_files, join
 
 
 def write(file, each, label, **columns):
@@ -255,6 +256,14 @@ def test_the_command_speaks_plainly(pair, tmp_path, capsys, monkeypatch):
     assert said[1:] in out
     assert "likewise bench" in out and "Queries without relevant rows, left out: 1." in out
     assert f"queries that changed: {tmp_path / 'c.csv'}" in out
+
+
+def test_a_sample_of_the_data_has_the_same_queries_for_both(run, corrected, features):
+    after, data, _ = corrected
+    whole, few = on(run.path, after.path, data), on(run.path, after.path, data, queries=25)
+    assert few["queries"] == few["sample"]["queries"] == 25
+    assert few["sample"]["of"] == whole["queries"]
+    assert on(run.path, after.path, data, queries=10_000) == whole
 
 
 def test_a_corrected_table_is_compared_by_its_files():

@@ -33,8 +33,15 @@ class Bar:
         elif not self._quiet and time.monotonic() - self._shown >= LINE_INTERVAL_SECONDS:
             self._shown = time.monotonic()
             rate = (self.done - self._first) / (self._shown - self._started)
-            left = (self.total - self.done) / rate if rate else 0
-            print(f"{self.title} {self.done}/{self.total} {facts or ''} {left:.0f} s left", file=sys.stderr, flush=True)
+            left = f"{(self.total - self.done) / rate:.0f} s left" if rate else "time left is not known yet"
+            print(f"{self.title} {self.done}/{self.total} {facts or ''} {left}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Print a line on stderr, above the bar; nothing if quiet."""
+        if self._live:
+            self._live.console.print(text, markup=False, highlight=False)
+        elif not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     def reach(self, share: float) -> None:
         """Set the progress to a fraction of the total, 0 to 1."""

@@ -267,6 +267,23 @@ class TreeRetrieval:
 
 
 @dataclass(frozen=True, eq=False)
+class QuerySample:
+    """A random sample of n of the queries of N embeddings, stratified by class."""
+
+    chosen: Bool[np.ndarray, "N"]  # the embeddings that are queries of the sample
+    order: Int[np.ndarray, "n"]  # its queries, numbered by ascending place, in the order of drawing: class by class
+    class_chance: Float[np.ndarray, "n"]  # chance of the class of each query to have a query in the sample
+    of: int  # queries that it is drawn from
+    unscored: int  # further queries, which have no relevant gallery row
+    seed: int
+
+    @property
+    def facts(self) -> dict:
+        """The number of queries, of those that they are drawn from, and the seed: "sample" of scores.json."""
+        return {"queries": len(self.order), "of": self.of, "seed": self.seed}
+
+
+@dataclass(frozen=True, eq=False)
 class Scores:
     """Values of every metric for every query. Means and intervals are computed from these."""
 
@@ -275,5 +292,6 @@ class Scores:
     label: Int[np.ndarray, "Q"] = field(default_factory=lambda: np.zeros(0, np.int64))  # labels of the queries
     rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: the results stored are right
     relevance: dict | None = None  # what is relevant, as in scores.json; None: rows of the query's class
+    sample: QuerySample | None = None  # the queries are a sample; None: they are all queries
 
     _repr_html_ = view(scores_html)

@@ -16,6 +16,7 @@ from likewise.score.score_table import (
     corrected_notes,
     interval_lines,
     label_lines,
+    sample_lines,
     score_heads,
     score_lines,
     tree_lines,
@@ -159,7 +160,7 @@ def scored(card: Card) -> list[str]:
         return ["This network was not scored."]
     split, similarity = scores.get("split", "test"), scores["similarity"]
     lines = [plain(f"{scores['queries']} queries of the {split} split, {similarity} similarity.")]
-    lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in interval_lines(scores)]
+    lines += [plain(f"{line[0].upper()}{line[1:]}.") for line in [*sample_lines(scores), *interval_lines(scores)]]
     if card.config.get("protocol"):
         lines.append(f"Queries and gallery: {code(card.config['protocol'])}.")
     if scores.get("unscored"):

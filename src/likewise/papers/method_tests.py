@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.runs.scores import PerQuery
-from likewise.score.compare import join, same_relevance
+from likewise.score.compare import same_relevance
+from likewise.score.same_queries import join
 from likewise.score.significance import MethodComparison, PairTest, compare_pairs, holm
 
 SIGNIFICANCE_LEVEL = 0.05

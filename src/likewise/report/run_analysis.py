@@ -28,6 +28,7 @@ from likewise.score.score_table import (
     corrected_cell,
     corrected_notes,
     label_lines,
+    sample_lines,
     tree_lines,
     with_interval,
 )
@@ -77,6 +78,7 @@ def analyse_run(one: ReportTarget, number: int, pool: Pool | None, config: Repor
         scores_of(one.scores.get("before") or {}),
         facts_of(one),
         suspects_of(one),
+        tuple(sample_lines(one.scores)),
     )
 
 
@@ -105,7 +107,9 @@ def facts_of(one: ReportTarget) -> tuple[str, ...]:
     if one.queries is not None:
         classes = len(np.unique(one.queries.class_name.astype(str)))
         sets = "sets of labels" if one.items is not None and one.items.label_sets is not None else "classes"
-        found.append(f"scored on {len(one.queries.row):,} queries of {classes:,} {sets}")
+        sample = one.queries.sample
+        drawn = f", a random sample of {sample['of']:,} queries" if sample else ""
+        found.append(f"scored on {len(one.queries.row):,} queries of {classes:,} {sets}{drawn}")
     return tuple(found)
 
 

@@ -101,6 +101,7 @@ class RunView:
     before: dict[str, Score] = field(default_factory=dict)  # scores of the network before training, if they are known
     facts: tuple[str, ...] = ()  # when and how long it trained, and the size of the test
     suspects: dict[int, str] = field(default_factory=dict)  # place of a label that the audit flagged -> suggested label
+    sample: tuple[str, ...] = ()  # sentences about the sample of queries that the scores are estimated from
 
 
 @dataclass(frozen=True, eq=False)

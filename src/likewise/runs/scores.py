@@ -25,6 +25,8 @@ SIDE_TYPES = {
     "metrics": NUMBER_BY_NAME, "interval": ENDS_BY_NAME, "no_interval": TEXT_BY_NAME, "interval_over": str,
     "class_mean": NUMBER_BY_NAME, "no_value": TEXT_BY_NAME,
     "scored": COUNT_BY_NAME, "queries": int, "unscored": int, "rows": int, "dim": int, "similarity": str,
+    "sample": {"queries": int, "of": int, "seed": int}, "sample_interval": ENDS_BY_NAME,
+    "pairs_sample": COUNT_BY_NAME,
 }  # fmt: skip
 """Types of the scores of one gallery or camera."""
 
@@ -91,6 +93,8 @@ def read_hierarchy(folder: Path) -> dict[str, list[str]] | None:
 PER_QUERY = "per_query.parquet"
 RELEVANCE_KEY = b"likewise.relevance"
 """Name of the facts about the relevance in the file, as in scores.json."""
+SAMPLE_KEY = b"likewise.sample"
+"""Name of the facts about the sample of queries in the file, as in scores.json."""
 TEXT_COLUMNS = ("class_name", "camera", "path")
 PLAIN_MEANINGS = ("same class", "any label shared")
 """What makes a row relevant, if it does not depend on the arguments of a relevance."""
@@ -127,8 +131,9 @@ def write_per_query(
     if items.path is not None:
         columns["path"] = text_column([items.path[i] for i in scores.query])
     table = pa.table(columns)
-    if scores.relevance is not None:
-        table = table.replace_schema_metadata({RELEVANCE_KEY: json.dumps(scores.relevance)})
+    facts = {RELEVANCE_KEY: scores.relevance, SAMPLE_KEY: scores.sample and scores.sample.facts}
+    if facts := {name: json.dumps(one) for name, one in facts.items() if one is not None}:
+        table = table.replace_schema_metadata(facts)
     with atomic_write(file) as aside:
         pq.write_table(table, aside)
 
@@ -147,6 +152,7 @@ class PerQuery:
     path: np.ndarray | None = None
     rival: Int[np.ndarray, "Q"] | None = None  # label of the nearest wrong result; -1: none. None: an older file
     relevance: dict | None = None  # what is relevant, as in scores.json; None: rows of the query's class
+    sample: dict | None = None  # the sample of queries, as in scores.json; None: all queries
 
     @property
     def meaning(self) -> str:
@@ -168,7 +174,7 @@ def as_per_query(scores: Scores, found: Retrieval, e: Embedded, items: Items) ->
     return PerQuery(
         scores.query, label, np.asarray(items.class_name)[label], found.relevant.numpy(), scores.each, neighbour_rows(found, e),
         found.sim.float().numpy(), None if items.path is None else np.asarray([items.path[i] for i in scores.query]),
-        scores.rival, scores.relevance,
+        scores.rival, scores.relevance, scores.sample and scores.sample.facts,
     )  # fmt: skip
 
 
@@ -202,7 +208,8 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
 
     wanted = None if metrics is None else ["row", "label", "class_name", "relevant", "rival", *metrics]
     schema = pq.read_schema(path)
-    known, facts = schema.names, (schema.metadata or {}).get(RELEVANCE_KEY)
+    known, facts = schema.names, schema.metadata or {}
+    facts = {key: json.loads(facts[key]) for key in (RELEVANCE_KEY, SAMPLE_KEY) if key in facts}
     table = pq.read_table(path, columns=wanted and [name for name in wanted if name in known])
     plain = ("row", "label", "class_name", "relevant", "nearest", "nearest_similarity")
     if missing := [name for name in plain if name not in known]:
@@ -225,5 +232,5 @@ def _read_per_query(path: Path, owner: str, metrics: Sequence[str] | None, advic
     return PerQuery(
         **{name: column[name] for name in plain[:4]}, nearest=shown["nearest"], similarity=shown["nearest_similarity"],
         each={name: value for name, value in column.items() if value.dtype.kind == "f"}, path=column.get("path"),
-        rival=column.get("rival"), relevance=None if facts is None else json.loads(facts),
+        rival=column.get("rival"), relevance=facts.get(RELEVANCE_KEY), sample=facts.get(SAMPLE_KEY),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from likewise.score.checks import rows_of
 from likewise.score.compare import ends
 from likewise.score.intervals import MIN_INTERVAL_UNITS, paired_interval
 from likewise.score.metrics import as_text, import_metrics
+from likewise.score.query_sample import with_sample
 from likewise.score.retrieve import Scoring, relevance_of
 from likewise.score.scoring import as_compared, score, summary
 
@@ -54,7 +55,10 @@ def score_before(run: Run, config: Train, metrics: list[str]) -> dict:
         opened.embed(items, rows, title="embed test split, before training", quiet=config.quiet), similarity
     )
     relevance = relevance_of(items, rows, opened.settings.relevance, trained=True, allow_imports=config.allow_imports)
-    scoring = Scoring(items, protocol, metrics, similarity, opened.device, relevance=relevance)
+    drawn = (run.scores or {}).get("sample", {}).get("queries")  # the same queries as after training
+    scoring = with_sample(e, Scoring(
+        items, protocol, metrics, similarity, opened.device, relevance=relevance, sample=drawn,
+    ))  # fmt: skip
     each, _ = score(e, scoring)
     name = opened.settings.select if opened.settings.select in each.each else next(iter(each.each))
     after = read_per_query(run.path / PER_QUERY, "train", [name])

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -33,6 +33,7 @@ from likewise.score.evaluate import OtherData, describe_classes, open_scoring, w
 from likewise.score.intervals import MIN_INTERVAL_UNITS, MeanInterval, mean_interval, paired_interval
 from likewise.score.metrics import import_metrics, is_graded, is_set_metric, low_is_good, needs_triplets, reach
 from likewise.score.retrieve import count_relevant_rows, max_results
+from likewise.score.same_queries import join, words_of
 from likewise.score.scoring import score_all
 
 ROUNDING_TOLERANCE = 1e-12
@@ -54,7 +55,7 @@ class Compared(dict):
             sides = (f"{100 * about[side]:.2f}" for side in "ab")
             lines.append((name, *sides, f"{100 * about['difference']:+.2f}", span))
         heads = ("points", "A", "B", "B - A", f"95 % interval over {self['over']}")
-        notes = [f"A: {self['a']}", f"B: {self['b']}", *no_interval_lines(self), INTERVAL_SCOPE]
+        notes = [f"A: {self['a']}", f"B: {self['b']}", *sample_note(self), *no_interval_lines(self), INTERVAL_SCOPE]
         notes = [headline(self), self["on"]["sentence"], *notes] if "on" in self else notes
         return table(f"{conclusion(self)}.", heads, lines, notes)
 
@@ -71,6 +72,7 @@ def compare(config: Compare, say=print) -> Compared:
     if config.on:
         ((a, about_a), (b, about_b)), facts["on"] = score_sides(config, say)
         a, b = same_relevance(a, b, config.metrics)
+        a, b = join(a, b, False) if config.queries else (a, b)
     else:
         check_without_on(config)
         (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
@@ -90,7 +92,7 @@ def compare(config: Compare, say=print) -> Compared:
 
 def check_without_on(config: Compare) -> None:
     """Raise for settings that only --on uses."""
-    for name in ("root", "strict"):
+    for name in ("root", "strict", "queries"):
         if getattr(config, name):
             raise LikewiseError(f"compare: --{name} is for the data of --on; drop it, or give --on DATA")
 
@@ -111,6 +113,7 @@ def differences(config: Compare, a: PerQuery, b: PerQuery) -> dict:
         "queries": by_query.n,
         "classes": classes,
         "unscored": len(a.row) - by_query.n,
+        **({"sample": a.sample} if a.sample else {}),
         "decides": decides,
         "over": over(classes),
         "metrics": {
@@ -191,56 +194,9 @@ def depends_on_values(name: str) -> bool:
     return is_graded(name) or needs_triplets([name])
 
 
-def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:
-    """Return A and B with their queries in the same order; raises if the queries differ.
-
-    Args:
-        other_data: the runs have different data. A corrected table may have the same queries in other rows: these are then
-            matched by their image files.
-    """
-    if other_data and (renamed := by_files(a, b)) is not None:
-        b, other_data = renamed, False
-    row, of_a, of_b = np.intersect1d(a.row, b.row, assume_unique=True, return_indices=True)
-    alone = len(a.row) + len(b.row) - 2 * len(row)
-    a, b = at_queries(a, of_a), at_queries(b, of_b)
-    changed = int(((a.label != b.label) | (a.class_name != b.class_name) | (a.relevant != b.relevant)).sum())
-    if alone or changed or other_data:
-        hint = "; the runs were trained with different data (files, features, labels or splits)" if other_data else ""
-        raise LikewiseError(
-            f"compare: A and B must have the same queries of the same data, but {alone} queries are in one of "
-            f"them only, and of the {len(row)} in both, {changed} differ in their class or in the number of relevant gallery "
-            f"rows{hint}; `likewise compare A B --on DATA` scores both on the same images and compares them"
-            + (", or give their per_query.parquet if you know the queries to be the same" if other_data else "")
-        )
-    return a, b
-
-
-def at_queries(side: PerQuery, place: Int[np.ndarray, "q"]) -> PerQuery:
-    """Return the queries of a side at these places."""
-    columns = {f.name: getattr(side, f.name) for f in dataclasses.fields(side) if f.name not in ("each", "relevance")}
-    chosen = {name: value[place] for name, value in columns.items() if value is not None}
-    return dataclasses.replace(side, each={name: value[place] for name, value in side.each.items()}, **chosen)
-
-
-def by_files(a: PerQuery, b: PerQuery) -> PerQuery | None:
-    """Return B with the rows and labels of A for the same image files; None if A and B have different files."""
-    if a.path is None or b.path is None:
-        return None
-    # one table may have absolute paths, the other relative ones
-    depth = min(len(PurePath(path[0]).parts) for path in (a.path, b.path))
-    names_a, names_b = (["/".join(PurePath(p).parts[-depth:]) for p in path] for path in (a.path, b.path))
-    place = {name: i for i, name in enumerate(names_a)}
-    if len(place) < len(names_a) or set(names_b) != place.keys() or len(names_b) != len(names_a):
-        return None
-    own = np.array([place[name] for name in names_b])
-    known = dict(zip(b.row.tolist(), a.row[own].tolist(), strict=True))
-    nearest = np.array([known.get(row, -1) for row in b.nearest.ravel().tolist()]).reshape(b.nearest.shape)
-    label = np.where(a.class_name[own] == b.class_name, a.label[own], -1)
-    if b.rival is None:
-        return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest)
-    number = dict(zip(b.label.tolist(), label.tolist(), strict=True))
-    rival = np.array([number.get(one, -1) for one in b.rival.tolist()])
-    return dataclasses.replace(b, row=a.row[own], label=label, nearest=nearest, rival=rival)
+def sample_note(result: dict) -> list[str]:
+    """Return a sentence about the sample of queries that both sides have; [] if they have all queries."""
+    return [f"Both are scored on the same {words_of(result['sample'])}."] if "sample" in result else []
 
 
 def same(a: PerQuery, b: PerQuery, about_a: dict | None, about_b: dict | None) -> str | None:
@@ -355,7 +311,7 @@ def score_sides(config: Compare, say) -> tuple[list[tuple[PerQuery, dict]], dict
     metrics = metrics_for(config, data)
     sides = []
     for opened in runs:
-        evaluation = Evaluate(str(opened.run.path), metrics=metrics)
+        evaluation = Evaluate(str(opened.run.path), metrics=metrics, queries=config.queries)
         e, scoring = open_scoring(opened, data.items, protocol_for(data.items), "test", evaluation)
         _, scores, found = score_all(e, scoring)
         assert found is not None  # `metrics_for` gives metrics per query
@@ -470,7 +426,7 @@ def show_comparison(result: dict, config: Compare) -> None:
     if "on" in result:
         console.print(f"[bold]{escape(headline(result))}.[/]")
     console.print(f"[bold]{escape(conclusion(result))}.[/]")
-    for line in no_interval_lines(result):
+    for line in [*sample_note(result), *no_interval_lines(result)]:
         console.print(escape(line), style="dim")
     if "on" in result:
         sentence = result["on"]["sentence"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from likewise.data.protocols.splits import in_splits
 from likewise.runs.embeddings import EMBEDDINGS_FILE, save_embeddings
 from likewise.runs.folder import Run, best_test_epoch, find_target
 from likewise.runs.open import OpenRun, has_fingerprint
-from likewise.runs.scores import PER_QUERY, read_per_query, write_per_query, write_scores
+from likewise.runs.scores import PER_QUERY, SCORES_FILE, read_per_query, write_per_query, write_scores
 from likewise.runs.training_files import Trained, find_trained, read_trained
 from likewise.score.checks import check_input, find_leaks, per_query_file, rows_of
 from likewise.score.evaluate_arrays import evaluate_embeddings
@@ -106,8 +106,13 @@ def evaluate_run(opened: OpenRun, config: Evaluate, pixels: Pixels | None = None
     if own and run.done == finished and world()[0] == 0:  # unless training has ended in the meantime
         if found is None:
             add_set_metrics(run, result)
+        elif scores.sample is not None and covers_more(run.scores, result):
+            opened.say(
+                f"not stored: {run.path / SCORES_FILE} has the scores of all queries, and these are of a sample (--out FILE.json "
+                "stores them)"
+            )
         else:
-            write_results(run, items, e, scoring.sides(e), scores, found, result)
+            write_results(run, items, e, replace(scoring, drawn=None).sides(e), scores, found, result)
     return result
 
 
@@ -161,7 +166,7 @@ def open_scoring(
     e = as_compared(opened.embed(items, rows, title=f"embed {split} split", pixels=pixels), similarity)
     return e, Scoring(
         items, protocol, metrics, similarity, opened.device, opened.quiet, bytes_of(config.memory), exclude, relevance,
-        review=config.correct_test_labels, say=opened.say,
+        review=config.correct_test_labels, say=opened.say, sample=config.queries,
     )  # fmt: skip
 
 
@@ -316,11 +321,19 @@ def write_results(
     write_scores(run.path, stored | before)
 
 
+def covers_more(known: dict | None, new: dict) -> bool:
+    """Return whether stored scores are of all queries of the network and rows of which the new scores are a sample."""
+    if known is None or "sample" in known or "interval_over" not in known:
+        return False
+    return all(known.get(name) == new.get(name) for name in ("checkpoint", "split", "similarity", "rows", "dim"))
+
+
 def add_set_metrics(run: Run, result: dict) -> None:
     """Add metrics of the whole set to scores.json of a finished run; nothing is written if the run was not scored."""
     known = run.scores if run.done else None
     if known and mergeable(known, result):
-        parts = {name: known.get(name, {}) | result[name] for name in ("metrics", "no_value") if name in result}
+        names = ("metrics", "no_value", "sample_interval", "pairs_sample")
+        parts = {name: known.get(name, {}) | result[name] for name in names if name in result}
         write_scores(run.path, known | parts)
 
 
@@ -334,10 +347,10 @@ def earlier_columns(run: Run, scores: Scores) -> dict[str, Float[np.ndarray, "Q"
     return known.each if same else {}
 
 
-SAME_KEYS = ("checkpoint", "split", "similarity", "rows", "dim", "relevance")
+SAME_KEYS = ("checkpoint", "split", "similarity", "rows", "dim", "relevance", "sample")
 """Facts in scores.json that must be equal for scores to be merged."""
 
-BY_METRIC_KEYS = ("metrics", "interval", "no_interval", "no_value", "class_mean", "scored")
+BY_METRIC_KEYS = ("metrics", "interval", "no_interval", "no_value", "class_mean", "scored", "sample_interval")
 """Parts of scores.json that have one entry for each metric, or for some metrics."""
 
 ALONE_KEYS = ("galleries", "cameras")

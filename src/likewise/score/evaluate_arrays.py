@@ -105,7 +105,7 @@ def score_items(
     metrics = default_metrics(config.metrics, judged and judged.source.gives)
     result, scores, found = score_all(e, Scoring(
         items, protocol, metrics, similarity, device, config.quiet, bytes_of(config.memory),
-        read_pairs(config.exclude, items), judged, review=config.correct_test_labels,
+        read_pairs(config.exclude, items), judged, review=config.correct_test_labels, sample=config.queries,
     ))  # fmt: skip
     if out and world()[0] == 0:
         assert found is not None

@@ -18,7 +18,7 @@ from likewise.core.retrieval.integer_scores import Exclusions, euclidean_scale, 
 from likewise.core.retrieval.ranking import WORKING_MEMORY_BYTES, pair_groups, rank
 from likewise.core.retrieval.relevant_rows import ANY_RELEVANCE, GradedRows, RowRelevance, count_relevant
 from likewise.core.settings.spec import build, canonical
-from likewise.core.types import Embedded, Items, LikewiseError, Retrieval
+from likewise.core.types import Embedded, Items, LikewiseError, QuerySample, Retrieval
 from likewise.data.tabular import read_csv
 from likewise.score.metrics import RankingDepth
 from likewise.score.tree_levels import LevelPlan
@@ -45,6 +45,8 @@ class Scoring:
         stored: number of results of each query in the ranking that is returned.
         review: .csv file of reviewed labels, from which corrected scores are estimated.
         say: receives messages for the user.
+        sample: number of queries to draw at random (`query_sample.with_sample`); None: all are ranked.
+        drawn: the queries that were drawn.
     """
 
     items: Items
@@ -60,6 +62,8 @@ class Scoring:
     stored: int = MAX_STORED_RESULTS
     review: str | None = None
     say: Callable[[str], None] = print
+    sample: int | None = None
+    drawn: QuerySample | None = None
 
     @property
     def exact_device(self) -> torch.device:
@@ -67,8 +71,9 @@ class Scoring:
         return torch.device("cpu") if self.device.type == "mps" else self.device
 
     def sides(self, e: Embedded) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
-        """Return which of the embeddings are queries, and which are in the gallery."""
-        return self.protocol.query_gallery(self.items, e.row.numpy())
+        """Return which of the embeddings are queries (of the sample, if one was drawn), and which are in the gallery."""
+        is_query, in_gallery = self.protocol.query_gallery(self.items, e.row.numpy())
+        return is_query if self.drawn is None else is_query & self.drawn.chosen, in_gallery
 
 
 def retrieve(

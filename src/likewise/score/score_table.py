@@ -33,7 +33,7 @@ class Scored(dict):
             return table(
                 "scores", score_heads(self)[:2], [line[:2] for line in score_lines(self)], interval_lines(self)
             )
-        notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)"]
+        notes = [f"{self['queries']} queries scored, {self['unscored']} not (no relevant rows)", *sample_lines(self)]
         notes += [f"{self['similarity']} similarity in {self['dim']} dimensions", *interval_lines(self)]
         notes += [*corrected_notes(self), *label_lines(self)]
         notes += [self["leaks"]] if self.get("leaks") else []
@@ -73,7 +73,7 @@ def show_scores(columns: dict[str, dict]) -> None:
             show_cameras(scores)
     if not has_queries:
         print(f"{first['rows']} rows of {first['dim']} dimensions, scaled to unit length; no queries")
-        for line in interval_lines(first):
+        for line in [*sample_lines(first), *interval_lines(first)]:
             print(printable(line))
         return
     apart = len({scores["unscored"] for scores in columns.values()}) > 1
@@ -81,7 +81,7 @@ def show_scores(columns: dict[str, dict]) -> None:
         print(
             f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
-    for line in [*relevance_lines(first), *tree_lines(first)]:
+    for line in [*sample_lines(first), *relevance_lines(first), *tree_lines(first)]:
         print(printable(line))
     if first.get("labels"):
         show_labels(first["labels"])
@@ -121,6 +121,26 @@ def show_cameras(scores: Mapping) -> None:
     print(
         "camera: the queries of one camera; other cameras only: all queries, without gallery rows of the query's camera"
     )
+
+
+def sample_lines(scores: Mapping) -> list[str]:
+    """Return a line about the sample of queries, with the intervals of the means over all queries; [] without a sample."""
+    sample, pairs, lines = scores.get("sample"), scores.get("pairs_sample"), []
+    if sample:
+        lines.append(
+            f"estimates from a random sample of {sample['queries']:,} of {sample['of']:,} queries (stratified by class, seed "
+            f"{sample['seed']}), each ranked exactly against the whole gallery"
+        )
+    if pairs:
+        lines.append(
+            f"metrics over pairs: estimates from {pairs['rows']:,} random rows of {pairs['of']:,} with all others"
+        )
+    ends = {
+        name: " to ".join(as_text(name, end) for end in both)
+        for name, both in scores.get("sample_interval", {}).items()
+    }
+    spans = ", ".join(f"{name} {span}" for name, span in ends.items())
+    return lines + ([f"95 % intervals of the values without sampling, on the same rows: {spans}"] if spans else [])
 
 
 def relevance_lines(scores: Mapping) -> list[str]:

@@ -6,7 +6,8 @@ By a relevance, queries are ranked in parts, so that the hits of all of them are
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.core.contracts import Metric
-from likewise.core.progress import bar
+from likewise.core.progress import Bar, bar
 from likewise.core.retrieval.integer_scores import euclidean_scale, pair_keys, prepare, row_slices
 from likewise.core.types import Embedded, Items, LikewiseError, Retrieval, Scores
 from likewise.data.schema import in_order
@@ -24,6 +25,7 @@ from likewise.score.checks import all_relevant_note, check_depth, check_set_metr
 from likewise.score.intervals import MIN_INTERVAL_UNITS, mean_interval
 from likewise.score.label_scores import score_labels
 from likewise.score.metrics import (
+    clustering,
     graded_depth,
     is_graded,
     is_set_metric,
@@ -34,8 +36,17 @@ from likewise.score.metrics import (
     needs_triplets,
     reach,
     undefined_reason,
+    verification,
 )
 from likewise.score.metrics.ranking import first_results, query_of_hit, starts
+from likewise.score.metrics.verification import MAX_EXACT_PAIRS
+from likewise.score.query_sample import (
+    USUAL_QUERY_COUNT,
+    draw_queries,
+    interval_of_all,
+    mean_over_sampled_classes,
+    with_sample,
+)
 from likewise.score.retrieve import (
     MAX_STORED_RESULTS,
     Scoring,
@@ -51,11 +62,17 @@ MAX_SCORED_CAMERAS = 50
 """Number of cameras up to which the queries of each camera have their own scores."""
 
 
-def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
-    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set."""
+def score(e: Embedded, scoring: Scoring, *, hint: bool = False) -> tuple[Scores, Retrieval | None]:
+    """Return every metric per query, and the ranking; no scores and None if all metrics are of the whole set.
+
+    Args:
+        hint: name `--queries` once if the ranking will take long.
+    """
     if not scoring.metrics:
         raise LikewiseError("evaluate: at least one metric must be given, got none; see `likewise list metrics`")
     check_set_metrics(scoring.metrics, scoring.items)
+    if any(map(clustering.knows, scoring.metrics)):
+        clustering.check_cost(e.z.to(scoring.exact_device), e.y)
     chosen = {name: metric(name) for name in scoring.metrics if not is_set_metric(name)}
     if not chosen:
         return Scores({}), None
@@ -68,15 +85,47 @@ def score(e: Embedded, scoring: Scoring) -> tuple[Scores, Retrieval | None]:
         agreed, count = triplet_agreement(e, scoring)
         judged = {name: agreed for name in chosen if needs_triplets([name])}
         facts = {"relevance": facts["relevance"] | {"triplets": count}}
-    with bar("rank", 100, quiet=scoring.quiet) as shown:
+    with bar("rank", int(scoring.sides(e)[0].sum()), quiet=scoring.quiet) as shown:
         rest = {name: one for name, one in chosen.items() if name not in judged}
-        values, found = _measure(e, scoring, rest, shown.reach)
+        values, found = _measure(e, scoring, rest, with_hint(shown, scoring) if hint else shown.reach)
     each = {name: (values | judged)[name].cpu().numpy() for name in chosen}
     on_cpu = {f.name: t.cpu() for f in dataclasses.fields(found) if (t := getattr(found, f.name)) is not None}
     found = Retrieval(**on_cpu)
     by_class = relevance is None or relevance.source.by == "class"
     rival = nearest_wrong(found, e.y) if by_class else None
-    return Scores(each, e.row[found.query].numpy(), e.y[found.query].numpy(), rival, **facts), found
+    queries = e.row[found.query].numpy(), e.y[found.query].numpy()
+    return Scores(each, *queries, rival, sample=scoring.drawn, **facts), found
+
+
+LONG_RANKING_SECONDS = 300.0
+"""Estimated time of a ranking from which a message names `--queries`."""
+
+MIN_TIMED_SECONDS = 10.0
+"""Time from the first progress of a ranking to the estimate of its time."""
+
+
+def with_hint(shown: Bar, scoring: Scoring) -> Callable[[float], None]:
+    """Return the progress of a ranking, which also names `--queries` once if all queries will take long."""
+    if scoring.drawn is not None or shown.total <= USUAL_QUERY_COUNT:
+        return shown.reach
+    first, hinted = None, False
+
+    def progress(share: float) -> None:
+        nonlocal first, hinted
+        shown.reach(share)
+        first = first or (share, time.monotonic())  # what is prepared before the first queries counts for none of them
+        passed = time.monotonic() - first[1]
+        if hinted or share <= first[0] or passed < MIN_TIMED_SECONDS:
+            return
+        hinted, left = True, passed / (share - first[0]) * (1 - share)
+        if left >= LONG_RANKING_SECONDS:
+            shown.note(
+                f"ranking all {shown.total:,} queries takes about {left / 60:.0f} minutes; `likewise evaluate ... "
+                f"--queries {USUAL_QUERY_COUNT}` ranks a random sample of them against the whole gallery, and its intervals "
+                "include the sampling"
+            )
+
+    return progress
 
 
 def _measure(
@@ -159,11 +208,17 @@ def summary(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
             "interval": {name: [one.low, one.high] for name, one in found.items() if not one.reason},
             "no_interval": {name: one.reason for name, one in found.items() if one.reason},
             "interval_over": (scores.relevance or {}).get("units", "classes") if over_classes else "queries",
-            "class_mean": {name: mean_over_classes(column, scores.label) for name, column in scores.each.items()},
+            "class_mean": {name: mean_over_classes(column, scores) for name, column in scores.each.items()},
+            **of_all_queries(scores, known),
         }
     whole = [name for name in scoring.metrics if is_set_metric(name)]
     if whole:
-        value |= measure_set(whole, e.z.to(scoring.exact_device), e.y.to(scoring.exact_device))
+        of_pairs, drawn = measure_pairs(whole, e, scoring)
+        rest = [name for name in whole if name not in of_pairs]
+        value |= measure_set(rest, e.z.to(scoring.exact_device), e.y.to(scoring.exact_device)) if rest else {}
+        value |= {name: one[0] for name, one in of_pairs.items()}
+        ends = {name: list(one[1:]) for name, one in of_pairs.items() if not np.isnan(one).any()}
+        sure |= {"sample_interval": sure.get("sample_interval", {}) | ends, **drawn} if of_pairs else {}
     reasons = {name: undefined_reason(name, e.y) for name in whole if np.isnan(value[name])}
     return {
         "metrics": {name: value[name] for name in scoring.metrics},
@@ -171,7 +226,7 @@ def summary(scores: Scores, e: Embedded, scoring: Scoring) -> dict:
         **({"no_value": reasons} if reasons else {}),
         **({"relevance": scores.relevance} if scores.relevance else {}),
         "queries": int((~lonely).sum()),
-        "unscored": int(lonely.sum()),
+        "unscored": int(lonely.sum()) + (scores.sample.unscored if scores.sample else 0),
         **fewer_queries(scores, int((~lonely).sum())),
         "rows": len(e.row),
         "dim": e.z.shape[1],
@@ -193,10 +248,39 @@ def no_value_error(queries: int, relevance: dict | None) -> str:
     )
 
 
-def mean_over_classes(value: Float[np.ndarray, "Q"], label: Int[np.ndarray, "Q"]) -> float:
-    """Return the mean of the classes' means; NaN if no query has a value."""
+def measure_pairs(
+    names: Sequence[str], e: Embedded, scoring: Scoring
+) -> tuple[dict[str, tuple[float, float, float]], dict]:
+    """Return the metrics over all pairs that a sample of the rows estimates, with their intervals, and facts about the sample.
+
+    Both are empty if no sample is wanted, if it would be all rows, or if all pairs of the set are compared exactly.
+    """
+    names, rows = list(filter(verification.knows, names)), len(e.y)
+    if not names or scoring.sample is None or scoring.sample >= rows or rows * (rows - 1) // 2 <= MAX_EXACT_PAIRS:
+        return {}, {}
+    drawn = torch.as_tensor(draw_queries(e.y.numpy(), scoring.sample))
+    device = scoring.exact_device
+    found = verification.measure_sample(names, e.z.to(device), e.y.to(device), drawn.to(device))
+    return found, {"pairs_sample": {"rows": len(drawn), "of": rows}}
+
+
+def of_all_queries(scores: Scores, known: Mapping[str, Float[np.ndarray, "Q"]]) -> dict:
+    """Return facts about the sample of queries, and the intervals of the means over all queries; {} without a sample."""
+    if scores.sample is None:
+        return {}
+    found = {name: interval_of_all(column, scores.sample) for name, column in known.items()}
+    return {
+        "sample": scores.sample.facts,
+        "sample_interval": {name: list(ends) for name, ends in found.items() if ends is not None},
+    }
+
+
+def mean_over_classes(value: Float[np.ndarray, "Q"], scores: Scores) -> float:
+    """Return the mean of the classes' means, of a sample its estimate; NaN if no query has a value."""
+    if scores.sample is not None:
+        return mean_over_sampled_classes(value, scores.label, scores.sample)
     scored = ~np.isnan(value)
-    _, number, count = np.unique(label[scored], return_inverse=True, return_counts=True)
+    _, number, count = np.unique(scores.label[scored], return_inverse=True, return_counts=True)
     return float((np.bincount(number, value[scored]) / count).mean()) if len(count) else float("nan")
 
 
@@ -210,13 +294,15 @@ def fewer_queries(scores: Scores, queries: int) -> dict:
 def score_all(e: Embedded, scoring: Scoring) -> tuple[dict, Scores, Retrieval | None]:
     """Return the content of scores.json, the scores per query and the ranking.
 
-    Named galleries and cameras are also scored separately. With reviewed labels, the result has corrected scores.
+    Named galleries and cameras are also scored separately, with the same sample of queries if `scoring.sample` draws one. With
+    reviewed labels, the result has corrected scores.
     """
     if scoring.review is not None:
         check_reviewable(scoring)
         scoring = replace(scoring, stored=max(scoring.stored, reach(scoring.metrics).k))
+    scoring = with_sample(e, scoring)
     items, rows, metrics = scoring.items, e.row.numpy(), scoring.metrics
-    scores, found = score(e, scoring)
+    scores, found = score(e, scoring, hint=True)
     result = summary(scores, e, scoring) | tree_facts(metrics, items, e.y.numpy(), scores)
     if found is None:
         return result, scores, found

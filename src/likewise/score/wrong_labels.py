@@ -137,6 +137,11 @@ def check_reviewable(scoring: Scoring) -> None:
             f"evaluate: --correct-test-labels must be a .csv file of reviewed labels, got '{scoring.review}' (the estimates "
             '"audit" and of a known noise were removed); give review.csv, which is written as a form if it does not exist'
         )
+    if scoring.sample is not None:
+        raise LikewiseError(
+            "evaluate: --correct-test-labels estimates the scores of all queries from their plain values, but --queries ranks "
+            "only a sample of them; drop one of the two"
+        )
     if scoring.relevance is not None or scoring.items.label_sets is not None:
         raise LikewiseError(
             "evaluate: --correct-test-labels needs one class per sample and rows of this class as relevant, but here a relevance "

@@ -34,6 +34,19 @@ def test_it_uses_validation_classes_and_writes_into_the_run(calibrated, open_run
     assert made.about == {"checkpoint": "best", "rate": "given"}
 
 
+def test_a_sample_of_the_images_is_named(open_run):
+    whole, few, many = ask(open_run, far=0.4), ask(open_run, far=0.4, queries=48), ask(open_run, far=0.4, queries=200)
+    assert few.calibration.gallery == {"rows": 48, "classes": 12}
+    assert (
+        "made from a random sample of 48 of 144 validation images, of 12 of 12 classes (--queries)" in few.table().notes
+    )
+    assert many.calibration == whole.calibration
+    assert ask(open_run, far=0.4, queries=10).calibration.gallery == {"rows": 10, "classes": 5}
+    for wrong, message in ((0, "queries must be 1 or more"), (5, "--queries must be 6 or more")):
+        with pytest.raises(LikewiseError, match=message):
+            ask(open_run, queries=wrong)
+
+
 def test_a_rate_that_is_too_small_is_refused_and_the_default_is_not(open_run, tmp_path):
     refused = ask(open_run, far=0.001, out=str(tmp_path / "other.png")).calibration
     assert refused.pair.value is None and refused.pair.smallest_rate == pytest.approx(4 / 66)

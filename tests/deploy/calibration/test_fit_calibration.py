@@ -59,6 +59,20 @@ def test_rows_of_all_classes_as_equally_as_possible():
     assert at_most(np.arange(74), label, 74).tolist() == list(range(74))
 
 
+def test_many_classes_keep_two_rows_of_those_that_are_drawn():
+    label = np.repeat(np.arange(400), 5)
+    kept = at_most(np.arange(2000), label, 301)
+    count = np.bincount(label[kept], minlength=400)
+    assert len(kept) == 301
+    assert sorted(set(count.tolist())) == [0, 2, 3]
+    assert (count > 0).sum() == 150
+    lonely = np.concatenate([np.arange(300), np.repeat(np.arange(300, 400), 9)])
+    kept = at_most(np.arange(len(lonely)), lonely, 120)
+    of_pairs = np.bincount(lonely[kept], minlength=400)[300:]
+    assert 118 <= len(kept) <= 120
+    assert (of_pairs[of_pairs > 0] > 1).all()
+
+
 def test_a_larger_gallery_has_a_higher_threshold(calibrated, open_run):
     rng = np.random.default_rng(0)
     small, large = (rng.normal(size=(count, 8)).astype(np.float32) for count in (12, 1200))

@@ -264,3 +264,19 @@ def test_bad_input_is_refused(unchecked):
             calibrate(torch.ones(3, 2), torch.arange(3), wrong)
     with pytest.raises(LikewiseError, match="verification: .* finite, but 1 of 3"):
         measure(["EER"], torch.tensor([[1.0], [math.inf], [2.0]]), torch.arange(3))
+
+
+def test_pairs_of_all_rows_as_a_sample_are_all_pairs_counted_twice():
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(2600) % 300
+    z = torch.randn(300, 8, generator=g)[y] + torch.randn(2600, 8, generator=g)
+    names = ["AUROC", "EER", "TAR@FAR=0.01", "TAR@P=0.5"]
+    drawn = torch.randperm(2600, generator=g)
+    found = verification.measure_sample(names, z, y, drawn)
+    expected = verification.measure(names, z, y)
+    for name, (value, low, high) in found.items():
+        assert value == low == high == pytest.approx(expected[name], abs=1e-12)
+    each = [verification.measure_sample(names, z, y, drawn[i::13]) for i in range(13)]
+    for name in names[:3]:
+        assert np.mean([one[name][0] for one in each]) == pytest.approx(expected[name], rel=0.05)
+        assert sum(one[name][1] < expected[name] < one[name][2] for one in each) >= 10

@@ -51,6 +51,9 @@ class Evaluate(Checkpoint):
     similarity: Literal["cosine", "euclidean"] | None = None
     """Similarity of two embeddings. By default that of the loss, for a run and for embeddings saved from a run; otherwise
     cosine."""
+    queries: Count | None = None
+    """Number of queries to rank: a random sample, the same share of every class, each ranked exactly against the whole gallery;
+    the intervals include the sampling. For large sets: time grows with queries times gallery. By default all queries."""
     exclude: File | None = None
     """Pairs of samples that must not be results of each other, such as near duplicates: a .csv with row_a,row_b (from 0) or
     path_a,path_b, or the duplicates.csv of an audit. By default none."""
@@ -114,6 +117,9 @@ class Calibrate(MovedData):
     precision: float | None = None
     """Precision to keep in place of a false-accept rate: share of accepted pairs, and of accepted neighbours, that are right.
     By default a false-accept rate."""
+    queries: Count | None = None
+    """Largest number of validation images to compare with each other: random ones, of all classes as equally as possible and at
+    least two of each that is drawn. Time grows with its square. By default 10,000."""
     out: File | None = None
     """File for the figure (.png). By default calibration.png in the run folder."""
 
@@ -139,6 +145,9 @@ class Compare(Computation):
     """Metrics to compare; the first metric decides which run is better. By default all metrics of both runs, MAP@R first."""
     out: File | None = None
     """File for a figure of the differences (.png). By default no figure."""
+    queries: Count | None = None
+    """With --on, number of queries to rank: a random sample, the same queries for both runs, each ranked exactly against the
+    whole gallery. By default all queries."""
     csv: File | None = None
     """File for a table of all queries whose value of a metric changed (.csv). By default no table."""
 

@@ -22,7 +22,7 @@ from likewise.core.render.tables import Table, show_table
 from likewise.core.settings import Calibrate, Train, check
 from likewise.core.settings.spec import brief, describe
 from likewise.core.types import Items, LikewiseError
-from likewise.deploy.calibration.fit_calibration import Target, at_most, build_calibration
+from likewise.deploy.calibration.fit_calibration import MIN_CALIBRATION_CLASSES, Target, at_most, build_calibration
 from likewise.deploy.calibration.promises import PROMISE_LEVEL
 from likewise.runs.calibration import (
     CALIBRATION_FILE,
@@ -101,7 +101,7 @@ def cells(one: Threshold) -> list[str]:
 
 
 MAX_VALIDATION_ROWS = 10_000
-"""Most validation images that are used and stored: 20 MB at 512 dimensions."""
+"""Most validation images that are used and stored by default: 20 MB at 512 dimensions."""
 
 FIGURE_FILE = "calibration.png"
 
@@ -109,6 +109,11 @@ FIGURE_FILE = "calibration.png"
 def calibrate(config: Calibrate, say=print) -> Calibrated:
     """Return the calibration of a run, and write it with its figure and the embeddings it is made from."""
     check(config)
+    if config.queries is not None and config.queries < 2 * MIN_CALIBRATION_CLASSES:
+        raise LikewiseError(
+            f"calibrate: --queries must be {2 * MIN_CALIBRATION_CLASSES} or more, two images of {MIN_CALIBRATION_CLASSES} "
+            f"classes, got {config.queries}; thousands give good bounds"
+        )
     target = target_of(config)
     out = check_output_path(config.out, ".png", "calibrate") if config.out else Path(config.run) / FIGURE_FILE
     opened = OpenRun(
@@ -117,7 +122,8 @@ def calibrate(config: Calibrate, say=print) -> Calibrated:
     )  # fmt: skip
     items = opened.items
     check_classes(opened.settings, items)
-    rows = at_most(validation_rows(opened, items), items.y, MAX_VALIDATION_ROWS)
+    every = validation_rows(opened, items)
+    rows = at_most(every, items.y, config.queries or MAX_VALIDATION_ROWS)
     e = as_compared(opened.embed(items, rows, title="embed val split"), opened.similarity)
     kept, y = np.unique(items.y[rows], return_inverse=True)
     names = tuple(items.class_name[c] for c in kept)
@@ -130,6 +136,12 @@ def calibrate(config: Calibrate, say=print) -> Calibrated:
     write_calibration(opened.run.path, made)
     save_figure(draw_calibration(made.curves, {name: one.value for name, one in parts(made).items()}), out)
     notes = [] if opened.run.done else ["this run is not finished, so this is its last checkpoint"]
+    if len(rows) < len(every):
+        drawn, of = (len(np.unique(items.y[some])) for some in (rows, every))
+        notes.append(
+            f"made from a random sample of {len(rows):,} of {len(every):,} validation images, of {drawn:,} of {of:,} classes "
+            "(--queries)"
+        )
     return Calibrated(made, opened.run.path, out, notes)
 
 

@@ -114,10 +114,18 @@ def curves_of(name: str, promise: Promise) -> dict[str, list[float]]:
 
 
 def at_most(rows: Int[np.ndarray, "n"], label: Int[np.ndarray, "N"], most: int) -> Int[np.ndarray, "m"]:
-    """Return the rows, or about `most` of them if there are more: random ones, from all classes as equally as possible."""
+    """Return the rows, or about `most` of them if there are more: random ones, from all classes as equally as possible.
+
+    If there are too many classes for two rows of each, they are from random classes: a single row has no pair of its class.
+    """
     if len(rows) <= most:
         return rows
     shuffled = np.random.default_rng(0).permutation(rows)
+    classes, size = np.unique(label[rows], return_counts=True)
+    if (needed := np.minimum(size, 2)).sum() > most:
+        order = np.random.default_rng(0).permutation(len(classes))
+        drawn = classes[order[np.cumsum(needed[order]) <= most]]
+        shuffled = shuffled[np.isin(label[shuffled], drawn)]
     order = np.argsort(label[shuffled], kind="stable")
     y = label[shuffled][order]
     turn = np.arange(len(y)) - np.searchsorted(y, y)  # the how-manieth row of its class

@@ -22,7 +22,8 @@ from likewise.report.section import (
     places_of,
 )
 from likewise.report.sections.galleries import query_as_list, ranked_query
-from likewise.score.compare import conclude, difference_intervals, join, same, same_relevance, shared_metrics
+from likewise.score.compare import conclude, difference_intervals, same, same_relevance, shared_metrics
+from likewise.score.same_queries import join
 
 
 class ComparedRuns(NamedTuple):

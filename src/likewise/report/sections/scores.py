@@ -96,6 +96,7 @@ def context(facts: Facts) -> dict[str, Any]:
         return {}
     return {
         "scales": found,
+        "drawn": [(run.name, run.sample) for run in facts.runs if run.sample],
         "samples": list(dict.fromkeys((len(p.row), p.split, len(p.class_name), p.name) for p in facts.pools)),
         "marked": any(line.best for one in found for line in one.lines),
         "named": len(facts.runs) > 1 or any(line.before for one in found for line in one.lines),

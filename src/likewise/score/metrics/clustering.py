@@ -29,6 +29,10 @@ KMEANS_ITERATIONS = 20
 """Iterations of k-means, as in Roth et al. 2020."""
 
 
+MAX_CPU_PRODUCTS = 5e13
+"""Most multiplications of k-means on a CPU, some three hours of one core: rows x clusters x dimensions x iterations."""
+
+
 class Counts(NamedTuple):
     """Number of samples in each group of a, in each group of b, and in each non-empty intersection of two groups."""
 
@@ -53,9 +57,26 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
         values: NMI by 0.02 for classes of 59 samples, by 0.04 to 0.06 for classes of 5. Always on unit embeddings.
     """
     check("clustering", z, y)
+    check_cost(z, y)
     label = kmeans(unit_rows(z), len(y.unique()), iterations=KMEANS_ITERATIONS).label
     by_name = {"NMI": nmi, "NMI_geometric": nmi_geometric, "AMI": ami, "F1": pair_f1}
     return {name: by_name[name](y, label) for name in names}
+
+
+def check_cost(z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) -> None:
+    """Raise if k-means of these embeddings takes hours on a CPU: its time grows with rows times classes times dimensions.
+
+    Fewer rows or clusters give other, mostly higher values, with an error that has no bound, so that no sample is taken here.
+    """
+    classes = len(y.unique())
+    products = float(len(z)) * classes * z.shape[1] * (KMEANS_ITERATIONS + 2)  # the start costs about two iterations
+    if z.device.type == "cpu" and products > MAX_CPU_PRODUCTS:
+        raise LikewiseError(
+            f"metrics: {', '.join(NAMES)} need k-means of {len(z):,} rows into {classes:,} clusters, which is limited to "
+            f"{MAX_CPU_PRODUCTS:.0e} multiplications on a CPU, got {products:.0e}; leave them out (R@k, RP and MAP@R measure the "
+            "same and take --queries), use a GPU (--device cuda), or score the rows of some random classes in a file of their "
+            "own: the values are then those of that smaller set"
+        )
 
 
 def nmi(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
