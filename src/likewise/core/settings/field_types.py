@@ -31,6 +31,8 @@ Device = Annotated[str, "device"]
 """A device of torch: cpu, cuda, cuda:1, mps."""
 Memory = Annotated[str, "memory"]
 """A size in bytes with its unit: "512MB", "20GB"."""
+StoredType = Literal["float32", "float16", "int8"]
+"""Number type of stored embeddings."""
 
 
 def flag_name(field: str) -> str:

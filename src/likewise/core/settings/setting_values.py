@@ -34,7 +34,7 @@ MIN_VALUES = {
     "mixup": 0.01, "jobs": 1, "trials": 1, "final_runs": 0, "views": 1, "short_side": 1, "loss_weight": 0, "lora": 1,
     "epochs": 0, "steps": 0, "batch_size": 1,
     "chunk_size": 1, "gpus": 1, "heads": 1, "max_errors": 0, "max_classes": 0, "port": 0, "parity_samples": 0, "max_images": 0,
-    "stop_below": 0,
+    "stop_below": 0, "shard_rows": 1,
 }  # fmt: skip
 """Setting -> its smallest allowed value, in the configs of all commands."""
 

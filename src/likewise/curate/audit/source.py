@@ -25,6 +25,7 @@ from likewise.curate.audit.read import UNSPLIT_NAME
 from likewise.curate.audit.records import AuditSplit, Subject, has_own_split
 from likewise.data.features import holds_features, read_embeddings
 from likewise.data.protocols.splits import split_by
+from likewise.data.shards import is_shards
 from likewise.models.heads import Linear
 from likewise.runs.embeddings import origin, with_paths_below_root
 from likewise.runs.folder import Run
@@ -61,6 +62,8 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
 def kind_of(target: str) -> TargetKind:
     """Return what a target is: a run folder, a file of embeddings, or data. An unknown name is data, whose reader reports it."""
     path = Path(target).expanduser()
+    if is_shards(path):
+        return "file of embeddings"
     if os.path.isdir(path):
         return "run" if (path / "config.json").exists() else "data"
     if (
