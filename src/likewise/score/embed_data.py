@@ -14,7 +14,7 @@ from jaxtyping import Int
 from likewise.core.devices import choose_device
 from likewise.core.distributed.process_group import world
 from likewise.core.errors import print_text
-from likewise.core.files import check_output_path
+from likewise.core.files import check_output_path, names_folder
 from likewise.core.locks import folder_lock
 from likewise.core.progress import Bar, bar
 from likewise.core.settings import Embed, Train, check
@@ -72,7 +72,7 @@ def embed(
         made_by: further words about the origin of the file, which `runs.embeddings.origin` returns.
     """
     check(config)
-    sharded = config.out.endswith(("/", os.sep)) or os.path.isdir(os.path.expanduser(config.out))
+    sharded = names_folder(config.out)
     check_folder_flags(config, sharded)
     if sharded:
         check_folder(Path(config.out).expanduser())
