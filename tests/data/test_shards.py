@@ -104,24 +104,24 @@ DAMAGE = {
     "another dtype": (lambda f: save(f, "z-00001.npy", X[4:8].astype("f2")), None, r"z-00001.* hold float32, got float16"),
     "columns first": (lambda f: save(f, "z-00001.npy", np.asfortranarray(X[4:8])), None, r"z-00001.* got columns first"),
     "a changed number": (lambda f: flip(f / "z-00002.npy"), False, r"z-00002\.npy of \S+ must have the CRC-32 \w+ .*, got"),
-    "NaN": (lambda f: save(f, "z-00001.npy", NAN), None, r"row 2 of shard z-00001\.npy of \S+ \(row 6 of all, from 0\) holds NaN"),
+    "NaN": (lambda f: save(f, "z-00001.npy", NAN), None, r"row 2 of shard z-00001\.npy .*\(row 6 of all, from 0\) holds NaN"),
     "few labels": (lambda f: npz(f, "y-00001.npz", label=Y[:3]), None, r"z-00001\.npy .* 4 entries of label in y-00001\.npz"),
     "words as labels": (lambda f: npz(f, "y-00000.npz", label=np.array(list("abcd"))), None, r"z-00000.* labels by code"),
     "a code too large": (
         lambda f: npz(f, "y-00001.npz", label=[0, 1, 3, 0]), None, r"0 to 2, .* but row 2 of shard z-00001\.npy .* has 3"
     ),
-    "other columns": (lambda f: npz(f, "y-00002.npz", label=Y[8:], row=Y[8:]), None, r"z-00002\.npy .* have the columns label, got"),
+    "other columns": (lambda f: npz(f, "y-00002.npz", label=Y[8:], row=Y[8:]), None, r"z-00002\.npy .* the columns label, got"),
     "damaged labels": (lambda f: cut(f / "y-00001.npz"), None, r"shard z-00001\.npy of \S+ is damaged \(y-00001\.npz"),
     "more classes than samples": (
         lambda f: (f / "classes.json").write_text(json.dumps({"class_name": [str(n) for n in range(11)]})), None,
         r"classes\.json has 11 classes for 10 rows \(first shard: z-00000\.npy\)",
     ),
     "no classes": (lambda f: (f / "classes.json").write_text("{}"), None, r"classes\.json must have the list class_name"),
-    "not in the index": (lambda f: None, lambda t: t["shards"].pop("1"), r"must hold 3 shards, but 1 are missing \(first: z-00001"),
+    "not in the index": (lambda f: None, lambda t: t["shards"].pop("1"), r"3 shards, but 1 are missing \(first: z-00001"),
     "another sum of rows": (lambda f: None, lambda t: t.update(rows=11), r"must have 3 rows in shard z-00002\.npy.*, got 2"),
     "another index width": (lambda f: None, lambda t: t.update(width=4), r"z-00000\.npy .* hold 4 rows of 4 numbers, got 4x3"),
     "another index dtype": (lambda f: None, lambda t: t.update(dtype="float16"), r"z-00000\.npy .* hold float16, got float32"),
-    "an unknown dtype": (lambda f: None, lambda t: t.update(dtype="int4"), r"shards\.json must have a dtype of float32, .*'int4'"),
+    "an unknown dtype": (lambda f: None, lambda t: t.update(dtype="int4"), r"shards\.json must have a dtype of .*'int4'"),
     "no rows": (lambda f: None, lambda t: t.pop("rows"), r"shards\.json must have a whole number above 0 as rows, got None"),
     "a name with a folder": (
         lambda f: None, lambda t: t["shards"]["0"].update(vectors="../z-00000.npy"), r"plain names of files"

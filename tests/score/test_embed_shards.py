@@ -28,7 +28,9 @@ from likewise.score.evaluate import evaluate
 
 def write(run, data, out, **settings):
     how = {"quiet": True, "device": "cpu", "workers": 0} | settings
-    return embed(Embed(run=str(run.path), data=str(data), out=str(out), **how), say=settings.pop("say", lambda line: None))
+    return embed(
+        Embed(run=str(run.path), data=str(data), out=str(out), **how), say=settings.pop("say", lambda line: None)
+    )
 
 
 @pytest.fixture
@@ -63,9 +65,8 @@ def test_evaluate_and_search_read_shards(two, on_disk, tmp_path):
     scores = [evaluate(Evaluate(target=str(target), device="cpu", quiet=True))["metrics"] for target in two]
     assert scores[0] == scores[1]
     found = [search(Search(target=str(target), query="7", k=3, device="cpu")) for target in two]
-    assert [[(one["row"], one["similarity"]) for one in hits] for hits in found][0] == [
-        (one["row"], one["similarity"]) for one in found[1]
-    ]
+    near = [[(one["row"], one["similarity"]) for one in hits] for hits in found]
+    assert near[0] == near[1]
     search(Search(target=str(two[1]), save=str(tmp_path / "index"), device="cpu"))
     assert search(Search(target=str(tmp_path / "index"), query="7", k=3, device="cpu"))[0]["row"] == found[0][0]["row"]
 
@@ -169,7 +170,9 @@ def test_a_folder_is_written_by_one_command_at_a_time(run, features, tmp_path):
 
 def test_labels_with_several_words_and_class_trees(run, tmp_path):
     x = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
-    np.savez(tmp_path / "sets.npz", x=x, labels=np.array(["red|dress", "red", "dress", "blue", "red|dress", "blue|red"]))
+    np.savez(
+        tmp_path / "sets.npz", x=x, labels=np.array(["red|dress", "red", "dress", "blue", "red|dress", "blue|red"])
+    )
     words = np.array(["bee", "ant", "cat", "ant", "bee", "cat"])
     coarse = np.array(["insect", "insect", "mammal"] * 2)[[0, 1, 2, 1, 0, 2]]
     np.savez(tmp_path / "tree.npz", x=x, label=words, coarse=coarse)
@@ -186,9 +189,23 @@ def test_labels_with_several_words_and_class_trees(run, tmp_path):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_command_continues(run, features, tmp_path):
     """A real process is killed between two shards; the next one keeps the finished shards, and the result is the same."""
-    words = ["embed", str(run.path), features, "--out", f"{tmp_path}/z/", "--shard-rows", "3", "--device", "cpu", "--workers", "0"]
+    words = [
+        "embed",
+        str(run.path),
+        features,
+        "--out",
+        f"{tmp_path}/z/",
+        "--shard-rows",
+        "3",
+        "--device",
+        "cpu",
+        "--workers",
+        "0",
+    ]
     index = tmp_path / "z" / "shards.json"
-    killed = subprocess.Popen([sys.executable, "-m", "likewise", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "likewise", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and killed.poll() is None:
         if index.exists() and len(json.loads(index.read_text())["shards"]) >= 5:

@@ -123,6 +123,7 @@ def draw_random_gallery(
     """
     items = read_embeddings(str(embeddings))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(items))[:queries])
+    assert items.x is not None
     z = torch.as_tensor(in_memory(items.x))
     row, sim = nearest(z[chosen], z, k, own=torch.as_tensor(chosen))
     page = []

@@ -100,9 +100,9 @@ def check_early(command: str, config: object) -> None:
     check_inputs(command, config)
     check_data(command, config)
     check_grid(command, config)
-    if command in OUTPUT_SUFFIXES and (out := getattr(config, "out", None)):
-        if not (command == "embed" and names_folder(out)):  # shards
-            check_output_path(out, OUTPUT_SUFFIXES[command], command)
+    out = getattr(config, "out", None) if command in OUTPUT_SUFFIXES else None
+    if out and not (command == "embed" and names_folder(out)):  # a folder is for shards
+        check_output_path(out, OUTPUT_SUFFIXES[command], command)
 
 
 def check_specs(command: str, config: object) -> None:

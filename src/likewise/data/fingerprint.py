@@ -39,7 +39,7 @@ def fingerprint(items: Items) -> str:
         if column is not None:
             digest.update(f"{name} {column.shape} {np.dtype(kind).itemsize * math.prod(column.shape)}\n".encode())
             for _, block in blocks_of(column) if name == "x" else ((0, column),):
-                digest.update(np.ascontiguousarray(block, dtype=kind))
+                digest.update(np.ascontiguousarray(block, dtype=kind).tobytes())
     for name in ("split", "gallery_name", "camera", "votes"):
         if getattr(items, name) is not None:
             add_words(name, getattr(items, name))

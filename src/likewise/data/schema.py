@@ -49,7 +49,11 @@ def check_names(owner: str, file: str, names: Collection[str]) -> None:
 def without_empty_columns(sheet: Sheet) -> Sheet:
     """Return the table without its optional columns that are empty in all rows: they count as missing."""
     optional = set(KNOWN_COLUMNS) - {"path", "label"} - (set() if "label" in sheet.column else {"labels"})
-    empty = {name for name, cells in sheet.column.items() if name in optional and not any(text(c) for _, c in distinct_cells(cells))}
+    empty = {
+        name
+        for name, cells in sheet.column.items()
+        if name in optional and not any(text(c) for _, c in distinct_cells(cells))
+    }
     return dataclasses.replace(sheet, column={name: c for name, c in sheet.column.items() if name not in empty})
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -100,22 +100,25 @@ def read_index(folder: str | os.PathLike) -> ShardIndex:
         raise wrong("the objects made_by, about and shards", sorted(told))
     index = ShardIndex(told["rows"], told["width"], told["dtype"], told["shard_rows"], {}, made_by, about)
     for number, one in told["shards"].items():
-        names = [one.get(name) for name in ("vectors", "scale", "columns")] if isinstance(one, dict) else [None]
-        plain = all(name is None or (isinstance(name, str) and name == os.path.basename(name)) for name in names)
-        if not (str(number).isdecimal() and int(number) < index.count and names[0] and plain):
-            raise wrong(f"shards 0 to {index.count - 1} with plain names of files", {number: one})
-        if (names[1] is None) == (index.dtype == "int8"):
-            raise wrong(f"a scale for every shard of int8, and for no other ({names[0]})", names[1])
-        if one.get("rows") != len(index.rows_of(int(number))):
-            raise wrong(
-                f"{len(index.rows_of(int(number)))} rows in shard {names[0]}, as its rows and shard_rows say", one.get("rows")
-            )
-        crc = one.get("crc32") if isinstance(one.get("crc32"), dict) else {}
-        shard = Shard(one["rows"], *names, crc32=crc)
-        if set(shard.files) - crc.keys():
-            raise wrong(f"a CRC-32 of every file of shard {names[0]}", sorted(crc))
-        index.shards[int(number)] = shard
+        if not (str(number).isdecimal() and int(number) < index.count and isinstance(one, dict)):
+            raise wrong(f"shards 0 to {index.count - 1}", {number: one})
+        index.shards[int(number)] = shard_of(one, index, len(index.rows_of(int(number))), wrong)
     return index
+
+
+def shard_of(one: dict, index: ShardIndex, rows: int, wrong: Callable[[str, object], LikewiseError]) -> Shard:
+    """Return a shard as shards.json describes it; raise `wrong` if that contradicts the rest of the index."""
+    names = [one.get(name) for name in ("vectors", "scale", "columns")]
+    if not names[0] or not all(name is None or name == os.path.basename(str(name)) for name in names):
+        raise wrong("plain names of files of every shard", one)
+    if (names[1] is None) == (index.dtype == "int8"):
+        raise wrong(f"a scale for every shard of int8, and for no other ({names[0]})", names[1])
+    if one.get("rows") != rows:
+        raise wrong(f"{rows} rows in shard {names[0]}, as its rows and shard_rows say", one.get("rows"))
+    shard = Shard(rows, str(names[0]), names[1], names[2], one.get("crc32") or {})
+    if not isinstance(shard.crc32, dict) or set(shard.files) - shard.crc32.keys():
+        raise wrong(f"a CRC-32 of every file of shard {names[0]}", shard.crc32)
+    return shard
 
 
 def open_shards(folder: str | os.PathLike) -> tuple[Vectors, dict[str, Any]]:

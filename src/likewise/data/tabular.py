@@ -8,7 +8,7 @@ import io
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +124,7 @@ class Sheet:
 
     owner: str  # name at the start of errors
     file: str  # name of the file, for errors
-    column: Mapping[str, Sequence]
+    column: dict[str, Any]  # name -> list of cells, or `Codes`
     line: Sequence[int]
     unit: str = "line"
 

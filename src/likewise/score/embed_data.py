@@ -84,7 +84,9 @@ def embed(
         if is_run and given:
             raise LikewiseError(f"embed: {flag} is for a backbone, but '{config.run}' is a run; drop {flag}")
     opened = OpenRun(Run(config.run), **options) if is_run else settings_of_backbone(config)
-    is_early = not (is_run or config.data.endswith(".npz") or is_shards(config.data))  # missing weights are found before images are read
+    is_early = not (
+        is_run or config.data.endswith(".npz") or is_shards(config.data)
+    )  # missing weights are found before images are read
     ready = network_of(opened, device) if is_early else None
     items = items or load_items(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
@@ -93,10 +95,12 @@ def embed(
     features = opened.run.about["features"] if isinstance(opened, OpenRun) else None
     check_input("embed", config.run, features, items, config.data)
     network, transform = ready or network_of(opened, device)
-    by_run = isinstance(opened, OpenRun) and config.layer != "feature"
-    job = Embedding(network, transform, items, device, opened.similarity if by_run else "cosine", config)
-    # a search by image needs the network that computed the embeddings, so the file names the run
-    words = dict(made_by or {}) | ({"run": opened.run.path, "checkpoint": config.checkpoint} if by_run else {})
+    similarity, words = "cosine", dict(made_by or {})
+    if isinstance(opened, OpenRun) and config.layer != "feature":
+        similarity = opened.similarity
+        # a search by image needs the network that computed the embeddings, so the file names the run
+        words |= {"run": str(opened.run.path), "checkpoint": config.checkpoint}
+    job = Embedding(network, transform, items, device, similarity, config)
     if sharded:
         return embed_shards(job, Path(config.out).expanduser(), words, say)
     e = job.rows(np.arange(len(items)))
@@ -136,8 +140,8 @@ def embed_shards(job: Embedding, folder: Path, words: dict, say=print) -> Vector
     with folder_lock(folder) as free:
         if not free:
             raise LikewiseError(
-                f"embed: --out must be a folder that no other command writes, but one is writing shards into '{folder}'; wait for "
-                "it, or choose another folder"
+                f"embed: --out must be a folder that no other command writes, but one is writing shards into '{folder}'; wait "
+                "for it, or choose another folder"
             )
         writer = ShardWriter(folder, index, classes)
         missing = writer.missing()

@@ -31,7 +31,7 @@ class Evaluate(Checkpoint):
 
     target: Annotated[Positional[str], called("TARGET")]
     """A run folder; or embeddings: .npz, .parquet or .safetensors with
-    x,label[,split,query,gallery,group,camera,junk], a folder of shards (`likewise embed --out FOLDER/`), or .npy with --labels."""
+    x,label[,split,query,gallery,group,camera,junk], a folder of shards (of `likewise embed`), or .npy with --labels."""
     labels: File | None = None
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
