@@ -80,11 +80,12 @@ def test_audit_and_send_read_shards(two, on_disk, tmp_path):
     assert (tmp_path / "file.csv").read_text() == (tmp_path / "shards.csv").read_text()
 
 
-def test_report_reads_shards(two, on_disk, tmp_path):
+def test_report_reads_shards(two, on_disk, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     page = report(Report(runs=(str(two[1]),), out=str(tmp_path / "page.html"), device="cpu", quiet=True))
     assert Path(page).stat().st_size > 10_000
     report(Report(runs=(str(two[1]),), device="cpu", quiet=True, out=None))
-    assert not (two[1] / "report.html").exists()
+    assert (tmp_path / "report.html").exists() and not (two[1] / "report.html").exists()
 
 
 def test_train_on_shards_is_train_on_the_file(two, on_disk, tmp_path, monkeypatch):
