@@ -130,10 +130,17 @@ def _read_one(name: str, data: str | None) -> Recipe:
         ours = {key for key, (_, source) in content.get(data_set, {}).items() if source == "ours"}
         printed |= by_data.get(data_set, {})
         chosen |= {key: value for key, value in printed.items() if key not in ours}
-    if (data or "").lower().endswith((".npz", ".npy")):  # features: settings for images do not apply
+    if data and holds_vectors(data):  # settings for images do not apply
         chosen = {key: value for key, value in chosen.items() if key not in IMAGE_SETTINGS}
     values: dict[str, object] = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
     return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))
+
+
+def holds_vectors(data: str) -> bool:
+    """Whether data is a file of features or a folder of shards, by its name alone or by its index."""
+    from likewise.data.shards import is_shards  # imports torch, which `likewise recipe show` does not need
+
+    return data.lower().endswith((".npz", ".npy")) or is_shards(data)
 
 
 def _check_print(name: str, suffix: str, printed: dict[str, Any] | None) -> dict[str, Any]:
