@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float, Int
 from scipy import stats
 from torch import Tensor
-from torch.nn import functional as F
 
 from likewise.core.contracts import Loss
 from likewise.core.progress import bar
@@ -27,7 +26,6 @@ from likewise.core.settings import Audit
 from likewise.core.similarity import full_precision_matmul, squared_distance
 from likewise.core.types import Embedded, LikewiseError
 from likewise.curate.audit.influence import (
-    NORM_EPSILON,
     Batches,
     LissaDiverged,
     along,
@@ -39,6 +37,7 @@ from likewise.curate.audit.influence import (
     head_inputs,
     lissa,
     lissa_note,
+    loss_input,
     pair_distances,
     repairs,
     strongest,
@@ -77,6 +76,20 @@ INFLUENCE_METHODS = {
 
 RANDOM_SIGNS, NO_WEIGHTS = "random signs", "no weights"
 """Names of the two control conditions of the test: shuffled weights, and weight 1 for every sample."""
+
+
+class HeadTuning(NamedTuple):
+    """How heads are fine-tuned.
+
+    Args:
+        lr: learning rate of Adam, without decay. Paper: 4e-5.
+        clip: bound of the entries of the gradient. Paper: 10.
+        budget: bytes for heads that train at once, with their gradients and the two moments of Adam.
+    """
+
+    lr: float = 4e-5
+    clip: float = 10.0
+    budget: int = 2**28
 
 
 class Gain(NamedTuple):
@@ -362,11 +375,9 @@ def gains(
     weight: Float[Tensor, "H N"],
     group: Int[Tensor, "P"] | None = None,
     *,
-    lr: float = 4e-5,
-    clip: float = 10.0,
+    tuning: HeadTuning = HeadTuning(),
     batches: Batches | None = None,
     seed: int = 0,
-    budget: int = 2**28,
 ) -> Float[Tensor, "Q"]:
     """Return how far each error's mean signed squared distance grows when the head trains for one epoch with its weights.
 
@@ -376,10 +387,7 @@ def gains(
     Args:
         weight: sample weights in the mean over a batch, one row per error or one row for all errors. For a loss that compares
             samples, they weight the sample as an anchor; as a partner of other samples it still counts fully.
-        lr: learning rate of Adam, without decay. Paper: 4e-5.
-        clip: bound of the entries of the gradient. Paper: 10.
         batches: rows of `train`, one batch per step; None: `balanced_batches` of 32.
-        budget: bytes for heads that train at once, with their gradients and the two moments of Adam.
     """
     (e, f), (test_e, test_f) = head_inputs("verify", train), head_inputs("verify", test)
     group = check_groups(len(test_e), pair, sign, group)
@@ -392,9 +400,9 @@ def gains(
     batches = balanced_batches(train.y, 32, 4, seed) if batches is None else batches
     share = sign.to(test_e).double() / torch.bincount(group)[group].to(test_e)
     found = share.new_empty(errors)
-    step = max(1, budget // (4 * e.element_size() * e.shape[1] * f.shape[1]))
+    step = max(1, tuning.budget // (4 * e.element_size() * e.shape[1] * f.shape[1]))
     for first in range(0, len(weight), step):
-        moves = fine_tune(loss, train, weight[first : first + step].to(e), batches, lr, clip, seed)
+        moves = fine_tune(loss, train, weight[first : first + step].to(e), batches, tuning, seed)
         for q in range(errors) if len(weight) == 1 else range(first, first + len(moves)):
             ends, own = pair[group == q], share[group == q]
             with full_precision_matmul(test_f):
@@ -410,8 +418,7 @@ def fine_tune(
     train: Embedded,
     weight: Float[Tensor, "H N"],
     batches: Batches,
-    lr: float,
-    clip: float,
+    tuning: HeadTuning,
     seed: int,
 ) -> Float[Tensor, "H D F"]:
     """Return the change of W after one epoch of Adam, for each row of sample weights.
@@ -421,11 +428,10 @@ def fine_tune(
     assert train.e is not None and train.f is not None
     loss, e = copy.deepcopy(loss).eval(), train.e
     moves = e.new_zeros(len(weight), e.shape[1], train.f.shape[1])
-    adam = torch.optim.Adam([moves], lr=lr, fused=True)
+    adam = torch.optim.Adam([moves], lr=tuning.lr, fused=True)
 
     def value(own: Tensor, w: Tensor, y: Tensor) -> Tensor:
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
-        return (w * loss(z, y)).mean()
+        return (w * loss(loss_input(loss, own), y)).mean()
 
     slope = torch.func.vmap(torch.func.grad(value), in_dims=(0, 0, None), randomness="same")
     with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"), full_precision_matmul(e):
@@ -434,10 +440,10 @@ def fine_tune(
             f = train.f[rows]
             shift = torch.einsum("bf,hdf->hbd", f, moves)
             g = slope(e[rows] + shift, weight[:, rows], train.y[rows])
-            moves.grad = (g.mT @ f).clamp_(-clip, clip)
+            moves.grad = (g.mT @ f).clamp_(-tuning.clip, tuning.clip)
             adam.step()
     if not bool(moves.isfinite().all()):
-        raise LikewiseError(f"verify: fine-tuning must stay finite, but diverged with lr={lr:g}; lower lr")
+        raise LikewiseError(f"verify: fine-tuning must stay finite, but diverged with lr={tuning.lr:g}; lower lr")
     return moves
 
 

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float, Int, UInt64
 from PIL import Image
 from scipy.fft import dctn
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
@@ -110,15 +112,12 @@ def near_duplicates(
 ) -> Duplicates:
     """Find near duplicates: candidates by embedding and by hash, confirmed by comparing the images.
 
-    Candidates are the k nearest neighbours of every sample, and samples whose hashes are close in sorted order. The
-    embedding finds
-    crops, which a hash of the whole image does not find; the hash finds copies if the embedding has collapsed a class. A
-    candidate is
-    confirmed if details and colours agree after one image is aligned with the best window of the other. Samples without an
-    image
-    are compared by embedding alone: only vectors that are equal up to rounding are reported, at most `MAX_DISTANCE_SHARE`
-    as far from
-    each other as their k-th neighbours, so that a class that has collapsed to a point is not reported as a thousand copies.
+    Candidates are the k nearest neighbours of every sample, and samples whose hashes are close in sorted order. The embedding
+    finds crops, which a hash of the whole image does not find; the hash finds copies if the embedding has collapsed a class. A
+    candidate is confirmed if details and colours agree after one image is aligned with the best window of the other. Samples
+    without an image are compared by embedding alone: only vectors that are equal up to rounding are reported, at most
+    `MAX_DISTANCE_SHARE` as far from each other as their k-th neighbours, so that a class that has collapsed to a point is not
+    reported as a thousand copies.
 
     Args:
         z: embeddings of all splits, compared by angle.
@@ -351,8 +350,7 @@ def _match(
 ) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P 3"]]:
     """Return the smallest number of different bits between one image and a window of the other, and how it was reached.
 
-    The second array has for each pair: the window, whether it is a window of the second image, and whether one image is
-    mirrored.
+    The second array has for each pair: the window, whether it is of the second image, and whether one image is mirrored.
     """
     bits, how = np.full(len(pair), 65), np.zeros((len(pair), 3), np.int64)
     for at in _blocks(np.arange(len(pair)), 1 << 14):
@@ -375,20 +373,10 @@ def _spanning(pair: Int[np.ndarray, "P 2"], order: Int[np.ndarray, "p"], count: 
 
     The second array has the number of each sample's component, in the order of first samples.
     """
-    leader = list(range(count))
-
-    def find(row: int) -> int:
-        while leader[row] != row:
-            leader[row] = row = leader[leader[row]]
-        return row
-
-    kept = []
-    for p in order.tolist():
-        a, b = (find(row) for row in pair[p].tolist())
-        if a != b:
-            leader[max(a, b)] = min(a, b)
-            kept.append(p)
-    return np.sort(np.array(kept, np.int64)), clusters_of([find(row) for row in range(count)])
+    rank = np.arange(1.0, len(order) + 1)
+    graph = coo_array((rank, tuple(pair[order].T)), (count, count)).tocsr()
+    kept = order[minimum_spanning_tree(graph).data.astype(np.int64) - 1]
+    return np.sort(kept), connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def copy_log_odds(bits: float, detail: float, coefficients: tuple[float, float, float] = COPY_COEFFICIENTS) -> float:
