@@ -79,7 +79,7 @@ def test_without_decisions_no_table_is_written(tmp_path, monkeypatch):
 )
 def test_a_browser_opens_if_it_is_wanted_and_there_is_a_display(tmp_path, monkeypatch, display, wanted, host, seen):
     write_audit(tmp_path)
-    monkeypatch.setattr("likewise.core.open_page.has_display", lambda: display)
+    monkeypatch.setattr("likewise.core.http.has_display", lambda: display)
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     found = serving(monkeypatch)
     serve_review(Review(str(tmp_path), host=host, browser=wanted), lambda line: None)

@@ -30,11 +30,11 @@ from likewise.core.http import (
     Text,
     choose_token,
     new_app,
+    page_opener,
     plain_text,
     run_app,
 )
 from likewise.core.notebook import table, view
-from likewise.core.open_page import page_opener
 from likewise.core.settings import Review
 from likewise.curate.audit.read import UNSPLIT_NAME, data_name, find_audit, read_findings
 from likewise.curate.review.consensus import (
