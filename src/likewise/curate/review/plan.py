@@ -209,7 +209,7 @@ class Planner:
         return Plan(stored, items, gain, json.dumps(shown), groups, first)
 
     def first_groups(self, groups: Sequence[Group], wanted: ItemFilter | None = None) -> list[dict]:
-        """Return the first groups as the page shows them, with at most about MAX_PLANNED_ITEMS items, and only items that match."""
+        """Return the first groups as the page shows them: about MAX_PLANNED_ITEMS items that match."""
         found, left = [], MAX_PLANNED_ITEMS
         may = None if wanted is None else set(self.questions.candidates(wanted))
         for one in groups:

@@ -276,7 +276,7 @@ def disputed_items(store: Store, questions: Questioned, kind: str) -> list[str]:
 
 
 def listed_items(questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
-    """Return the items of a kind that may match the filter, in their order; pairs that the reviewer's decisions outdate are gone."""
+    """Return the items of a kind that may match the filter, in their order, without pairs that are outdated."""
     return current_pairs(questions, decided) if wanted.kind == "pair" else questions.candidates(wanted)
 
 
