@@ -14,7 +14,22 @@ from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.samples import Near, Paths, Texts
 
 NAMES = ("wren", "a,b", 'q"x"', "line\nbreak", "naïve 日本", "\udcff", "=1+1")
-HEAD = "row path label score state suggested confidence margin reason split same_as off_topic left votes".split()
+HEAD = [
+    "row",
+    "path",
+    "label",
+    "score",
+    "state",
+    "suggested",
+    "confidence",
+    "margin",
+    "reason",
+    "split",
+    "same_as",
+    "off_topic",
+    "left",
+    "votes",
+]
 
 
 @pytest.fixture
@@ -27,8 +42,20 @@ def folder(tmp_path):
         own, other = NAMES[row % 7], NAMES[(row + 1) % 7]
         suspect, same = state in ("flagged", "conflict"), row - row % 12 if state == "conflict" else ""
         score = "" if state == "unknown" else f"{random.integers(1, 9) / 16}"
-        cells = [row, f"{own}/{row}.png", own, score, state, other if suspect else "", "0.75" if suspect else "", "", "why"]
-        lines.append([*cells, ("train", "")[row % 2], same, "0.5" if row % 5 else "", "1.5" if row % 9 else "", f"{row / 400}"])
+        cells = [
+            row,
+            f"{own}/{row}.png",
+            own,
+            score,
+            state,
+            other if suspect else "",
+            "0.75" if suspect else "",
+            "",
+            "why",
+        ]
+        lines.append(
+            [*cells, ("train", "")[row % 2], same, "0.5" if row % 5 else "", "1.5" if row % 9 else "", f"{row / 400}"]
+        )
     with open_csv(tmp_path / "audit.csv", "w") as out:
         csv.writer(out, lineterminator="\n").writerows([HEAD, *lines])
     about = {"title": "t", "root": "", "rows": 400, "pictures": True, "scores": {"score": "", "votes": ""}}
@@ -52,7 +79,9 @@ def test_columns_and_lines_agree(folder, tmp_path_factory, monkeypatch, made):
     assert list(fast.sample.values()) == list(slow.sample.values()) and list(fast.sample) == list(slow.sample)
     assert all(fast.sample[one.row] == one for one in slow.sample.values())
     for name in ("suspects", "off_topic"):
-        assert list(getattr(fast, name)) == list(getattr(slow, name)) and len(getattr(fast, name))  == len(getattr(slow, name))
+        assert list(getattr(fast, name)) == list(getattr(slow, name)) and len(getattr(fast, name)) == len(
+            getattr(slow, name)
+        )
     assert list(fast.members.items()) == list(slow.members.items()) and dict(fast.single) == dict(slow.single)
     for name in ("pair", "causes", "classes", "duplicates", "same_images"):
         assert getattr(fast, name) == getattr(slow, name)
@@ -100,7 +129,11 @@ def test_rows_and_places(folder):
 
 def test_texts_paths_and_neighbours():
     texts = Texts.of(["a", "b", "a"])
-    assert texts.find("a").tolist() == [True, False, True] and not texts.find("c").any() and texts.cells([1, 0]) == ["b", "a"]
+    assert (
+        texts.find("a").tolist() == [True, False, True]
+        and not texts.find("c").any()
+        and texts.cells([1, 0]) == ["b", "a"]
+    )
     paths = Paths.of(["a/b/1.png", "", "\udcff/2.png", "3.png"])
     assert paths.cells(np.arange(4)) == ["a/b/1.png", "", "\udcff/2.png", "3.png"] and paths.cell(2) == "\udcff/2.png"
     assert paths.folders() == {"a/b", "\udcff", ""}

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from review_page import see
-
 from browser import until
+from review_page import see
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytestmark = [pytest.mark.browser, pytest.mark.process]
@@ -16,7 +15,9 @@ ROWS, FLAGGED = 6000, 5400
 @pytest.fixture
 def audited(tmp_path):
     head = "row,path,label,score,suggested,confidence,margin,reason,split"
-    lines = [f"{n},,class {n % 600},{0.1 + n * 1e-5:.5f},class {(n + 1) % 600},0.9,0.5,near,train" for n in range(FLAGGED)]
+    lines = [
+        f"{n},,class {n % 600},{0.1 + n * 1e-5:.5f},class {(n + 1) % 600},0.9,0.5,near,train" for n in range(FLAGGED)
+    ]
     lines += [f"{n},,class {n % 600},0.9,,,,,train" for n in range(FLAGGED, ROWS)]
     (tmp_path / "audit.csv").write_text("\n".join([head, *lines]))
     (tmp_path / "audit.json").write_text(json.dumps({"title": "t", "root": "", "rows": ROWS, "pictures": False}))
@@ -32,11 +33,17 @@ def test_labels_come_in_pieces(enter, audited):
     page.keyboard.press("k")
     see(page, "2 / 5000+", "body")
     page.click("#groups")  # in the order of the plan
-    until(page, "() => document.querySelectorAll('#group .tile').length > 0 && !document.body.classList.contains('loading')")
+    until(
+        page,
+        "() => document.querySelectorAll('#group .tile').length > 0 && !document.body.classList.contains('loading')",
+    )
     page.keyboard.press("Enter")
     see(page, "Saved.", "#said")
     page.click("#grid")
-    until(page, "() => document.querySelectorAll('#sheet .tile').length > 0 && !document.body.classList.contains('loading')")
+    until(
+        page,
+        "() => document.querySelectorAll('#sheet .tile').length > 0 && !document.body.classList.contains('loading')",
+    )
     page.click("#one")
     page.click("#sift")
     page.fill("#label", "class 599")  # rows 599, 1199, ..., and those that are suggested to be of this class

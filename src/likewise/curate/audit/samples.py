@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
@@ -112,7 +111,8 @@ class Paths(NamedTuple):
 
     def folders(self) -> set[str]:
         """Return the folders of all paths that are not empty."""
-        found = {re.sub(rb"[^/\\]*$", b"", one) for one in self.encoded(np.flatnonzero(np.diff(self.begin)))}
+        every = self.encoded(np.flatnonzero(np.diff(self.begin)))
+        found = {one[: max(one.rfind(b"/"), one.rfind(b"\\")) + 1] for one in every}
         return {os.path.dirname(one.decode("utf-8", "surrogateescape") + "x") for one in found}
 
 

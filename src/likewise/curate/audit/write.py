@@ -65,9 +65,7 @@ def write_tables(
     carried = carried_columns(subject.items)
     extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())
     head, first = [*FIXED_COLUMNS, *extra, *scores, *carried], copies.first_row()
-    parts = [
-        sample_columns(subject, name, quality[name], first, [*extra, *scores], carried) for name in subject.splits
-    ]
+    parts = [sample_columns(subject, name, quality[name], first, [*extra, *scores], carried) for name in subject.splits]
     columns = [list(chain.from_iterable(some)) for some in zip(*parts, strict=True)]
     write_csv(folder / "audit.csv", head, zip(*columns, strict=True))
     write_parquet(folder / "audit.parquet", head, columns)
