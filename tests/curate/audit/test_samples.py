@@ -14,22 +14,8 @@ from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.samples import Near, Paths, Texts
 
 NAMES = ("wren", "a,b", 'q"x"', "line\nbreak", "naïve 日本", "\udcff", "=1+1")
-HEAD = [
-    "row",
-    "path",
-    "label",
-    "score",
-    "state",
-    "suggested",
-    "confidence",
-    "margin",
-    "reason",
-    "split",
-    "same_as",
-    "off_topic",
-    "left",
-    "votes",
-]
+WORDS = "row path label score state suggested confidence margin reason split same_as off_topic left votes"
+HEAD = WORDS.split(" ")
 
 
 @pytest.fixture

@@ -310,7 +310,7 @@ def read_samples(file: Path, about: dict) -> Samples:
     """Return all samples, with the single scores of those to review. Audits before `state` had flagged labels alone."""
     kinds: dict[str, Kind] = {name: kind for name, kind in get_type_hints(Sample).items() if name != "carried"}
     scores = [name for name in about["scores"] if name not in (*kinds, *CARRIED_COLUMNS)]
-    others: dict[str, Kind] = dict.fromkeys(CARRIED_COLUMNS, str) | dict.fromkeys(scores, float | None)
+    others: dict[str, Kind] = {**dict.fromkeys(CARRIED_COLUMNS, str), **dict.fromkeys(scores, float | None)}
     found = read_columns(file, kinds | others, plain="path")
     samples = None if found is None else samples_of_columns(found, about["rows"])
     return samples if samples is not None else read_samples_by_line(file, about)
