@@ -20,7 +20,7 @@ def test_names_come_back_as_they_were(tmp_path):
     write_csv(tmp_path / "t.csv", head, lines)
     with open(tmp_path / "t.csv", encoding="utf-8", newline="") as file:
         assert [line["label"] for line in csv.DictReader(file)] == list(NAMES)
-    write_parquet(tmp_path / "t.parquet", head, lines)
+    write_parquet(tmp_path / "t.parquet", head, list(zip(*lines, strict=True)))
     table = pq.read_table(tmp_path / "t.parquet").to_pydict()
     assert table["label"] == list(NAMES) and table["row"] == list(range(7)) and table["score"] == [0.5] * 7
     assert table["weight"] == [None] * 7 and table["query"] == [0, 1, 0, 1, 0, 1, 0]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from review_page import KEY, press, see, write_sets
 
 from likewise.curate.audit.apply import apply
 from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.samples import Samples
 from likewise.curate.review.consensus import as_csv, changes, corrected, outcome, write_corrected_table
 from likewise.curate.review.items import ItemFilter, Questioned
 from likewise.curate.review.review_page import Served, make_app
@@ -74,8 +76,8 @@ def test_decisions_per_row_and_label(store, tmp_path):
 def test_a_sample_without_labels_left_is_gone(store):
     store.decide("ann", "2:rare/odd", "remove")
     (question,) = [q for q in (store.findings.questions or {}).values() if q.row == 2]
-    findings = store.findings
-    findings.sample[2] = findings.sample[2]._replace(label=question.label)
+    samples = [one._replace(label=question.label) if one.row == 2 else one for one in store.findings.sample.values()]
+    findings = replace(store.findings, sample=Samples.of(samples))
     assert [line[0] for line in corrected(findings, store.current_decisions())] == ["path", "0.png", "1.png", "3.png"]
 
 

@@ -283,7 +283,7 @@ def given_labels(file: Path) -> dict[str, str]:
     if not (file.with_name("audit.json").exists() and file.with_name("audit.csv").exists()):
         return {}
     about = read_about(file.with_name("audit.json"))
-    samples = read_samples(file.with_name("audit.csv"), about)[0].values()
+    samples = read_samples(file.with_name("audit.csv"), about).values()
     return {os.path.normpath(os.path.join(about["root"], one.path)): one.label for one in samples if one.path}
 
 

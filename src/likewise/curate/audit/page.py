@@ -195,7 +195,7 @@ def template_context(found: Findings) -> dict:
         "conflicts": conflicts(found),
         "off_topic": found.off_topic[: MAX_ITEMS["off_topic"]],
         "suspects": suspects(found),
-        "flagged": sum(one.state == "flagged" for one in found.suspects),
+        "flagged": len(found.suspects.in_state("flagged")),
         "numbers": True,
         "data_name": data_name(found),
         "splits": len(about["parts"]) > 1,
@@ -228,9 +228,8 @@ def template_context(found: Findings) -> dict:
 def conflicts(found: Findings) -> list[Conflict]:
     """Return the images that exist under several labels, in the order of `Findings.suspects`."""
     images: dict[int | None, list[Sample]] = {}
-    for one in found.suspects:
-        if one.state == "conflict":
-            images.setdefault(one.same_as, []).append(one)
+    for one in found.suspects.in_state("conflict"):
+        images.setdefault(one.same_as, []).append(one)
     return [
         Conflict(
             sorted(samples, key=lambda s: (-(s.score or 0), s.row)),
@@ -242,7 +241,7 @@ def conflicts(found: Findings) -> list[Conflict]:
 
 def suspects(found: Findings) -> list[Suspect]:
     """Return the most suspect samples of all splits."""
-    flagged = [one for one in found.suspects if one.state == "flagged"]
+    flagged = found.suspects.in_state("flagged")
     return [
         Suspect(
             one,

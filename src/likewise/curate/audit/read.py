@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import UnionType
 from typing import NamedTuple, get_type_hints
 
@@ -24,54 +24,30 @@ import numpy as np
 
 from likewise.core.errors import LikewiseError
 from likewise.core.files import load_arrays, open_csv, read_json
-from likewise.curate.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
+from likewise.curate.audit.csv_columns import Kind, as_cells, read_columns
+from likewise.curate.audit.samples import (
+    BOX_CORNERS,
+    CARRIED_COLUMNS,
+    Members,
+    Near,
+    Sample,
+    SampleList,
+    Samples,
+    SingleScores,
+    Texts,
+)
+from likewise.curate.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS
 
 UNSPLIT_NAME = "all"
 """Name of the only split of data without splits; the `split` column of its samples is empty."""
 
-BOX_CORNERS = ("left", "top", "right", "bottom")
-"""Columns of the box of an image."""
-CARRIED_COLUMNS = ("split", "query", "gallery", "group", "camera", *BOX_CORNERS, "weight")
-"""Columns of the data's own table that audit.csv and the corrected table copy."""
+ROW_COLUMNS = ("row", "query", "other", "wrong", "mate")
+"""Columns of all files that identify a sample by its row; "mate" may be -1."""
 GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
 """Names of folders, in lower case, that no data set is known by."""
 
 FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
 """Files of a forecast of the review, and of its result; `audit.forecast` and `audit.proof` write them."""
-
-
-class Sample(NamedTuple):
-    """One line of audit.csv."""
-
-    row: int
-    path: str
-    label: str
-    score: float | None  # None: unknown
-    suggested: str  # empty: the label is not flagged
-    confidence: float | None
-    margin: float | None
-    reason: str
-    split: str
-    carried: dict[str, str]
-    state: str = ""  # a key of `STATE_DESCRIPTIONS`
-    same_as: int | None = None  # lowest row among the exact copies; None: no copy
-    off_topic: float | None = None  # probability that the image fits no class; None: not computed
-
-    @property
-    def decision(self) -> SuggestedDecision:
-        """Return what the audit suggests to do."""
-        return suggested_decision(self.state, self.score, self.confidence)
-
-    @property
-    def name(self) -> str:
-        """Return the file name, or the row of a sample without a file."""
-        return PurePath(self.path).name or f"row {self.row}"
-
-    @property
-    def box(self) -> list[float] | None:
-        """Return (left, top, right, bottom); None: the whole image."""
-        corners = [self.carried.get(name, "") for name in BOX_CORNERS]
-        return [float(corner) for corner in corners] if all(corners) else None
 
 
 class Pair(NamedTuple):
@@ -219,17 +195,17 @@ class Findings:
     """
 
     about: dict
-    sample: dict[int, Sample]
-    single: dict[int, dict[str, float | None]]  # of flagged samples: the scores that the score combines
-    suspects: list[Sample]  # exact copies with several labels first, then the most suspect first
-    off_topic: list[Sample]  # samples that probably fit no class, the most likely first
-    members: dict[tuple[str, str], list[int]]  # (split, class) -> rows, the least suspect first
+    sample: Samples
+    single: SingleScores  # of flagged samples: the scores that the score combines
+    suspects: SampleList  # exact copies with several labels first, then the most suspect first
+    off_topic: SampleList  # samples that probably fit no class, the most likely first
+    members: Members  # (split, class) -> rows, the least suspect first
     pair: dict[str, Pair]
     causes: dict[tuple[str, str], dict[str, list[Cause]]]
     """(kind, error) -> "harmful" or "helpful" -> causes, the strongest first."""
     classes: list[ClassLine]
     duplicates: list[Duplicate]
-    near: dict[int, list[int]]  # row -> nearest rows of the same split
+    near: Near | dict[int, list[int]]  # row -> nearest rows of the same split; empty: not known
     questions: dict[str, LabelQuestion] | None = None  # item -> question, the worst first; None: one label per sample
 
     @property
@@ -240,11 +216,7 @@ class Findings:
     @cached_property
     def same_images(self) -> dict[int, list[int]]:
         """Return lowest row -> all rows of every image that has exact copies."""
-        found = defaultdict(list)
-        for one in self.sample.values():
-            if one.same_as is not None:
-                found[one.same_as].append(one.row)
-        return dict(found)
+        return self.sample.same_images()
 
     def copies_of(self, row: int) -> list[int]:
         """Return the other rows that show exactly the same image."""
@@ -289,54 +261,28 @@ def read_findings(folder: str | os.PathLike) -> Findings:
     """Read and check all files of an audit folder."""
     folder = Path(folder)
     about = read_about(folder / "audit.json")
-    sample, single = read_samples(folder / "audit.csv", about)
-    members, causes = defaultdict(list), defaultdict(lambda: defaultdict(list))
-    for one in sorted(sample.values(), key=lambda s: (s.state != "ok", -(s.score or 0), s.row)):
-        members[one.split, one.label].append(one.row)
-    pairs: list[Pair]
-    listed: list[Cause]
-    classes: list[ClassLine]
-    duplicates: list[Duplicate]
-    pairs, listed, classes, duplicates = (  # pyright: ignore[reportAssignmentType] - a list of each kind
-        [kind(**values) for _, values, _ in read_lines(folder / f"{name}.csv", kind, sample)]
-        if (folder / f"{name}.csv").exists() else []
-        for name, kind in (("pairs", Pair), ("causes", Cause), ("classes", ClassLine), ("duplicates", Duplicate))
-    )  # fmt: skip
-    asked = read_lines(folder / "labels.csv", LabelQuestion, sample) if "labels" in about else ()
+    sample = read_samples(folder / "audit.csv", about)
+    pairs: list[Pair] = read_records(folder / "pairs.csv", Pair, sample)
+    listed: list[Cause] = read_records(folder / "causes.csv", Cause, sample)
+    classes: list[ClassLine] = read_records(folder / "classes.csv", ClassLine, sample)
+    asked = read_records(folder / "labels.csv", LabelQuestion, sample, needed=True) if "labels" in about else []
+    causes = defaultdict(lambda: defaultdict(list))
     for cause in sorted(listed, key=lambda c: c.place):  # stable: errors keep the order of the file, the worst first
         causes[cause.kind, cause.error][cause.direction].append(cause)
     return Findings(
         about,
         sample,
-        single,
-        suspects=in_order(one for one in sample.values() if one.state in ("flagged", "conflict")),
-        off_topic=sorted(
-            (s for s in sample.values() if s.state == "off-topic"), key=lambda s: (-(s.off_topic or 0), s.row)
-        ),
-        members=dict(members),
+        sample.single_scores(),
+        suspects=sample.suspects(),
+        off_topic=sample.outside(),
+        members=sample.members(),
         pair={f"{one.query}-{one.other}": one for one in pairs},
         causes={key: dict(causes[key]) for key in dict.fromkeys((c.kind, c.error) for c in listed)},
-        classes=[one._replace(split=one.split or UNSPLIT_NAME) for one in classes],
-        duplicates=duplicates,
+        classes=[one if one.split else one._replace(split=UNSPLIT_NAME) for one in classes],
+        duplicates=read_records(folder / "duplicates.csv", Duplicate, sample),
         near=read_near(folder / "neighbours.npz", sample),
-        questions={(one := LabelQuestion(**v)).item: one for _, v, _ in asked} if "labels" in about else None,
+        questions={one.item: one for one in asked} if "labels" in about else None,
     )
-
-
-def in_order(suspects: Iterable[Sample]) -> list[Sample]:
-    """Return suspect samples: exact copies with several labels first, image by image; then by score."""
-    suspects = list(suspects)
-    lowest: dict[int | None, float] = {}
-    for one in suspects:
-        if one.state == "conflict":
-            lowest[one.same_as] = min(lowest.get(one.same_as, 1.0), one.score or 0.0)
-
-    def key(one: Sample) -> tuple:
-        conflict = one.state == "conflict"
-        image = (lowest[one.same_as], one.same_as or 0) if conflict else (0.0, 0)
-        return (not conflict, *image, one.score or 0.0, one.row)
-
-    return sorted(suspects, key=key)
 
 
 def read_about(file: Path) -> dict:
@@ -360,8 +306,56 @@ def read_about(file: Path) -> dict:
         raise LikewiseError(f"audit: {file} is damaged ({error!r}); audit again") from None
 
 
-def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, dict[str, float | None]]]:
-    """Return all samples, and the single scores of those to review. Audits before `state` had flagged labels alone."""
+def read_samples(file: Path, about: dict) -> Samples:
+    """Return all samples, with the single scores of those to review. Audits before `state` had flagged labels alone."""
+    kinds: dict[str, Kind] = {name: kind for name, kind in get_type_hints(Sample).items() if name != "carried"}
+    scores = [name for name in about["scores"] if name not in (*kinds, *CARRIED_COLUMNS)]
+    others: dict[str, Kind] = {**dict.fromkeys(CARRIED_COLUMNS, str), **dict.fromkeys(scores, float | None)}
+    found = read_columns(file, kinds | others, plain="path")
+    samples = None if found is None else samples_of_columns(found, about["rows"])
+    return samples if samples is not None else read_samples_by_line(file, about)
+
+
+def samples_of_columns(found: dict, rows: int) -> Samples | None:
+    """Return the samples with these columns; None: a column is missing, or a value is not possible."""
+    if any(name not in found for name in Sample._fields if name not in (*Sample._field_defaults, "carried")):
+        return None
+    row = found["row"]
+    if not len(row) or row.min() < 0 or row.max() >= rows or (np.diff(np.sort(row, kind="stable")) == 0).any():
+        return None
+    empty, unknown = Texts([""], np.zeros(len(row), np.int32)), np.full(len(row), np.nan)
+    state = found.get("state", empty)
+    if "" in state.names:
+        suspect = np.where(~found["suggested"].find(""), "flagged", "ok")
+        state = Texts.of(np.where(state.find(""), suspect, np.array(state.names)[state.code]).tolist())
+    if not set(state.names) <= STATE_DESCRIPTIONS.keys():
+        return None
+    free = np.isin(state.code, [n for n, name in enumerate(state.names) if name in ("unknown", "off-topic")])
+    boxes = [cell for name in BOX_CORNERS if name in found for cell in found[name].names]
+    if (np.isnan(found["score"]) & ~free).any() or not all(map(is_coordinate, boxes)):
+        return None
+    carried = {name: found[name] for name in CARRIED_COLUMNS if name in found}
+    split = found["split"]._replace(names=[name or UNSPLIT_NAME for name in found["split"].names])
+    texts = {"label": found["label"], "suggested": found["suggested"], "reason": found["reason"], "split": split}
+    numbers = {name: found[name] for name in ("score", "confidence", "margin")}
+    single = {name: found[name] for name in found if name not in (*Sample._fields, *CARRIED_COLUMNS)}
+    same_as = found.get("same_as", np.full(len(row), -1))
+    return Samples(
+        row, found["path"], numbers | {"off_topic": found.get("off_topic", unknown)}, texts | {"state": state},
+        same_as, carried, single,
+    )  # fmt: skip
+
+
+def is_coordinate(text: str) -> bool:
+    """Return whether a cell of a box is empty or a number."""
+    try:
+        return not text or math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def read_samples_by_line(file: Path, about: dict) -> Samples:
+    """Return all samples, read line by line; raise if a line is wrong."""
     sample, single = {}, {}
     for line, values, cells in read_lines(file, Sample):
         one = Sample(**values, carried={name: cells[name] for name in CARRIED_COLUMNS if name in cells})
@@ -385,19 +379,36 @@ def read_samples(file: Path, about: dict) -> tuple[dict[int, Sample], dict[int, 
             single[one.row] = {name: parse_cell(cells[name], float | None, name, line, file) for name in names}
     if not sample:
         raise LikewiseError("audit: audit.csv must have a sample or more, got none; audit again")
-    return sample, single
+    return Samples.of(sample.values(), single)
 
 
-def read_lines(
-    file: Path, record: type, sample: dict[int, Sample] | None = None
-) -> Iterator[tuple[int, dict, dict[str, str]]]:
+def read_records(file: Path, record: type, sample: Samples, needed: bool = False) -> list:
+    """Return the lines of a file as records; none if there is no file, unless it is needed."""
+    if not needed and not file.exists():
+        return []
+    kinds: dict[str, Kind] = get_type_hints(record)
+    optional: dict = record._field_defaults  # pyright: ignore[reportAttributeAccessIssue] - a NamedTuple
+    found = read_columns(file, kinds)
+    if found is not None and all(name in found or name in optional for name in kinds):
+        rows = [
+            column[column != -1] if name == "mate" else column for name, column in found.items() if name in ROW_COLUMNS
+        ]
+        if sample.first_unknown(np.concatenate([np.zeros(0, np.int64), *rows])) is None:
+            names, columns = list(found), [as_cells(column, kinds[name]) for name, column in found.items()]
+            if names == list(kinds):
+                return [record(*cells) for cells in zip(*columns, strict=True)]
+            return [record(**dict(zip(names, cells, strict=True))) for cells in zip(*columns, strict=True)]
+    return [record(**values) for _, values, _ in read_lines(file, record, sample)]
+
+
+def read_lines(file: Path, record: type, sample: Samples | None = None) -> Iterator[tuple[int, dict, dict[str, str]]]:
     """Yield for each line its number, the values of the record's columns, and all cells as text.
 
     Columns of fields with a default may be missing. Raises if a column that identifies a sample has an unknown row.
     """
     kinds = {name: kind for name, kind in get_type_hints(record).items() if name != "carried"}
     optional: dict = record._field_defaults  # pyright: ignore[reportAttributeAccessIssue] - a NamedTuple
-    named = [name for name in kinds if name in ("row", "query", "other", "wrong", "mate") and sample]
+    named = [name for name in kinds if name in ROW_COLUMNS and sample]
     try:
         with open_csv(file) as text:
             reader = csv.DictReader(text, restval="")
@@ -432,14 +443,14 @@ def parse_cell(text: str, kind: type | UnionType, name: str, line: int, file: Pa
     raise LikewiseError(f"audit: {name} must be a number, got {text!r} in line {line} of {file.name}; audit again")
 
 
-def check_rows(rows: Iterable, sample: dict[int, Sample] | None, where: str) -> None:
+def check_rows(rows: Iterable, sample: Samples | None, where: str) -> None:
     """Raise unless all rows are in audit.csv."""
     unknown = next((row for row in rows if sample is None or row not in sample), None)
     if unknown is not None:
         raise LikewiseError(f"audit: {where} must have rows of audit.csv, got {unknown}; audit again")
 
 
-def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
+def read_near(file: Path, sample: Samples) -> Near | dict[int, list[int]]:
     """Return the nearest neighbours of every row, from neighbours.npz; empty if there is no such file."""
     if not file.exists():
         return {}
@@ -448,14 +459,15 @@ def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
         raise LikewiseError(
             f"audit: {file.name} must have one row of 'near' for each of 'row', got {len(near)} and {len(row)}; audit again"
         )
-    check_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
-    return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
+    unknown = sample.first_unknown(np.append(row, near[near >= 0]))
+    check_rows([] if unknown is None else [unknown], sample, file.name)
+    return Near(row, near)
 
 
 def data_name(found: Findings) -> str:
     """Return the name of the folder with all images; without images, the title of the audit."""
     root, title = found.about["root"], found.about["title"]
-    folders = {os.path.dirname(os.path.join(root, one.path)) for one in found.sample.values() if one.path}
+    folders = {os.path.join(root, folder) for folder in found.sample.path.folders()}
     if not found.about["pictures"] or not folders or not all(map(os.path.isabs, folders)):
         return title
     top = Path(root if len(folders) == 1 and root else os.path.commonpath(folders))

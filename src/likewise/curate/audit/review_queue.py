@@ -133,31 +133,34 @@ def queue_of_findings(findings: Findings) -> ReviewQueue:
     The classes besides the given and the suggested one are not known: they share what remains of the probability, under one
     number that no class has. There are no clusters of near copies.
     """
-    samples = list(findings.sample.values())
-    number = {name: at for at, name in enumerate(sorted({s.label for s in samples}))}
+    samples = findings.sample
+    number = {name: at for at, name in enumerate(sorted(samples.label.names))}
     others = CANDIDATES_COUNT - 2
     label = torch.full((len(samples), CANDIDATES_COUNT), len(number))
-    label[:, 0] = torch.tensor([number[s.label] for s in samples])
-    label[:, 1] = torch.tensor([number.get(s.suggested, len(number)) for s in samples])
-    score = torch.tensor([1.0 if s.score is None else s.score for s in samples], dtype=torch.float64)
-    share = [0.5 if s.confidence is None else s.confidence for s in samples]
-    sure = torch.tensor(share, dtype=torch.float64).clamp(1 / others, 1)  # no other class is as probable
+    for column, texts in enumerate((samples.label, samples.suggested)):
+        found = np.array([number.get(name, len(number)) for name in texts.names])
+        label[:, column] = torch.from_numpy(found[texts.code])
+    score = torch.from_numpy(np.nan_to_num(samples.score, nan=1.0))
+    share = np.nan_to_num(samples.confidence, nan=0.5)
+    sure = torch.from_numpy(share).clamp(1 / others, 1)  # no other class is as probable
     rest = torch.cat([sure[:, None], ((1 - sure) / others)[:, None].expand(-1, others)], 1)
     candidates = Candidates(label, torch.cat([score[:, None], (1 - score)[:, None] * rest], 1))
-    splits = {s.split for s in samples}
-    trained = torch.tensor([s.split == "train" or not {"train", "test"} <= splits for s in samples])
-    row, place = torch.tensor([s.row for s in samples]), {s.row: at for at, s in enumerate(samples)}
-    suspects = torch.tensor([place[s.row] for s in findings.suspects], dtype=torch.long)
+    trained = torch.from_numpy(samples.split.find("train") | (not {"train", "test"} <= set(samples.split.names)))
+    row, suspects = torch.from_numpy(samples.row.copy()), torch.from_numpy(findings.suspects.place)
     none = torch.zeros(len(row), dtype=torch.bool)
     return ReviewQueue(row, candidates, label_effects(label[:, 0], trained), suspects, torch.arange(len(row)), none)
 
 
 def class_numbers(queue: ReviewQueue, findings: Findings) -> dict[str, int]:
     """Return class name -> class number of the queue, by the given labels; raise if the queue is of another audit."""
-    row, given = queue.row.tolist(), queue.candidates.label[:, 0].tolist()
-    found = {findings.sample[at].label: number for at, number in zip(row, given) if at in findings.sample}
-    same = all(at in findings.sample and found[findings.sample[at].label] == number for at, number in zip(row, given))
-    if not same or len(row) != len(findings.sample) or len(set(found.values())) != len(found):
+    samples, row, given = findings.sample, queue.row.numpy(), queue.candidates.label[:, 0].numpy()
+    place = samples.places(row)
+    code = samples.label.code[place]
+    number = np.full(len(samples.label.names), -1, np.int64)
+    number[code] = given
+    found = {name: at for name, at in zip(samples.label.names, number.tolist()) if at >= 0}
+    same = len(row) == len(samples) and bool((place >= 0).all() and (number[code] == given).all())
+    if not same or len(set(found.values())) != len(found):
         raise LikewiseError(
             f"review: {POSTERIOR_FILE} must have the samples and labels of audit.csv, but has others; audit again with --forecast"
         )

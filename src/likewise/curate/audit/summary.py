@@ -143,20 +143,20 @@ def show_splits(console: Console, found: Findings) -> None:
             console.print("The network separates these classes poorly, so more labels are flagged than are wrong.")
 
 
-def flagged_samples(found: Findings) -> list[Sample]:
+def flagged_samples(found: Findings) -> Sequence[Sample]:
     """Return the suspect labels that no exact copy contradicts."""
-    return [one for one in found.suspects if one.state == "flagged"]
+    return found.suspects.in_state("flagged")
 
 
 def conflict_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
     """Return score, row, label and file of exact copies with several labels, image by image, and how many there are."""
-    some = [one for one in found.suspects if one.state == "conflict"]
+    some = found.suspects.in_state("conflict")
     return [(score_text(s.score or 0.0), str(s.row), s.label, s.path) for s in some[:MAX_SUSPECT_LINES]], len(some)
 
 
 def show_conflicts(console: Console, found: Findings) -> None:
     lines, count = conflict_lines(found)
-    images = len({one.same_as for one in found.suspects if one.state == "conflict"})
+    images = len({one.same_as for one in found.suspects.in_state("conflict")})
     title = f"Copies with different labels: {images:,} image{'s' * (images != 1)} in {count:,} files; at most one label is right"
     show_columns(console, f"{title}{counted(len(lines), count)}", (">score", ">row", "label", "file"), lines)
 

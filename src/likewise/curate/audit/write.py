@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import SupportsFloat
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from likewise.core.files import atomic_write, text_column, write_csv
@@ -64,13 +65,10 @@ def write_tables(
     carried = carried_columns(subject.items)
     extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())
     head, first = [*FIXED_COLUMNS, *extra, *scores, *carried], copies.first_row()
-    lines = [
-        line
-        for name in subject.splits
-        for line in sample_lines(subject, name, quality[name], first, [*extra, *scores], carried)
-    ]
-    write_csv(folder / "audit.csv", head, lines)
-    write_parquet(folder / "audit.parquet", head, lines)
+    parts = [sample_columns(subject, name, quality[name], first, [*extra, *scores], carried) for name in subject.splits]
+    columns = [list(chain.from_iterable(some)) for some in zip(*parts, strict=True)]
+    write_csv(folder / "audit.csv", head, zip(*columns, strict=True))
+    write_parquet(folder / "audit.parquet", head, columns)
     write_csv(folder / "pairs.csv", (*Pair._fields, "query_path", "other_path"), pair_lines(subject, explained))
     causes = ("error", "kind", "direction", "place", "row", "influence", "relative", "path")
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
@@ -109,10 +107,10 @@ def carried_columns(items: Items) -> dict[str, Sequence]:
     return found
 
 
-def sample_lines(
+def sample_columns(
     subject: Subject, name: str, found: SplitQuality, first: dict[int, int], scores: list[str], carried: dict
-) -> Iterable[list]:
-    """Yield the lines of audit.csv for one split.
+) -> list[list]:
+    """Return the columns of audit.csv for one split.
 
     Args:
         first: row -> lowest row among its exact copies, for rows that have exact copies.
@@ -120,25 +118,40 @@ def sample_lines(
     """
     split, items, state = subject.splits[name], subject.items, found.state
     known = found.single if found.quality.off_topic is None else {"off_topic": found.quality.off_topic, **found.single}
-    single = [known[s].tolist() if s in known else [math.nan] * len(state) for s in scores]
-    score, shown = found.quality.score.tolist(), "" if name == UNSPLIT_NAME else name
-    for place, row in enumerate(split.e.row.tolist()):
-        yield [
-            row, path_of(items, row), split.names[int(split.e.y[place])], number(score[place]),
-            state[place], *suggestion_cells(subject, name, found, place, str(state[place])), shown, first.get(row, ""),
-            *(number(s[place]) for s in single), *(c[row] for c in carried.values()),
-        ]  # fmt: skip
+    rows, shown = split.e.row.tolist(), "" if name == UNSPLIT_NAME else name
+    suggestion: list[list[str]] = [[""] * len(rows) for _ in range(4)]
+    flagged = found.flagged.numpy()
+    told = (state != "ok") | flagged
+    told[list(found.copies)] = True
+    for place in np.flatnonzero(told).tolist():
+        for column, cell in zip(
+            suggestion, suggestion_cells(subject, name, found, place, str(state[place]), flagged), strict=True
+        ):
+            column[place] = cell
+    return [
+        rows, [path_of(items, row) for row in rows], [split.names[n] for n in split.e.y.tolist()],
+        numbers(found.quality.score.tolist()), state.tolist(), *suggestion, [shown] * len(rows),
+        [first.get(row, "") for row in rows],
+        *(numbers(known[s].tolist()) if s in known else [""] * len(rows) for s in scores),
+        *([column[row] for row in rows] for column in carried.values()),
+    ]  # fmt: skip
 
 
-def suggestion_cells(subject: Subject, name: str, found: SplitQuality, place: int, state: str) -> list[str]:
-    """Return suggested label, confidence, margin and reason of a sample; without a suggestion unless its label is suspect."""
+def suggestion_cells(
+    subject: Subject, name: str, found: SplitQuality, place: int, state: str, flagged: Bool[np.ndarray, "N"]
+) -> list[str]:
+    """Return suggested label, confidence, margin and reason of a sample; without a suggestion unless its label is suspect.
+
+    Args:
+        flagged: `found.flagged`, which is computed anew at every access.
+    """
     evidence = found.copies.get(place)
     said = "" if evidence is None else evidence.reason
     if state == "unknown":
         return ["", "", "", said or found.quality.unknown_reason]
     if state == "off-topic":
         return ["", "", "", found.blank.get(place) or said or "fits no class"]
-    if not bool(found.flagged[place]):
+    if not flagged[place]:
         return ["", "", "", said]
     split = subject.splits[name]
     own, (other, sure, ahead) = split.names[int(split.e.y[place])], found.suggestion(place, subject.items.class_name)
@@ -260,19 +273,23 @@ def number(value: SupportsFloat) -> str:
     return "" if math.isnan(value) else f"{float(value):.6g}"
 
 
-def write_parquet(file: Path, head: Sequence[str], lines: Sequence[Sequence]) -> None:
-    """Write the same table as Parquet: numbers as numbers, empty cells as null."""
+def numbers(values: Iterable[float]) -> list[str]:
+    """Return numbers as text; see `number`."""
+    return ["" if value != value else f"{value:.6g}" for value in values]
+
+
+def write_parquet(file: Path, head: Sequence[str], columns: Sequence[Sequence]) -> None:
+    """Write a table as Parquet: numbers as numbers, empty cells as null."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     text = {"path", "label", "state", "suggested", "reason", "split", "group", "camera", "gallery"}
-    columns = {}
-    for name, column in zip(head, zip(*lines, strict=True), strict=True):
+    written = {}
+    for name, column in zip(head, columns, strict=True):
         if name in text:
-            columns[name] = text_column([str(v) for v in column])
+            written[name] = text_column([str(v) for v in column])
         else:
-            columns[name] = [
-                None if v == "" else int(v) if name in ("row", "query", "same_as") else float(v) for v in column
-            ]
+            kind = int if name in ("row", "query", "same_as") else float
+            written[name] = [None if v == "" else kind(v) for v in column]
     with atomic_write(file) as aside:
-        pq.write_table(pa.table(columns), aside)
+        pq.write_table(pa.table(written), aside)

@@ -15,7 +15,7 @@ from likewise.core.files import check_output_path
 from likewise.core.notebook import table, view
 from likewise.core.settings import Receive, Send, check
 from likewise.core.types import Items, LikewiseError
-from likewise.curate.audit.read import UNSPLIT_NAME, Findings, in_order, read_findings
+from likewise.curate.audit.read import UNSPLIT_NAME, Findings, read_findings
 from likewise.curate.exchange import TOOL_BY_NAME
 from likewise.curate.exchange.decisions import StoredDecisions, store_decisions
 from likewise.curate.exchange.row_records import Records, check_free, vectors, write_labels, write_vectors
@@ -205,7 +205,7 @@ def of_audit(folder: Path, root: str | None) -> Records:
 
 def by_suspicion(findings: Findings) -> list:
     """Return all samples: exact copies with several labels, flagged samples, samples that fit no class, then by score."""
-    first = [*in_order(findings.suspects), *findings.off_topic]
+    first = [*findings.suspects, *findings.off_topic]
     known = {one.row for one in first}
     rest = (one for one in findings.sample.values() if one.row not in known)
     return [*first, *sorted(rest, key=lambda one: (1.0 if one.score is None else one.score, one.row))]

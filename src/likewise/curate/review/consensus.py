@@ -184,7 +184,7 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
     """
     label_of, samples, names = new_labels(findings, decisions), findings.sample, carried_names(findings)
     head = "label" if findings.questions is None else "labels"
-    if any(s.path for s in samples.values()):
+    if findings.sample.has_paths:
         lines = (
             (os.path.join(root, s.path), label, *(s.carried[n] for n in names), s.row)
             for s in samples.values()
@@ -224,8 +224,7 @@ def carried_names(findings: Findings) -> list[str]:
 
     A split that a protocol chose is not written: training on the table chooses it again, by the corrected labels.
     """
-    samples = findings.sample.values()
-    names = [name for name in next(iter(samples)).carried if any(s.carried[name] for s in samples)]
+    names = [name for name, column in findings.sample.carried.items() if any(column.names)]
     return [name for name in names if name != "split" or findings.about.get("own_split", True)]
 
 
@@ -256,7 +255,10 @@ def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
     unsure = {d.item for d in made} - settled.keys()
     done = dict.fromkeys(item for item, one in settled.items() if one.choice != "disputed")
     if questions is None:
-        left = sum(1 - s.score for s in findings.sample.values() if s.score is not None and str(s.row) not in done)
+        samples = findings.sample
+        decided = samples.places(np.array([int(item) for item in done], np.int64))
+        open_score = np.delete(samples.score, decided[decided >= 0])
+        left = float(np.nansum(1 - open_score))
     else:
         left = max(0.0, findings.about.get("expected_wrong", 0.0) - sum(questions[item].chance or 0.0 for item in done))
     changed = count["relabel"] + count["add"]

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from jaxtyping import Bool, Int
 from PIL import Image
 
 from likewise.curate.audit.read import Findings, LabelQuestion, Sample, read_consensus, read_votes, read_workers
+from likewise.curate.audit.samples import Near
 from likewise.curate.audit.states import REVIEWED_STATES
 from likewise.curate.review.store import Decision
 from likewise.data.images import read_image
@@ -27,8 +31,32 @@ MAX_SHOWN_SAMPLES = 6
 MAX_LISTED_WORKERS = 50
 """Maximum number of workers that the page lists, the least accurate first."""
 
-Questions = dict[str, tuple[int, ...]]
+Questions = Mapping[str, tuple[int, ...]]
 """Item -> the rows that are decided together."""
+
+
+class LoneQuestions(Mapping[str, tuple[int, ...]]):
+    """Questions about one row each, in an order; the items are made when they are asked for."""
+
+    def __init__(self, row: Int[np.ndarray, "n"]):
+        self.row = row
+
+    @cached_property
+    def ascending(self) -> Int[np.ndarray, "n"]:
+        return np.sort(self.row)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self.row.tolist())
+
+    def __getitem__(self, item: str) -> tuple[int, ...]:
+        row = int(item) if item.isascii() and item.isdecimal() and len(item) < 19 else -1
+        at = int(self.ascending.searchsorted(row))
+        if at == len(self) or self.ascending[at] != row:
+            raise KeyError(item)
+        return (row,)
 
 
 @dataclass(frozen=True)
@@ -72,7 +100,7 @@ class Questioned:
             asked = self.findings.questions.values()
             self.flagged = {one.item: (one.row,) for one in asked if one.state == "flagged"}
             self.others = {one.item: (one.row,) for one in asked if one.state != "flagged"}
-        self.pairs = [item for item in self.findings.pair if not is_copy_pair(self.findings, item)]
+        self.pairs = pairs_of_images(self.findings)
         self.first = {row: item for item, rows in self.flagged.items() for row in rows}  # row -> item of its question
         self.single = {item for item, rows in self.flagged.items() if len(rows) == 1}
         self.copies = [[str(row) for row in rows] for rows in self.flagged.values() if len(rows) > 1]
@@ -83,6 +111,23 @@ class Questioned:
             return tuple(row for row in (pair.query, pair.wrong, pair.mate) if row >= 0)
         found = self.flagged.get(item) or self.others.get(item)
         return found or self.flagged[self.first[int(item)]]
+
+    def candidates(self, wanted: ItemFilter) -> list[str]:
+        """Return the items of this kind that may match a filter, in their order; `matches` decides.
+
+        Samples that cannot match are found for all of them at once.
+        """
+        if wanted.kind == "pair":
+            return self.pairs
+        some = self.flagged if wanted.flagged else self.others
+        if self.findings.questions is not None or not wanted.is_limit:
+            return list(some)
+        may = may_match(self.findings, wanted)
+        if isinstance(some, LoneQuestions):
+            return [str(row) for row in some.row[may[self.findings.sample.places(some.row)]].tolist()]
+        first = np.fromiter((rows[0] for rows in some.values()), np.int64, len(some))
+        kept = may[self.findings.sample.places(first)].tolist()
+        return [item for (item, rows), one in zip(some.items(), kept, strict=True) if one or len(rows) > 1]
 
     def stored_items(self, item: str) -> list[str]:
         """Return the items of the store that a question decides: the rows of its copies, or the pair or label itself."""
@@ -102,7 +147,7 @@ class Questioned:
         findings = self.findings
         if wanted.kind == "pair":
             pair = findings.pair[item]
-            labels = [findings.sample[row].label for row in (pair.query, pair.wrong)]
+            labels = findings.sample.labels((pair.query, pair.wrong))
             return wanted.label in ("", *labels) and wanted.among in ("", pair.type)
         if findings.questions is not None:
             one = findings.questions[item]
@@ -132,7 +177,7 @@ class Questioned:
         """
         rows, made = list(self.rows(item)), [decided.get(one) for one in self.stored_items(item)]
         own = made[0] if all(made) else None
-        labels = [self.findings.sample[row].label for row in rows]
+        labels = self.findings.sample.labels(rows)
         shared = {
             "item": item, "rows": rows, "labels": labels, "name": self.findings.sample[rows[0]].name,
             "choice": own.choice if own else "", "note": own.note if own else "",
@@ -178,28 +223,62 @@ class Questioned:
 
 def flagged_questions(findings: Findings) -> Questions:
     """Return the questions about samples to review: images with several labels, flagged labels, images of no class."""
-    found: Questions = {}
+    found: dict[str, tuple[int, ...]] = {}
     seen: set[int] = set()
-    for one in (*findings.suspects, *findings.off_topic):
-        if one.row not in seen:
-            copies = findings.same_images.get(one.same_as) if one.same_as is not None else None
-            rows = tuple(copies) if one.state == "conflict" and copies else (one.row,)
+    samples, place = findings.sample, np.concatenate([findings.suspects.place, findings.off_topic.place])
+    same = np.where(samples.state.find("conflict"), samples.same_as, -1)[place]
+    for row, first in zip(samples.row[place].tolist(), same.tolist(), strict=True):
+        if row not in seen:
+            rows = tuple(findings.same_images[first]) if first >= 0 else (row,)
             seen.update(rows)
             found[str(rows[0])] = rows
     return found
 
 
-def other_questions(findings: Findings) -> Questions:
+def other_questions(findings: Findings) -> LoneQuestions:
     """Return the questions about samples that are not flagged, the most suspect first; labels without a score come last."""
-    others = (one for one in findings.sample.values() if one.state not in REVIEWED_STATES)
-    return {str(one.row): (one.row,) for one in sorted(others, key=lambda s: (s.score is None, s.score or 0.0, s.row))}
+    samples, place = findings.sample, np.flatnonzero(~findings.sample.reviewed)
+    return LoneQuestions(samples.row[place[np.lexsort((samples.row[place], samples.score[place]))]])  # NaN is last
+
+
+def pairs_of_images(findings: Findings) -> list[str]:
+    """Return the pairs of two images; if both are the same image, it is a question about labels, not a confusion."""
+    samples, pairs = findings.sample, findings.pair.values()
+    same = [
+        samples.same_as[samples.places(np.fromiter((getattr(one, name) for one in pairs), np.int64, len(pairs)))]
+        for name in ("query", "wrong")
+    ]
+    copies = ((same[0] >= 0) & (same[0] == same[1])).tolist()
+    return [item for item, is_copy in zip(findings.pair, copies, strict=True) if not is_copy]
+
+
+def may_match(findings: Findings, wanted: ItemFilter) -> Bool[np.ndarray, "N"]:
+    """Return which samples may match a filter, by what is known without their copies and without a count of neighbours."""
+    samples, found = findings.sample, np.ones(len(findings.sample), bool)
+    if wanted.given:
+        found &= samples.label.find(wanted.given)
+    if wanted.state:
+        found &= samples.state.find(wanted.state)
+    if wanted.among:
+        found &= samples.split.find(wanted.among)
+    if wanted.suspicion:
+        found &= ~(1 - samples.score < wanted.suspicion - 1e-9)
+    for name, own in ((wanted.suggested, False), (wanted.label, True)):
+        if name:
+            given = samples.label.find(name)
+            beside = np.zeros(len(samples), bool)  # samples with a neighbour of this class
+            if isinstance(findings.near, Near):
+                labelled = np.sort(samples.row[given])
+                beside[samples.places(findings.near.rows_beside(labelled))] = True
+            found &= samples.suggested.find(name) | beside | (given & own)
+    return found
 
 
 def looks_like(findings: Findings, one: Sample) -> str:
     """Return the suggested label; for a label that is not flagged, the commonest other label of its neighbours."""
     if one.suggested or one.state != "ok":
         return one.suggested
-    labels = Counter(findings.sample[row].label for row in findings.near.get(one.row, ()) if row != one.row)
+    labels = Counter(findings.sample.labels(row for row in findings.near.get(one.row, ()) if row != one.row))
     labels.pop(one.label, None)
     return labels.most_common(1)[0][0] if labels else ""
 
@@ -216,18 +295,13 @@ def suggestion_probability(one: Sample) -> float | None:
     return (1 - one.score) * one.confidence
 
 
-def is_copy_pair(findings: Findings, item: str) -> bool:
-    """Return whether the query and its wrong neighbour are the same image: that is a question about labels, not a confusion."""
-    pair = findings.pair[item]
-    first, other = findings.sample[pair.query].same_as, findings.sample[pair.wrong].same_as
-    return first is not None and first == other
-
-
-def is_outdated(findings: Findings, item: str, decided: Mapping[str, Decision]) -> bool:
-    """Return whether the reviewer removed or relabelled a sample of a pair, which is then no error any more."""
-    pair = findings.pair[item]
-    made = (decided.get(str(row)) for row in (pair.query, pair.wrong))
-    return any(one is not None and one.choice in ("remove", "relabel") for one in made)
+def current_pairs(questions: Questioned, decided: Mapping[str, Decision]) -> list[str]:
+    """Return the pairs without those of which the reviewer removed or relabelled a sample: they are no error any more."""
+    gone = {int(item) for item, one in decided.items() if one.kind == "sample" and one.choice in ("remove", "relabel")}
+    pair = questions.findings.pair
+    if not gone:
+        return questions.pairs
+    return [item for item in questions.pairs if pair[item].query not in gone and pair[item].wrong not in gone]
 
 
 def panel(findings: Findings, row: int, but: Sequence[int], root: str) -> dict:

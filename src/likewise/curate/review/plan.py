@@ -21,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 
 from likewise.core.errors import LikewiseError
@@ -35,7 +36,7 @@ from likewise.curate.audit.review_queue import (
     read_queue,
 )
 from likewise.curate.review.consensus import chosen_label
-from likewise.curate.review.items import Questioned, Questions
+from likewise.curate.review.items import ItemFilter, Questioned, Questions
 from likewise.curate.review.store import Decision, Store, Stored, tidy
 from likewise.labels.review_forecast import MAX_GROUP_SIZE, METRICS, expected_decisions, remaining_gain
 
@@ -46,6 +47,8 @@ MAX_INLINE_SECONDS = 0.02
 """CPU time of a plan that is made in the event loop at most; 3.4 ms with 3,000 rows and 541 suspects."""
 MAX_PLANS_COUNT = 256
 """Maximum number of plans in memory, of different reviewers and orders."""
+MAX_PLANNED_ITEMS = 5_000
+"""Number of items from which on the page gets no further groups of a plan; it requests a plan again."""
 MAX_GAP_SECONDS = 60.0
 """Longest time between two decisions that counts as work; a longer one is a break."""
 MIN_MEASURED_LABELS = 10
@@ -77,7 +80,9 @@ class Plan:
     stored: int  # id of the reviewer's last stored row that the plan includes; 0: none
     items: list[str]  # all open flagged questions, each once, in the order of the review
     gain: float | None  # expected gain of the next decisions, as a share of MAP@R
-    shown: str  # what the page shows, as JSON, but for the parts that do not follow from decisions
+    shown: str  # what the page shows, as JSON, but for the groups and the parts that do not follow from decisions
+    groups: Sequence[Group] = ()
+    first: str = "[]"  # the first groups, as JSON
 
 
 class PlanWorker:
@@ -149,7 +154,8 @@ class Planner:
         self.forecast = None if folder is None else read_forecast(folder)
         self.base = SamplePlans(questions, folder) if self.findings.questions is None else LabelSetPlans(questions)
         self.unit = gain_unit(self.forecast) if self.base.has_posterior else None
-        self.flagged = {item for one in questions.flagged for item in questions.stored_items(one)}
+        several = self.findings.questions is not None
+        self.flagged = set(questions.flagged) if several else set(map(str, questions.first))
         self.meters: dict[str, PaceMeter] = {}
         self.worker = PlanWorker(self._plan, store.last_id)
 
@@ -184,13 +190,12 @@ class Planner:
         groups, unit = self.base.groups(decided, order), self.unit
         coming = remaining_gain([action for one in groups for action in one.actions], NEXT_DECISIONS_COUNT)
         items = [item for one in groups for item in one.items]
-        labels = sum(len(self.questions.stored_items(item)) for item in items)
+        labels = len(items) + sum(len(self.questions.rows(one.items[0])) - 1 for one in groups if one.kind == "copies")
         gain, pace = None if unit is None else unit * coming, self.measure_pace(reviewer, decided)
         shown = {
             "decisions": len(decided),
             "order": order,
             "orders": self.base.orders,
-            "groups": [self.describe(one) for one in groups],
             "next": {"decisions": NEXT_DECISIONS_COUNT, "gain": gain},
             "left": {
                 "items": len(items), "gain": None if unit is None else unit * sum(one.gain for one in groups),
@@ -200,7 +205,23 @@ class Planner:
             "forecast": self.forecast,
             "here": self.forecast_here(decided.keys()),
         }  # fmt: skip
-        return Plan(stored, items, gain, json.dumps(shown))
+        first = json.dumps(self.first_groups(groups))
+        return Plan(stored, items, gain, json.dumps(shown), groups, first)
+
+    def first_groups(self, groups: Sequence[Group], wanted: ItemFilter | None = None) -> list[dict]:
+        """Return the first groups as the page shows them: about MAX_PLANNED_ITEMS items that match."""
+        found, left = [], MAX_PLANNED_ITEMS
+        may = None if wanted is None else set(self.questions.candidates(wanted))
+        for one in groups:
+            if wanted is not None and may is not None:
+                kept = tuple(item for item in one.items if item in may and self.questions.matches(item, wanted))
+                one = one._replace(items=kept)
+            if one.items:
+                found.append(self.describe(one))
+                left -= len(one.items)
+            if left <= 0:
+                break
+        return found
 
     def measure_pace(self, reviewer: str, decided: Mapping[str, Decision]) -> Pace:
         """Return the pace of a reviewer, from the rows that are new since the last time."""
@@ -214,20 +235,26 @@ class Planner:
         """Return the items of all open flagged questions in the order of the review."""
         return (await self.worker.find(tidy(reviewer), self.check_order(order))).items
 
-    async def plan(self, reviewer: str, order: str = "", least: float | None = None, since: int | None = None) -> str:
+    async def plan(
+        self, reviewer: str, order: str = "", least: float | None = None, since: int | None = None,
+        wanted: ItemFilter | None = None,
+    ) -> str:  # fmt: skip
         """Return the plan as the page shows it, as JSON; `decisions` is the number of the reviewer's decisions that it includes.
 
         Args:
             order: "suspicion", "gain" or "votes"; empty: that of the forecast.
             least: points of MAP@R; stop if the next decisions are expected to gain less. None: there is no stop rule.
             since: see `PlanWorker.find`.
+            wanted: if not all groups are returned, the first with items that match; None: the first.
         """
-        found = await self.worker.find(tidy(reviewer), self.check_order(order), since)
+        found, groups = await self.worker.find(tidy(reviewer), self.check_order(order), since), None
+        if wanted is not None and wanted.is_limit and len(found.items) > MAX_PLANNED_ITEMS:
+            groups = json.dumps(await asyncio.to_thread(self.first_groups, found.groups, wanted))
         rest = {
             "stop": None if found.gain is None or least is None else found.gain < least / 100,
             "proof": None if self.folder is None else read_proof(self.folder),
         }
-        return f"{found.shown[:-1]},{json.dumps(rest)[1:]}"
+        return f'{found.shown[:-1]},"groups":{groups or found.first},{json.dumps(rest)[1:]}'
 
     def describe(self, group: Group) -> dict:
         """Return a group as the page shows it; the forecast has no gain of removing images of no class."""
@@ -265,12 +292,10 @@ class SamplePlans:
         self.number = class_numbers(queue, self.findings)
         self.unused = int(queue.candidates.label.max()) + 1
         # those of which a gain is forecast
-        self.forecast_items = {str(row) for row in queue.row[queue.suspects].tolist()}
+        self.forecast_items = set(map(str, queue.row[queue.suspects].tolist()))
         single = questions.single
-        self.off_topic = [str(one.row) for one in self.findings.off_topic if str(one.row) in single]
-        asked = {row for rows in questions.flagged.values() for row in rows} | {
-            one.row for one in self.findings.suspects
-        }
+        self.off_topic = [item for item in map(str, self.findings.off_topic.row.tolist()) if item in single]
+        asked = questions.first.keys() | set(self.findings.suspects.row.tolist())
         self.whole, self.queue = queue, self.narrowed(queue, asked)
         self.row = self.queue.row.tolist()
         self.place = {row: at for at, row in enumerate(self.row)}
@@ -279,9 +304,9 @@ class SamplePlans:
 
     def narrowed(self, queue: ReviewQueue, rows: Collection[int]) -> ReviewQueue:
         """Return a queue with some rows only; rows that are neither flagged nor decided do not change a plan."""
-        at = torch.isin(queue.row, torch.tensor(sorted(rows), dtype=queue.row.dtype)).nonzero()[:, 0]
+        at = torch.from_numpy(np.flatnonzero(np.isin(queue.row.numpy(), np.fromiter(rows, np.int64, len(rows)))))
         place = {row: n for n, row in enumerate(queue.row[at].tolist())}
-        suspects = torch.tensor([place[one.row] for one in self.findings.suspects], dtype=torch.long)
+        suspects = torch.tensor([place[row] for row in self.findings.suspects.row.tolist()], dtype=torch.long)
         return ReviewQueue(
             queue.row[at], queue.candidates.of(at), queue.effect[at], suspects, queue.cluster[at], queue.decided[at]
         )
@@ -344,12 +369,16 @@ class SamplePlans:
         Samples whose suggestion in the audit is not the one of the posterior are decided alone: the page suggests that of the
         audit.
         """
-        best, sample = queue.candidates.suggested.tolist(), self.findings.sample
+        best, samples = queue.candidates.suggested, self.findings.sample
+        number = torch.tensor([self.number.get(name, -1) for name in samples.suggested.names])
+        code = samples.suggested.code[samples.places(queue.row.numpy())]
+        differs = (
+            number[torch.from_numpy(code).long()] != best
+        ).tolist()  # the suggestion of the audit from the posterior's
         queue = queue.without(self.positions(row for rows in copies.values() for row in rows))
         alone = []
         for at in queue.open.tolist():
-            disputed = order == "votes" and self.row[at] in self.rank
-            if disputed or self.number.get(sample[self.row[at]].suggested, -1) != best[at]:
+            if differs[at] or (order == "votes" and self.row[at] in self.rank):
                 alone.append(at)
         actions = queue.without(torch.tensor(alone, dtype=torch.long)).actions("gain")
         alone += [one.rows[0] for one in actions if len(one.rows) == 1]
@@ -363,19 +392,20 @@ class SamplePlans:
 
     def off_topic_groups(self, items: list[str]) -> list[Group]:
         """Return the groups of images that fit no class, the most probable first; an image that fits one is an exception."""
-        found, sample = [], self.findings.sample
+        found, samples = [], self.findings.sample
         for begin in range(0, len(items), MAX_GROUP_SIZE):
             some = tuple(items[begin : begin + MAX_GROUP_SIZE])
-            outside = [sample[int(item)].off_topic or 0.0 for item in some]
+            outside = np.nan_to_num(samples.off_topic[samples.places(np.array(some, np.int64))]).tolist()
             one = Action(tuple(self.place[int(item)] for item in some), -1, 0.0, expected_decisions(outside))
             found.append(Group("off-topic", some, (one,), max(outside)))
         return found
 
     def labels(self, group: Group) -> dict:
         """Return the suggested and the given class of a group; empty if they differ."""
-        samples = [self.findings.sample[row] for item in group.items for row in self.questions.flagged[item]]
-        suggested = "" if group.kind in ("copies", "off-topic") else common(one.suggested for one in samples)
-        return {"suggested": suggested, "given": common(one.label for one in samples)}
+        samples = self.findings.sample
+        place = [samples.place(row) for item in group.items for row in self.questions.flagged[item]]
+        suggested = "" if group.kind in ("copies", "off-topic") else common(samples.suggested.cells(place))
+        return {"suggested": suggested, "given": common(samples.label.cells(place))}
 
 
 class LabelSetPlans:

@@ -20,6 +20,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from PIL import Image
 
 from likewise.core.errors import LikewiseError
@@ -36,7 +37,7 @@ from likewise.core.http import (
 )
 from likewise.core.notebook import table, view
 from likewise.core.settings import Review
-from likewise.curate.audit.read import UNSPLIT_NAME, data_name, find_audit, read_findings
+from likewise.curate.audit.read import UNSPLIT_NAME, Findings, data_name, find_audit, read_findings
 from likewise.curate.review.consensus import (
     agreement,
     as_csv,
@@ -48,7 +49,7 @@ from likewise.curate.review.consensus import (
     settle,
     write_corrected_table,
 )
-from likewise.curate.review.items import ItemFilter, Questioned, WorkerVotes, find_root, is_outdated, load_row_image
+from likewise.curate.review.items import ItemFilter, Questioned, WorkerVotes, current_pairs, find_root, load_row_image
 from likewise.curate.review.plan import Planner
 from likewise.curate.review.store import Choice, Decision, Store, kind_of, system_user, tidy
 
@@ -61,6 +62,8 @@ ImageLoader = Callable[[int], Image.Image]
 STATIC_FOLDER = Path(__file__).parent / "static"
 MAX_REQUEST_BYTES = 2**20
 """Maximum size of a request, in bytes: decisions about some 10,000 samples at once."""
+MAX_MOVES_COUNT = 500
+"""Maximum number of pairs of a given and a suggested class that the filter offers."""
 MAX_TILES_COUNT = 20_000
 """Maximum number of questions whose tiles stay in memory, 0.4 kB each."""
 SPLIT_NAMES = ("train", "val", "test", UNSPLIT_NAME)
@@ -136,8 +139,7 @@ def describe(questions: Questioned, served: Served) -> dict:
     """Return what the page shows of the audit as a whole."""
     findings = questions.findings
     there = {part: sorted(label for own, label in findings.members if own == part) for part in SPLIT_NAMES}
-    flagged = [one for one in findings.suspects if one.suggested]
-    moves = Counter((one.label, one.suggested) for one in flagged).most_common()
+    moves = suggested_moves(findings)
     several, kinds = findings.questions is not None, {}
     if findings.questions is not None:
         names = sorted({one["label"] for one in findings.about["labels"]})
@@ -154,13 +156,25 @@ def describe(questions: Questioned, served: Served) -> dict:
         },
         "moves": [{"given": given, "suggested": other, "count": count} for (given, other), count in moves],
         "states": list(
-            kinds if several else dict.fromkeys(one.state for one in (*findings.suspects, *findings.off_topic))
+            kinds if several else dict.fromkeys([*findings.suspects.states(), *findings.off_topic.states()])
         ),
         "several_labels": several,
         "flagged": len(questions.flagged),
         "others": len(questions.others),
         "start": secrets.token_hex(4),  # part of image addresses: browsers cache images by address
     }
+
+
+def suggested_moves(findings: Findings) -> list[tuple[tuple[str, str], int]]:
+    """Return the most frequent changes that the audit suggests, (given, suggested) and their number, at most MAX_MOVES_COUNT."""
+    samples, place = findings.sample, findings.suspects.place
+    place = place[~samples.suggested.find("")[place]]
+    code = samples.label.code[place].astype(np.int64) * len(samples.suggested.names) + samples.suggested.code[place]
+    pair, first, count = np.unique(code, return_index=True, return_counts=True)
+    some = np.lexsort((first, -count))[:MAX_MOVES_COUNT]  # of equal numbers, the most suspect first
+    given, suggested = (column.tolist() for column in np.divmod(pair[some], max(1, len(samples.suggested.names))))
+    names = [(samples.label.names[a], samples.suggested.names[b]) for a, b in zip(given, suggested, strict=True)]
+    return list(zip(names, count[some].tolist(), strict=True))
 
 
 def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: Served, votes: WorkerVotes) -> None:
@@ -174,9 +188,15 @@ def add_item_routes(app: FastAPI, store: Store, questions: Questioned, served: S
         return JSONResponse(about | {"added": store.added_classes()})
 
     @app.get("/api/plan")
-    async def plan(reviewer: Text, order: Text = "", least: float | None = None, since: int | None = None) -> Response:
+    async def plan(
+        reviewer: Text,
+        wanted: Annotated[ItemFilter, Depends(item_filter)],
+        order: Text = "",
+        least: float | None = None,
+        since: int | None = None,
+    ) -> Response:
         """Return the reviewer's plan; see `Planner.plan`."""
-        return Response(await planner.plan(reviewer, order, least, since), media_type="application/json")
+        return Response(await planner.plan(reviewer, order, least, since, wanted), media_type="application/json")
 
     @app.get("/api/item/{item:path}")
     async def item(item: Text, reviewer: Text) -> JSONResponse:
@@ -218,7 +238,8 @@ def add_queue_route(app: FastAPI, store: Store, questions: Questioned, planner: 
         else:
             found = listed_items(questions, wanted, decided)
         if order and wanted.flagged and wanted.kind != "pair" and wanted.show != "disputed":
-            found = list(dict.fromkeys([*await planner.open_items(reviewer, order), *found]))
+            first, may = await planner.open_items(reviewer, order), set(found) if wanted.is_limit else None
+            found = list(dict.fromkeys([*(first if may is None else filter(may.__contains__, first)), *found]))
         items, place, is_limit = [], max(begin, 0), wanted.is_limit
         while place < len(found) and not (most > 0 and len(items) >= most):
             item, place = found[place], place + 1
@@ -255,14 +276,12 @@ def disputed_items(store: Store, questions: Questioned, kind: str) -> list[str]:
 
 
 def listed_items(questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
-    """Return the items of a kind in their order, before the filter; pairs that the reviewer's decisions outdate are gone."""
-    if wanted.kind != "pair":
-        return list(questions.flagged if wanted.flagged else questions.others)
-    return [item for item in questions.pairs if not is_outdated(questions.findings, item, decided)]
+    """Return the items of a kind that may match the filter, in their order, without pairs that are outdated."""
+    return current_pairs(questions, decided) if wanted.kind == "pair" else questions.candidates(wanted)
 
 
 def item_filter(
-    kind: Literal["sample", "pair", "label"], label: Text = "", among: Text = "", suspicion: float = 0.0,
+    kind: Literal["sample", "pair", "label"] = "sample", label: Text = "", among: Text = "", suspicion: float = 0.0,
     show: Literal["open", "all", "disputed"] = "open", state: Text = "", given: Text = "", suggested: Text = "",
     flagged: bool = True,
 ) -> ItemFilter:  # fmt: skip

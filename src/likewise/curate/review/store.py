@@ -28,8 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.curate.audit.read import Findings
+from likewise.curate.audit.samples import BLOCK_ROWS
 
 CHOICES_BY_KIND = {
     "sample": ("keep", "relabel", "remove", "unsure"), "pair": ("agreeable", "disagreeable"),
@@ -436,8 +439,14 @@ def numbered(rows: Sequence[tuple], last: int) -> list[tuple]:
 
 def fingerprint(findings: Findings) -> str:
     """Return a hash of the samples and their labels: decisions are valid only for these."""
-    named = "\0".join(f"{s.row}\0{s.path}\0{s.label}" for s in findings.sample.values())
-    return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()
+    samples, found = findings.sample, hashlib.sha256()
+    labels = [b"\0" + name.encode("utf-8", "surrogateescape") for name in samples.label.names]
+    for begin in range(0, len(samples), BLOCK_ROWS):
+        some = np.arange(begin, min(begin + BLOCK_ROWS, len(samples)))
+        columns = zip(samples.row[some].tolist(), samples.path.encoded(some), samples.label.code[some].tolist())
+        named = b"\0".join([b"%d\0" % row + path + labels[code] for row, path, code in columns])
+        found.update(b"\0" + named if begin else named)
+    return found.hexdigest()
 
 
 def kind_of(findings: Findings, item: str) -> str:

@@ -289,6 +289,8 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
     """Add the routes that describe the index and return its images."""
     images = ImageCache()
     start = secrets.token_hex(4)  # part of image addresses: browsers cache images by address
+    levels = LevelsCache(context)
+    levels.current()  # now: the first client does not wait
 
     @app.get("/api/about")
     def about() -> JSONResponse:
@@ -300,7 +302,7 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
             "title": context.title, "scope": context.scope, "rows": len(rows), "kind": index.kind, "recall": known.get("recall"),
             "classes": sorted(rows.class_name[label] for label in used), "similarity": rows.similarity, "upload": context.upload,
             "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
-            "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": describe_levels(context),
+            "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": levels.current(),
             "labels": used_labels(rows, used), "several": rows.labels is not None, **describe_calibration(context.calibrated),
         })  # fmt: skip
 
@@ -428,6 +430,21 @@ def describe_levels(context: SearchContext) -> dict | None:
         index.rows, calibrated and calibrated.current(exact=False), index.about["made_by"].get("trained", ())
     )
     return levels and levels._asdict()
+
+
+class LevelsCache:
+    """The levels of an index, found again only when its rows have changed: 2 s with a million rows."""
+
+    def __init__(self, context: SearchContext):
+        self.context, self.of, self.found = context, None, None
+
+    def current(self) -> dict | None:
+        """Return the levels; see `describe_levels`."""
+        index = self.context.index
+        state = (index.about.get("version"), len(index.rows.here), int(index.rows.here.sum()))
+        if self.of != state:
+            self.found, self.of = describe_levels(self.context), state
+        return self.found
 
 
 def used_labels(rows: Rows, classes: np.ndarray) -> list[str]:

@@ -39,7 +39,7 @@ function leak(name, splits) {
 // Choose a class of the whole data, or a new one: `then(name, isNew)`. `likely` names come first.
 export function choose(likely, but, splits, then) {
   const box = byId("choose"), pick = byId("pick"), list = byId("matches");
-  const every = known().sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+  const every = [...known()].sort(new Intl.Collator(undefined, { numeric: true }).compare);
   const first = [...new Set(likely)].filter((name) => name && name !== but);
   let options = [], active = 0;
   const light = () => {

@@ -3,7 +3,7 @@ import { ask, byId, encoded, say } from "/static/server.js";
 
 export const state = {
   about: null, view: "one", kind: "sample", tiles: [], at: 0, aside: null, details: new Map(), history: [], busy: 0,
-  next: null, beyond: false, chosen: new Set(), anchor: null, review: null, back: "",
+  next: null, beyond: false, fresh: true, limits: {}, chosen: new Set(), anchor: null, review: null, back: "",
   plan: null, order: "", group: null, kept: new Set(), skipped: new Set(),
 };
 
@@ -86,7 +86,15 @@ export function zoom(found, at) {
   image.focus();
 }
 
-export const known = (split) => split ? state.about.classes[split] || [] : [...new Set([...Object.values(state.about.classes).flat(), ...state.about.added])];
+let all = { names: [] };
+
+// The classes of a split, or of the whole data with those that reviewers added.
+export function known(split) {
+  if (split) return state.about.classes[split] || [];
+  const { classes, added } = state.about;
+  if (all.classes !== classes || all.count !== added.length) all = { classes, count: added.length, names: [...new Set([...Object.values(classes).flat(), ...added])] };
+  return all.names;
+}
 
 export const reviewer = () => localStorage.getItem("reviewer") || state.about.user || "";
 

@@ -6,7 +6,8 @@ export function place() {
   const { tiles, at, aside } = state, flagged = tiles.filter((tile) => tile.flagged || tile.type).length;
   if (!byId("place")) return;
   const beyond = at >= flagged && at < tiles.length;
-  byId("place").textContent = aside ? "aside" : beyond ? `+ ${at - flagged + 1}` : flagged ? `${Math.min(at + 1, flagged)} / ${flagged}` : "";
+  const whole = `${flagged}${state.next !== null && !state.beyond ? "+" : ""}`; // more are loaded when they are needed
+  byId("place").textContent = aside ? "aside" : beyond ? `+ ${at - flagged + 1}` : flagged ? `${Math.min(at + 1, flagged)} / ${whole}` : "";
 }
 
 export function count(answer) {

@@ -7,14 +7,15 @@ import { layout, view } from "/static/item.js";
 import { ending } from "/static/ending.js";
 import { choose, help, people } from "/static/dialogs.js";
 import * as footer from "/static/actions.js";
-import { filter, kind, offer, sift } from "/static/filter.js";
+import { filter, kind, limits, offer, sift } from "/static/filter.js";
 import { count, place, tabs } from "/static/header.js";
 import { listen as listenToKeys } from "/static/keys.js";
 import * as groups from "/static/groups.js";
 import * as sheet from "/static/grid.js";
 import * as plan from "/static/plan.js";
 
-const PAGE = 100;
+const PAGE = 100; // labels that are not flagged
+const MOST = 5000; // flagged labels, or pairs, that are loaded at a time
 const DID = { keep: "kept", add: "added", remove: "removed", unsure: "unsure", agreeable: "yes", disagreeable: "no" };
 const ready = new Map();
 let loading = false;
@@ -68,6 +69,7 @@ function commit(asked, fresh = false) {
   byId("note").blur();
   if (fresher.length) {
     state.history.push(entry);
+    state.fresh = false;
     send("/api/decide", null, body).then((answer) => { count(answer); say(`Saved. ${words}`); }, (error) => refuse(entry, error));
     plan.decided(fresher.length); // after it is sent: the plan waits for what was sent before
   } else say(`Saved. ${words}`);
@@ -198,7 +200,7 @@ function draw() {
   if (state.view === "grid") return drawSheet();
   if (state.view === "groups") return drawGroups();
   const tile = current();
-  if (state.beyond && state.next !== null && state.tiles.length - state.at < 25) more();
+  if (state.next !== null && state.tiles.length - state.at < 25) more();
   if (!tile) return loading ? footer.drawFooter(null) : end();
   drawItem(tile);
   state.tiles.slice(state.at + 1, state.at + 4).forEach(ahead);
@@ -218,7 +220,7 @@ function drawItem(tile) {
 
 // Copies of one image stand side by side; the images of other groups in a sheet.
 function drawGroups() {
-  if (!state.group && !groups.next()) return end();
+  if (!state.group && !groups.next()) return state.next === null || state.fresh ? end() : load(state.kind, "groups");
   groups.ahead();
   if (groups.isCopies()) return drawItem(state.group.tiles[0]);
   groups.drawGroup();
@@ -237,14 +239,14 @@ function ahead(tile) {
 }
 
 function drawSheet() {
-  sheet.hook({ changed: sheetChanged, more: () => state.beyond && more(), open: (tile) => { state.view = "one"; state.at = state.tiles.indexOf(tile); state.aside = null; draw(); } });
+  sheet.hook({ changed: sheetChanged, more: () => state.next !== null && more(), open: (tile) => { state.view = "one"; state.at = state.tiles.indexOf(tile); state.aside = null; draw(); } });
   sheet.drawGrid();
 }
 
 function sheetChanged() {
   const there = sheet.headline();
   footer.drawFooter(null);
-  const words = state.about.others && !state.beyond ? set(make("button", "", `Continue with ${plural(state.about.others, "label")} not flagged`), { type: "button", onclick: beyond })
+  const words = state.about.others && !state.beyond && state.next === null ? set(make("button", "", `Continue with ${plural(state.about.others, "label")} not flagged`), { type: "button", onclick: beyond })
     : !there ? make("p", "quiet", "No labels left to review here.") : null;
   byId("end").replaceChildren(...[words].filter(Boolean));
 }
@@ -279,8 +281,8 @@ const go = (by) => {
 };
 
 async function fetchQueue() {
-  const found = await ask("/api/queue", filter());
-  Object.assign(state, { tiles: found.items, at: 0, aside: null, back: "", next: null, beyond: false, group: null });
+  const found = await ask("/api/queue", { ...filter(), most: MOST });
+  Object.assign(state, { tiles: found.items, at: 0, aside: null, back: "", next: found.next, beyond: false, group: null, fresh: true });
   state.chosen.clear();
   state.kept.clear();
   count({ ...found, kind: state.kind });
@@ -291,6 +293,7 @@ const load = (name = state.kind, shown) => inTurn(async () => {
   kind(name);
   if (shown) state.view = shown;
   else if (state.view === "end") state.view = "one";
+  state.limits = limits();
   const planned = state.kind === "pair" ? null : plan.refresh();
   if (state.view !== "groups" && planned) planned.catch((error) => say(error.message, true));
   await fetchQueue();
@@ -306,13 +309,17 @@ function arrived() {
   else if (state.view === "one") state.tiles.slice(state.at + 1, state.at + 4).forEach(ahead);
 }
 
-// Labels that are not flagged, in pieces of the ranking.
+// Where the next piece of flagged labels begins: in the order of a plan, decided labels are no longer among the first.
+const where = () => state.kind !== "pair" && filter().order && byId("show").value === "open" ? state.next - state.tiles.filter((tile) => tile.choice).length : state.next;
+
+// Labels in pieces of the ranking: further flagged ones, or those that are not flagged.
 async function more() {
   if (loading || state.next === null) return;
   loading = true;
   const { tiles } = state;
   try {
-    const found = await ask("/api/queue", { ...filter(), flagged: false, begin: state.next, most: PAGE });
+    const piece = state.beyond ? { flagged: false, begin: state.next, most: PAGE } : { begin: where(), most: MOST };
+    const found = await ask("/api/queue", { ...filter(), ...piece });
     if (state.tiles !== tiles) return; // another queue was loaded meanwhile
     const there = new Set(state.tiles.map((tile) => tile.item));
     state.tiles.push(...found.items.filter((tile) => !there.has(tile.item)));
@@ -340,7 +347,8 @@ const beyond = () => inTurn(async () => {
 
 function switchTo(view, name) {
   if (state.busy) return;
-  if (name !== state.kind || state.view === "end" || (view === "groups" && !state.plan)) return load(name, view);
+  const pieces = state.next !== null && !state.beyond && (view === "groups") !== (state.view === "groups"); // in another order
+  if (name !== state.kind || state.view === "end" || pieces || (view === "groups" && !state.plan)) return load(name, view);
   Object.assign(state, { view, aside: null, back: "" });
   if (view === "one") skipDecided();
   if (view === "groups") groups.rest();

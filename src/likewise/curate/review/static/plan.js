@@ -10,7 +10,7 @@ let hooks = { arrived: () => undefined, end: () => undefined };
 
 export const hook = (given) => { hooks = given; };
 const least = () => sessionStorage.getItem("least") ?? state.about.stop_below ?? ""; // points; empty: no rule to stop
-const query = () => ({ reviewer: reviewer(), order: state.order, ...(least() === "" ? {} : { least: least() }) });
+const query = () => ({ ...state.limits, reviewer: reviewer(), order: state.order, ...(least() === "" ? {} : { least: least() }) });
 
 // Requests run one after another; the answer to a question that changed meanwhile (order, reviewer) is not used.
 export function refresh() {

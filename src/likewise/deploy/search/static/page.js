@@ -3,6 +3,7 @@
 
 const byId = (id) => document.getElementById(id);
 const state = { about: null, asked: null, turn: 0, history: [], terms: [] };
+const MAX_OFFERED = 1000; // names in the list of a field
 const MAX_HISTORY = 24; // earlier queries that are shown
 
 function make(kind, className, ...children) {
@@ -247,6 +248,17 @@ function showTerms() {
   }));
 }
 
+// Offer names in the field of a list: those with the text that was typed, as a browser is slow with a hundred thousand.
+function offer(list, names) {
+  const field = document.querySelector(`input[list=${list}]`);
+  field.oninput = () => {
+    const typed = names.length > MAX_OFFERED ? field.value.trim().replace(/^[!-]/, "").toLowerCase() : "";
+    const like = typed ? names.filter((name) => name.toLowerCase().includes(typed)) : names;
+    byId(list).replaceChildren(...like.slice(0, MAX_OFFERED).map((name) => Object.assign(make("option"), { value: name })));
+  };
+  field.oninput();
+}
+
 // Take the label that was typed or chosen; "!" or "-" before it excludes it.
 function takeTerm() {
   const text = byId("within").value.trim(), known = new Set(state.about.labels);
@@ -382,9 +394,8 @@ async function learn() {
   const how = about.kind === "exact" ? [] : [about.kind + (about.recall === null ? "" : `, finds ${percent(about.recall)} % of the nearest`)];
   byId("facts").textContent = [about.pictures ? many(about.rows, "image", "images") : many(about.rows, "row", "rows"),
     about.several ? many(about.labels.length, "label", "labels") : many(about.classes.length, "class", "classes"), ...(about.scope === about.title ? [] : [about.scope]), ...how].join(" · ");
-  const options = (names) => names.map((name) => Object.assign(make("option"), { value: name }));
-  byId("classes").replaceChildren(...options(about.classes));
-  byId("labels").replaceChildren(...options(about.labels));
+  offer("classes", about.classes);
+  offer("labels", about.labels);
   byId("within").placeholder = about.several ? "Filter by label…" : "Only in class…";
   state.terms = state.terms.filter((term) => about.labels.includes(term.label));
   showTerms();
