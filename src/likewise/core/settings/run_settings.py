@@ -68,7 +68,10 @@ class Evaluate(Checkpoint):
     folder has such a file for its own data. By default none."""
     memory: Memory = "512MB"
     """Working memory of the ranking on the device that ranks, besides the embeddings; less is slower and gives the same
-    results."""
+    results. With --executor, the memory of every task."""
+    executor: str | None = None
+    """What computes the ranking: "ray" (the Ray cluster at RAY_ADDRESS, a running local one, or else a new local one)
+    or "ray://HOST:PORT". The result is the same. By default this process."""
 
 
 @dataclass(frozen=True)
