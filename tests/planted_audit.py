@@ -3,7 +3,7 @@
 import numpy as np
 
 from likewise.core.files import write_json
-from likewise.curate.audit.forecast import FORECAST_FILE
+from likewise.curate.audit.read import FORECAST_FILE
 
 
 def write_features(file, wrong=24, split=False, classes=14, size=12):

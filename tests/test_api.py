@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 import shutil
 import types
@@ -117,6 +118,13 @@ CALLS = {
 }  # fmt: skip
 
 
+SHOWN = {
+    "audit_run": "the most suspect labels", "compare": "the same", "export": "model.safetensors", "hierarchy": "tree of classes",
+    "write_report": "report.html",
+}  # fmt: skip
+"""Function -> words that the view of its result has."""
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_prints_nothing_and_its_result_shows_itself(name, everything, toys, capsys):
     if name == "tune":
@@ -124,7 +132,8 @@ def test_a_call_prints_nothing_and_its_result_shows_itself(name, everything, toy
     found = CALLS[name](toys)
     assert capsys.readouterr().out == ""
     html = found._repr_html_()
-    assert html.startswith("<div") and "cannot be shown" not in html
+    assert html.startswith("<div") and "cannot be shown" not in html and SHOWN.get(name, "") in html
+    assert name != "write_report" or os.fspath(found) == str(found.path)
 
 
 def test_messages_go_to_stderr_and_quiet_is_quiet(toys, capsys):

@@ -31,9 +31,7 @@ def test_wrong_batches(unchecked, z, y, says):
 
 def test_losses_with_classes(unchecked):
     loss = NormSoftmax(classes=3, dim=4)
-    with pytest.raises(
-        LikewiseError, match=r"labels must be 0 to 2 \(classes=3\), but row 4 has 3; number the training"
-    ):
+    with pytest.raises(LikewiseError, match="labels must be 0 to 2 .*, but row 4 has 3"):
         loss(Z, torch.tensor([0, 0, 1, 1, 3, 2]))
     with pytest.raises(LikewiseError, match="row 1 has -1"):
         loss(Z, torch.tensor([0, -1, 1, 1, 2, 2]))
@@ -42,15 +40,6 @@ def test_losses_with_classes(unchecked):
 
 
 def test_references(unchecked):
-    with pytest.raises(
-        LikewiseError, match=r"ref must have embeddings with 4 columns and one label per embedding.*\(6, 3\)"
-    ):
-        MultiSimilarity()(Z, Y, Ref(Z[:, :3], Y))
-    with pytest.raises(LikewiseError, match=r"ref must have embeddings.*y shape \(5,\)"):
-        MultiSimilarity()(Z, Y, Ref(Z, Y[:5]))
-
-
-def test_what_points_into_a_reference(unchecked):
     for ref, says in (
         (Ref(Z, Y, torch.arange(3)), r"ref.own must have one row number per sample \(6\), got shape \(3,\)"),
         (
@@ -62,6 +51,8 @@ def test_what_points_into_a_reference(unchecked):
             r"ref.used must have one boolean per row of the reference \(6\)",
         ),
         (Ref(Z[:0], Y[:0]), "ref must have at least one row, got an empty reference"),
+        (Ref(Z[:, :3], Y), r"ref must have embeddings with 4 columns.*\(6, 3\)"),
+        (Ref(Z, Y[:5]), r"ref must have embeddings.*y shape \(5,\)"),
     ):
         with pytest.raises(LikewiseError, match=says):
             MultiSimilarity()(Z, Y, ref)

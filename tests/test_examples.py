@@ -1,6 +1,11 @@
 """The examples run, and give the numbers that they promise."""
 
+import ast
+import importlib
 import math
+import re
+import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -88,3 +93,81 @@ def test_the_script_prints_and_draws(lines, toy, tmp_path, capsys):
     assert picture.shape[1] > 1500
     for colour in ((0xD1, 0x49, 0x5B), (0x2E, 0x6F, 0x9E), (0x7B, 0x5E, 0xA7)):  # training and test points are there
         assert (picture == colour).all(2).sum() > 200
+
+
+@pytest.fixture(autouse=True)
+def beside(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+
+def started(name: str, capsys) -> str:
+    """What an example prints, run as a script."""
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_a_plain_loop_learns_and_is_short(capsys):
+    said = re.fullmatch(r"R@1 before and after: (0\.\d{3}) (0\.\d{3})\n", started("plain_loop", capsys))
+    before, after = map(float, said.groups())
+    assert after > before + 0.1 and before > 0
+    assert len((EXAMPLES / "plain_loop.py").read_text("utf-8").splitlines()) <= 40
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_lightning_loop_learns(capsys):
+    pytest.importorskip("lightning")
+    said = re.search(r"^before (\{.*\})\nafter (\{.*\})$", started("lightning_loop", capsys), re.M)
+    before, after = map(ast.literal_eval, said.groups())
+    assert after["R@1"] > before["R@1"] + 0.1 and after["MAP@R"] > before["MAP@R"]
+
+
+def test_one_pass_after_another_is_that_of_the_sampler():
+    pytest.importorskip("lightning")
+    import lightning_loop
+    from likewise.samplers import SamplesPerClass
+
+    sampler = SamplesPerClass(labels=np.arange(24) % 6, batch=8, per_class=4, seed=0)
+    passes = lightning_loop.OnePass(sampler)
+    assert [list(passes), list(passes)] == [sampler.epoch_batches(0), sampler.epoch_batches(1)] and len(passes) == len(
+        sampler
+    )
+
+
+FOLDER = EXAMPLES / "relevance"
+PAGE = (EXAMPLES.parent / "docs" / "relevance.md").read_text("utf-8")
+NAMES = ("several_labels", "class_tree", "listed_pairs", "judged_pairs", "judged_triplets", "own_loop")
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """`play("own_loop")`: the result of the script at toy size."""
+    monkeypatch.syspath_prepend(FOLDER)
+    before = set(sys.modules)
+    yield lambda name: importlib.import_module(name).main(str(tmp_path / name), quick=True)
+    for name in (set(sys.modules) - before) & {*NAMES, "relevance_data"}:
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_trains_and_prints_a_table(play, name):
+    result = play(name)
+    for scores in result["scores"].values():
+        assert all(0 <= value <= 1 for value in scores["metrics"].values())
+    lines = [line for line in result["text"].splitlines() if line.startswith("|")]
+    assert len(lines) == 4 and lines[0] in PAGE  # the head of the table on the page
+    assert f"examples/relevance/{name}.py" in PAGE
+
+
+def test_all_scripts_are_here():
+    assert {file.stem for file in FOLDER.glob("*.py")} == {*NAMES, "relevance_data"}
+
+
+@pytest.mark.slow
+def test_the_flags_of_the_scripts(play):
+    play("own_loop")  # puts the folder on the path
+    import relevance_data
+
+    flags = relevance_data.parse(["here", "--quick"])
+    assert flags.folder == "here" and flags.quick

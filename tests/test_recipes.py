@@ -413,7 +413,7 @@ def test_a_recipe_given_as_flag_equals_the_recipe_in_python():
 def test_an_unknown_recipe_suggests_the_nearest():
     with pytest.raises(
         LikewiseError,
-        match=r"there is no 'proxy_anchor'; did you mean 'proxy-anchor'.*There are: adaptive-hierarchical",
+        match="did you mean 'proxy-anchor'.*There are: adaptive",
     ):
         recipes.read("proxy_anchor")
     with pytest.raises(LikewiseError, match=r"there is no '../triplet'"):

@@ -32,13 +32,13 @@ KINDS = (
     "relevance_data", "several_labels", "class_tree", "listed_pairs", "judged_pairs", "judged_triplets", "own_loop",
 )  # fmt: skip
 ELSEWHERE = {
-    "test_check.py": ["tools/check.py"],
     "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
-    "test_examples.py": ["examples/toy_lines.py", "examples/toy_picture.py"],
+    "test_examples.py": [
+        *(f"examples/{name}.py" for name in ("toy_lines", "toy_picture", "plain_loop", "lightning_loop")),
+        *(f"examples/relevance/{name}.py" for name in KINDS),
+    ],
     "test_gallery.py": [f"examples/tasks/{name}.py" for name in TASKS],
-    "test_examples_relevance.py": [f"examples/relevance/{name}.py" for name in KINDS],
-    "test_examples_loops.py": ["examples/plain_loop.py", "examples/lightning_loop.py"],
 }
 """Tests beside this file, and the scripts that they start."""
 
@@ -71,6 +71,13 @@ def start(tmp_path, capsys):
         return capsys.readouterr().out, json.loads(out.read_text("utf-8"))
 
     return start
+
+
+def numbers(found: object) -> list[float]:
+    """Return all numbers in the content of a JSON file."""
+    if isinstance(found, dict | list):
+        return [one for part in (found.values() if isinstance(found, dict) else found) for one in numbers(part)]
+    return [found] if isinstance(found, int | float) and not isinstance(found, bool) else []
 
 
 def must_be_positive(*values: float) -> None:
@@ -221,16 +228,6 @@ def test_the_rate_of_a_run_is_that_of_its_log_by_hand():
     assert rate == pytest.approx(2 * 112 / (112 / 100 + 112 / 300))  # two times as many images over the whole time
 
 
-@starts("benchmarks/input.py")
-def test_input(start):
-    ways = ("usual", "files", "disk", "host", "device")
-    said, found = start("input", "--quick")
-    must_be_positive(found["kernel_ms"], *(found["images_per_s"][way] for way in ways))
-    assert found["grey_levels_apart"] <= 1 and "times_usual" in said
-    _, found = start("input", "--quick", "--glyphs")
-    must_be_positive(found["train usual"], found["train ours"], found["ratio"], *found["times_usual"].values())
-
-
 @starts("benchmarks/evaluate.py")
 @pytest.mark.filterwarnings("ignore")
 def test_evaluate(start):
@@ -246,6 +243,49 @@ def test_evaluate(start):
         assert {k: v for k, v in one["values"].items() if k in ours["values"]} == pytest.approx(ours["values"])
     said, found = start("evaluate", "--quick", "--million")
     assert found[0]["rows"] == 500 and found[0]["values"].keys() == {"R@1", "R@100", "MAP@R"} and "20 queries" in said
+
+
+MEASURING = [  # script, words, a part of what it prints
+    ("input", (), "times_usual"), ("input", ("--glyphs",), "ratio"), ("clustering", (), "NMI 0."), ("losses", (), "products"),
+    ("multi_label_losses", (), "vocabulary     12 | single labels"), ("confidence", (), "ProcSim(lam=0.1, threshold='mean')"),
+    ("hierarchy", (), "with groups"), ("criteria", ("--only", "Hierarchical", "SoftTriple"), "untrained"),
+]  # fmt: skip
+
+
+@starts(*(f"benchmarks/{name}.py" for name, *_ in MEASURING))
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "words", "wanted"), MEASURING)
+def test_a_benchmark_measures_finite_numbers(start, name, words, wanted):
+    said, found = start(name, "--quick", *words)
+    assert wanted in said and len(numbers(found)) > 3 and all(map(math.isfinite, numbers(found)))
+
+
+def test_losses_are_compared_with_those_of_the_peer_and_settings_of_criteria_are_sound():
+    losses, criteria = importlib.import_module("losses"), importlib.import_module("criteria")
+    assert set(losses.peers(32)) < set(losses.SPECS)
+    options = criteria.parse(["--quick"])
+    assert all(criteria.settings(name, options, ROOT).loss.startswith(name) for name in options.only)
+
+
+@starts("tools/check.py")
+def test_all_checks_run_until_one_fails(monkeypatch, capsys):
+    module, started, failing = importlib.import_module("check"), [], []
+    monkeypatch.setattr(module, "ensure", lambda: sys.executable)
+    monkeypatch.setattr(
+        module.subprocess, "call", lambda words, cwd: started.append(words) or 3 * (words[3:5] in failing)
+    )
+    assert module.main(["--fast"]) == 0 and not any("pyright" in words for words in started)
+    assert module.main([]) == 0 and any("pyright" in words for words in started)
+    failing.append(["ruff", "format"])
+    assert module.main([]) == 3 and started[-1][3:5] == ["ruff", "format"]
+    assert module.main(["--quick"]) == 2 and "the only argument is --fast, got --quick" in capsys.readouterr().err
+
+
+@starts("tools/environment.py")
+def test_an_environment_that_is_up_to_date_is_used_as_it_is(tmp_path):
+    module, stamp = importlib.import_module("environment"), tmp_path / "stamp"
+    stamp.write_text(module.dependencies())
+    assert module.is_ready(stamp, module.dependencies()) and not module.is_ready(stamp, "another list")
 
 
 @starts("benchmarks/common_direction.py")
@@ -280,72 +320,6 @@ def test_coverage(start, tmp_path, part):
         and printed.strip() in text
         and "earlier tables" not in text
     )
-
-
-@starts("benchmarks/clustering.py")
-@pytest.mark.filterwarnings("ignore")
-def test_clustering(start):
-    said, found = start("clustering", "--quick")
-    assert [one["who"] for one in found] == ["likewise", "sklearn_greedy", "sklearn_random", "faiss"]
-    assert "failed" not in found[0] and re.search(r"likewise .* s \( +1.0x\) .* MB +NMI 0\.\d+ +AMI", said)
-    for one in (one for one in found if "failed" not in one):
-        must_be_positive(*(one["mean"][key] for key in ("seconds", "NMI", "F1", "inertia")))
-
-
-@starts("benchmarks/losses.py")
-@pytest.mark.filterwarnings("ignore")
-def test_losses(start):
-    module = importlib.import_module("losses")
-    said, found = start("losses", "--quick")
-    assert [line["loss"].split("(")[0] for line in found["lines"]] == [spec.split("(")[0] for spec in module.SPECS]
-    for line in found["lines"]:
-        must_be_positive(line["ms"]["ours"], line["ms"]["product"])
-    if "without the peer" not in said:
-        assert set(module.peers(32)) < set(module.SPECS)
-        assert all(isinstance(line["ms"].get("peer", 0.0), float) for line in found["lines"]), "a peer fails"
-        assert re.search(
-            r"^Contrastive\(\) +B=16 x4 +product .* ms \| ours .* products \| peer .* peer / ours", said, re.M
-        )
-
-
-@starts("benchmarks/multi_label_losses.py")
-def test_multi_label_losses(start):
-    said, found = start("multi_label_losses", "--quick")
-    assert [line["loss"] for line in found["lines"]] == list(importlib.import_module("multi_label_losses").SPECS)
-    for line in found["lines"]:
-        must_be_positive(*line["ms"].values())
-    assert said.count("vocabulary     12 | single labels") == len(found["lines"])
-
-
-@starts("benchmarks/confidence.py")
-def test_confidence(start):
-    said, found = start("confidence", "--quick")
-    names = [line["what"] for line in found["lines"]]
-    assert names == [*importlib.import_module("confidence").THRESHOLDS, *importlib.import_module("confidence").PARTS]
-    must_be_positive(*(line["ms"]["plain"] for line in found["lines"]))
-    assert all(name in said for name in names)
-
-
-@starts("benchmarks/hierarchy.py")
-def test_hierarchy(start):
-    said, found = start("hierarchy", "--quick")
-    assert [line["what"].split(",")[0] for line in found["lines"]] == ["loss", "regroup", "step of conv_small"] * 2
-    for line in found["lines"]:
-        must_be_positive(*(line["ms"].values() if isinstance(line["ms"], dict) else [line["ms"]]))
-    assert said.count("with groups") == 4
-
-
-@starts("benchmarks/criteria.py")
-def test_criteria(start):
-    module = importlib.import_module("criteria")
-    options = module.parse(["--quick"])
-    for name in options.only:  # settings of every loss are sound
-        assert module.settings(name, options, ROOT).loss.startswith(name)
-    names = ("Hierarchical", "SoftTriple")
-    said, found = start("criteria", "--quick", "--only", *names)
-    assert [line["loss"] for line in found] == ["untrained", *names] and said.split()[:3] == ["R@1", "MAP@R", "rho"]
-    for line in found:
-        assert 0 <= line["R@1"] <= 1 and 0 <= line["MAP@R"] <= 1 and math.isfinite(line["rho"])
 
 
 @starts("benchmarks/features.py")
@@ -706,21 +680,6 @@ def test_review_actions(start):
         assert line["suspects"] == 30 and line["lost"] == line["wrong"] == line["needless"] == 0
         assert line["actions"] == sum(line["by_kind"].values())
     assert groups["actions"] < one["actions"] / 2
-
-
-@starts("tools/environment.py")
-def test_environment(tmp_path, monkeypatch):
-    """An environment that is up to date is used as it is, with this checkout's code first on the path."""
-    module, called = importlib.import_module("environment"), []
-    monkeypatch.setattr(module, "PLACE", tmp_path / "venv")
-    monkeypatch.setattr(module.os, "execve", lambda *words: called.append(words))
-    (tmp_path / "venv").mkdir()
-    (tmp_path / "venv" / "likewise-stamp").write_text(module.dependencies())
-    module.run("-m", "likewise", "--help")
-    ((python, words, variables),) = called
-    assert words == [python, "-P", "-m", "likewise", "--help"] and python == str(tmp_path / "venv" / "bin" / "python")
-    assert variables["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT / "src")
-    assert not module.is_ready(tmp_path / "venv" / "likewise-stamp", "another list")
 
 
 @starts("benchmarks/label_speed.py")

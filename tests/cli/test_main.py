@@ -1,5 +1,6 @@
 """The command line and the front door in Python, as people use them."""
 
+import inspect
 import json
 import os
 import signal
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from likewise.config import Evaluate
 from likewise.errors import LikewiseError
 from PIL import Image
 
+from likewise.cli import commands
 from likewise.cli import main as cli
+from likewise.core.errors import print_text
 from likewise.learn.recipes import read
 from likewise.papers.published import published_view
 
@@ -136,102 +140,22 @@ def test_version_and_no_words_at_all(capsys):
         assert capsys.readouterr().out == cli.usage()
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["trian", "x"], "there is no command 'trian'; did you mean 'train'? See `likewise --help`"),
-        (["zzz"], "there is no command 'zzz'"),
-        (["recipe", "list"], "likewise recipe show NAME, or likewise recipe diff A [B]"),
-        (["recipe"], "`likewise list recipes` shows the names"),
-        (["train", "x", "--epohcs", "3"], "train: there is no flag '--epohcs'; did you mean '--epochs'?"),
-        (["train", "x", "--robst"], "did you mean '--robust'?"),
-        (["evaluate", "x", "--robust"], "there is no flag '--robust'"),
-        (["recipe", "diff", "triplet", "no/run"], "'no/run' is not a run folder"),
-        (["recipe", "show", "triplett"], "did you mean 'triplet'?"),
-        (["train", "x", "--recipe", "triplett"], "did you mean 'triplet'?"),
-        (["train", "no such data"], "there is no data 'no such data'; give a folder"),
-        (["train", "glyph"], "did you mean 'glyphs'?"),
-        (["evaluate", "no such run"], "there is no 'no such run'; give a run folder, or a file of embeddings"),
-        (["evaluate", "."], "is not a run folder"),
-        (["embed", "no such run", "glyphs", "--out", "z.npz"], "'no such run' is not a run folder"),
-        (["search", "no such run", "--query", "missing.jpg"], "there is no 'no such run'"),
-        (["hierarchy", "no such run"], "there is no 'no such run'; give a folder that `likewise train` wrote"),
-        (["audit"], "the target must be one folder of images, run folder or file of embeddings, got 0; use --overlap"),
-        (
-            ["audit", "no such run"],
-            "there is no target 'no such run'; give a run folder, a file of embeddings, or data",
-        ),
-        (["audit", "."], "must hold one sub-folder per class"),
-        (["audit", "x", "--k", "0"], "k must be 1 or more, got 0"),
-        (["audit", "x", "--max-errors", "-1"], "max_errors must be 0 or more, got -1"),
-        (["review", "no such audit"], "there is no 'no such audit'; give the folder of an audit"),
-        (["list", "loss"], "did you mean 'losses'?"),
-    ],
-)
-def test_mistakes_get_one_line(words, says, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert says in fail_with(words, capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["train"], "DATA"),
-        (["train", "x", "--lrr", "1"], "--lr"),
-        (["train", "x", "--lr", "fast"], "fast"),
-        (["evaluate", "x", "--checkpoint", "first"], "first"),
-        (["embed", "run", "data"], "--out"),
-        (["audit", "run", "--influence", "kronecker"], "write finite, or lissa"),
-        (["review"], "AUDIT"),
-    ],
-)
-def test_flags_that_do_not_parse_are_explained(words, says, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(words)
-    out, err = capsys.readouterr()
-    assert stop.value.code == 2
-    assert says in out + err
-    assert "Traceback" not in out + err
-
-
-def test_a_real_process_fails_cleanly(tmp_path):
-    code, out, err = call("train", "x", "--recipe", "triplett", cwd=tmp_path)
-    assert (code, out) == (2, "")
-    assert err.startswith("likewise: recipe: there is no 'triplett'; did you mean 'triplet'?")
-    assert err.count("\n") == 1
-
-
-def test_a_real_process_that_works_fails_cleanly_too(toy, tmp_path, capsys, monkeypatch):
-    """It shares nothing with the training but the folder they stand in."""
+def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli.main(["train", str(toy), "--out", "my run", *FLAGS])
     out = capsys.readouterr().out
-    assert "R@1" in out
     assert "60 queries scored, 0 not (no relevant rows)" in out
     assert "run: my run\nnext: likewise audit 'my run' | report 'my run' | search 'my run' --serve\n" in out
-    code, out, err = call("search", "my run/embeddings.npz", "--query", "missing.jpg", cwd=tmp_path)
-    assert (code, out) == (2, "")
-    assert err == (
-        "likewise: search: --query must be an image file or the number of a row, got 'missing.jpg', which does not exist; "
-        "check the path\n"
-    )
-
-
-def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    cli.main(["train", str(toy), "--out", "run", *FLAGS])
-    out = capsys.readouterr().out
-    scores = json.loads(Path("run/scores.json").read_text())
+    scores = json.loads(Path("my run/scores.json").read_text())
     for name, value in scores["metrics"].items():
         assert f"{name} " in out
         assert f"{100 * value:.1f} %" in out
-    cli.main(["evaluate", "run", "--metrics", "R@1", "P@3"])
+    cli.main(["evaluate", "my run", "--metrics", "R@1", "P@3"])
     out = capsys.readouterr().out
     assert "P@3" in out
     assert "MAP@R" not in out
     assert "test split (95 % interval)" in out
-    cli.main(["embed", "run", str(toy), "--out", "z.npz"])
+    cli.main(["embed", "my run", str(toy), "--out", "z.npz"])
     assert "120 embeddings of 4 numbers: z.npz" in capsys.readouterr().out
     cli.main(["evaluate", "z.npz"])
     assert "120 queries scored" in capsys.readouterr().out
@@ -240,12 +164,14 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     assert len(lines) == 3 and lines[2] == ["figure: found.png"]
     assert [len(line) for line in lines[:2]] == [4, 4] and float(lines[0][0]) >= float(lines[1][0])
     assert Image.open("found.png").width > 300
-    cli.main(["audit", "run", "--max-errors", "2", "--max-classes", "1"])
+    cli.main(["audit", "my run", "--max-errors", "2", "--max-classes", "1"])
     out = capsys.readouterr().out
-    assert "audit.html" in out and "next: likewise review run/audit" in out and Path("run/audit/audit.html").exists()
+    assert (
+        "audit.html" in out and "next: likewise review my run/audit" in out and Path("my run/audit/audit.html").exists()
+    )
     cli.main(["audit", "z.npz"])
     assert "next: likewise review audit/z" in capsys.readouterr().out
-    cli.main(["train", str(toy), "--out", "run", *FLAGS])
+    cli.main(["train", str(toy), "--out", "my run", *FLAGS])
     assert "finished already" in capsys.readouterr().out
 
 
@@ -282,15 +208,6 @@ def test_a_reader_that_goes_away_is_no_error(words):
     first.stdin.close()
     assert first.stderr.read() == b""
     first.wait(timeout=600)
-
-
-def test_flags_beat_the_recipe(toy, tmp_path):
-    words = [str(toy), "--recipe", "demo", "--lr", "0.5", "--backbone", "features", "--out", str(tmp_path / "run")]
-    config = cli.parse("train", words)
-    assert config.lr == 0.5
-    assert config.schedule == read("demo").values["schedule"]
-    assert config.recipe == "demo"
-    assert cli.parse("train", [str(toy), "--recipe", "demo"]).lr == read("demo").values["lr"]
 
 
 def test_given_epochs_win_over_the_steps_of_a_recipe(toy):
@@ -400,7 +317,7 @@ def test_a_test_part_that_cannot_be_scored_is_told_before_training(tmp_path):
     np.savez(tmp_path / "none.npz", x=x, label=y, split=np.full(24, "train"))
     settings = FEW | {"sampler": "SamplesPerClass(batch=2, per_class=2)"}
     for name, got in (("two", 1), ("none", 0)):
-        with pytest.raises(LikewiseError, match=f"the test split of '{name}' must hold two classes or more, got {got}"):
+        with pytest.raises(LikewiseError, match=f"'{name}' must hold two classes or more, got {got}"):
             train(tmp_path / f"{name}.npz", out=tmp_path / "run", **settings)
         assert not (tmp_path / "run").exists()
         train(tmp_path / f"{name}.npz", out=tmp_path / f"{name} run", evaluate=False, **settings)
@@ -466,3 +383,36 @@ def test_flags_that_may_be_left_to_us_are_switches_too():
     ):
         assert cli.parse("train", words).freeze_bn is wanted
     assert cli.parse("train", ["x/", "--no-pretrained"]).pretrained is False
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_the_usage_tells_of_every_command(name):
+    assert f"  likewise {name}" in cli.usage()
+
+
+def test_of_several_processes_the_first_alone_talks(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert commands.shown_once(Evaluate("x")).quiet
+    monkeypatch.setenv("RANK", "0")
+    assert not commands.shown_once(Evaluate("x")).quiet
+
+
+def test_names_in_errors_do_not_steer_the_terminal(capsys):
+    with pytest.raises(SystemExit):
+        cli.fail("no class 'a\x1b[2J'\nnext line")
+    assert capsys.readouterr().err == "likewise: no class 'a\\x1b[2J'\nnext line\n"
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_row_names_a_class_and_two_functions(name):
+    command = commands.COMMANDS[name]
+    assert command.call.startswith(name) and commands.config_class(name).__name__ == command.settings
+    function = commands.function_at(command.function)
+    assert list(inspect.signature(function).parameters)[:2] == ["config", "say"] and function.__doc__
+    if command.show:
+        assert len(inspect.signature(commands.function_at(command.show)).parameters) == 2
+
+
+def test_printed_lines_keep_line_breaks_and_escape_other_control_characters(capsys):
+    print_text("a\n\tb\x1b[2J\udcff\u202e\r")
+    assert capsys.readouterr().out == "a\n\\tb\\x1b[2J\\udcff\\u202e\\r\n"

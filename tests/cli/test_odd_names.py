@@ -24,18 +24,20 @@ from likewise.runs.scores import read_per_query
 CPU = ["--device", "cpu", "--workers", "0"]
 TINY = [
     *CPU,
-    "--backbone",
-    "conv_small",
-    "--size",
-    "24",
-    "--dim",
-    "8",
-    "--steps",
-    "1",
-    "--batch-size",
-    "8",
-    "--metrics",
-    "R@1",
+    *[
+        "--backbone",
+        "conv_small",
+        "--size",
+        "24",
+        "--dim",
+        "8",
+        "--steps",
+        "1",
+        "--batch-size",
+        "8",
+        "--metrics",
+        "R@1",
+    ],
 ]
 
 

@@ -77,9 +77,7 @@ def test_labels_make_no_folders(table, tmp_path, monkeypatch):
     from likewise.curate import clean as stage
 
     monkeypatch.setattr(stage, "audit", lambda config, say: stage.Audited(tmp_path, {"labels": []}))
-    with pytest.raises(
-        LikewiseError, match="--to writes a folder for each label, but images of .* have several labels each"
-    ):
+    with pytest.raises(LikewiseError, match="images of .* have several labels each"):
         clean(Clean(str(table), out=str(tmp_path / "audit"), to=str(tmp_path / "new")), lambda line: None)
 
 

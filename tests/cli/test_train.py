@@ -13,7 +13,7 @@ from likewise.cli import main as cli
 from likewise.core import devices
 from likewise.learn.train import sentences, train
 from likewise.learn.training import loop
-from likewise.models.conv_small import ConvSmall
+from likewise.models.backbones import ConvSmall
 from likewise.runs.folder import Run
 
 

@@ -1,13 +1,21 @@
-"""What served pages share: ports, who is let in, limits of bodies, headers, pictures."""
+"""What served pages share: ports, who is let in, limits of bodies, headers, pictures, and the browser that opens them."""
 
 import asyncio
 import io
 import json
+import os
 import socket
+import stat
 import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from PIL import Image
+
+from likewise.core import http as server
+from likewise.core.http import has_display, open_page, page_opener
 
 pytest.importorskip("fastapi", reason="a page needs FastAPI")
 pytest.importorskip("httpx", reason="its test client needs httpx")
@@ -17,7 +25,6 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 
-from likewise.core import http as server
 from likewise.core.http import SECURITY_HEADERS, as_jpeg, choose_token, new_app, send_image, take_port
 
 KEY = 'open; "sesame" + 1'
@@ -264,9 +271,7 @@ def test_short_and_simple_tokens_are_refused(monkeypatch):
     for token, got in [("short", "got 5 characters"), ("a" * 40, "40 characters, 1 different"),
                        ("fifteen letters", "got 15"), ("двенадцать на дюжину", "not all printable ASCII")]:  # fmt: skip
         monkeypatch.setenv("LIKEWISE_TOKEN", token)
-        with pytest.raises(
-            LikewiseError, match=f"shop: the token in LIKEWISE_TOKEN must have at least 16.*{got}"
-        ) as told:
+        with pytest.raises(LikewiseError, match=f"LIKEWISE_TOKEN must have at least 16.*{got}") as told:
             choose_token("shop", None)
         assert token not in str(told.value)
 
@@ -341,3 +346,58 @@ def test_images_stay_in_memory_up_to_a_number_of_bytes():
     assert [told.status_code for told in asyncio.run(send(cache, 9, 9))] == [404, 404] and drawn[-2:] == [9, 9]
     asyncio.run(send(cache, 2, 2, large=True))
     assert drawn[-2:] == [2, 2] and cache.held == 2 * size
+
+
+ADDRESS = "http://127.0.0.1:8017/?token=a&b"
+
+
+def test_the_browser_opens_a_private_file_that_leads_to_the_page(monkeypatch):
+    opened, there = [], threading.Event()
+    monkeypatch.setattr(server.webbrowser, "open", lambda address: (opened.append(address), there.set()))
+    monkeypatch.setattr(server, "has_display", lambda: True)
+    with page_opener(True) as opener:
+        opener(ADDRESS)
+        assert there.wait(60) and len(opened) == 1 and "token" not in opened[0]
+        file = Path(url2pathname(urlsplit(opened[0]).path))
+        assert "url=http://127.0.0.1:8017/?token=a&amp;b" in file.read_text()
+        assert os.name != "posix" or stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(("wanted", "display"), [(False, True), (True, False)])
+def test_no_browser_without_a_wish_or_a_display(monkeypatch, wanted, display):
+    monkeypatch.setattr(server, "has_display", lambda: display)
+    with page_opener(wanted) as opener:
+        assert opener is None
+
+
+def test_a_folder_that_cannot_be_written_opens_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "show", lambda address: pytest.fail("nothing to show"))
+    open_page(ADDRESS, tmp_path / "nowhere" / "open.html")
+
+
+def test_without_a_browser_nothing_happens(monkeypatch):
+    def fail(address):
+        raise server.webbrowser.Error("could not locate runnable browser")
+
+    monkeypatch.setattr(server.webbrowser, "open", fail)
+    server.show("file:///tmp/a.html")
+
+
+@pytest.mark.parametrize(
+    ("platform", "names", "found"),
+    [
+        ("linux", {}, False),
+        ("linux", {"DISPLAY": ":0"}, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ("linux", {"BROWSER": "firefox"}, True),
+        ("darwin", {}, True),
+    ],
+)
+def test_displays(monkeypatch, platform, names, found):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(server.sys, "platform", platform)
+    assert has_display() is found

@@ -113,5 +113,5 @@ def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monk
         with pytest.raises(LikewiseError, match=f"clean: port {config.port} of 127.0.0.1 "):
             clean(config, list)
     monkeypatch.setenv("LIKEWISE_TOKEN", "short")
-    with pytest.raises(LikewiseError, match="clean: the token in LIKEWISE_TOKEN must have at least"):
+    with pytest.raises(LikewiseError, match="clean: .*LIKEWISE_TOKEN"):
         clean(config, list)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from likewise.types import LikewiseError
 
-from likewise.models.backbones import build_backbone, width_of
+from likewise.models.backbones import ConvSmall, build_backbone, width_of
 
 
 def test_tokens_leave_the_class_token_out():
@@ -119,7 +119,7 @@ def test_an_unknown_name_suggests_the_nearest(name, near):
 
 
 def test_what_cannot_be_had_is_told():
-    with pytest.raises(LikewiseError, match=r"conv_small has no pretrained weights; pass pretrained=False"):
+    with pytest.raises(LikewiseError, match="conv_small has no pretrained weights"):
         build_backbone("conv_small")
 
 
@@ -179,5 +179,27 @@ def test_networks_on_the_hub(monkeypatch):
     monkeypatch.setattr("timm.models._factory.load_model_config_from_hf", lambda *_, **__: (facts, "test_vit", {}))
     monkeypatch.setattr("likewise.models.pretrained.weights.is_reachable", lambda address: False)
     assert build_backbone("hf-hub:someone/net", pretrained=False).channels == 64
-    with pytest.raises(LikewiseError, match="pretrained weights of 'hf-hub:someone/net' must be downloaded, but"):
+    with pytest.raises(LikewiseError, match="'hf-hub:someone/net' must be downloaded, but"):
         build_backbone("hf-hub:someone/net")
+
+
+@pytest.mark.parametrize("size", [28, 40, 64])
+def test_map_of_glyph_sized_pictures(size):
+    side = -(-size // 16)
+    assert ConvSmall()(torch.rand(2, 3, size, size)).shape == (2, 256, side, side)
+
+
+def test_small_enough_and_every_parameter_learns():
+    net = ConvSmall()
+    assert 300_000 < sum(p.numel() for p in net.parameters()) < 700_000
+    net(torch.rand(4, 3, 28, 28)).square().mean().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
+
+
+def test_the_residual_block_adds_to_its_input():
+    net = ConvSmall().eval()
+    x = torch.rand(2, 3, 28, 28)
+    with torch.no_grad():
+        net.residual[1].weight.zero_()
+        net.residual[1].bias.zero_()
+        torch.testing.assert_close(net(x), net.block4(net.block3(net.block2(net.block1(x)))))

@@ -107,66 +107,46 @@ def test_compiled_it_gives_the_same(bare):
         torch.testing.assert_close(torch.tensor(a), torch.tensor(b))
 
 
-@pytest.mark.parametrize(("eager", "best"), [(10.0, "graph"), (5.0, "eager")])
-def test_the_faster_way_is_taken(monkeypatch, eager, best):
-    tried, embedder = Tried(monkeypatch, eager=eager, graph=6.0), small()
-    fast = ModeTuner(embedder, "auto", 100)
-    made = fast.network(batch(), True)
-    assert fast.known == best and fast.tried == {"eager": eager, "graph": 6.0} and tried.measured == ["eager", "graph"]
-    assert (made is embedder) == (best == "eager")
-    if best == "graph":
-        assert (made.way, made.embedder, made.bf16) == ("graph", embedder, True)
-    assert tried.made == ["graph"]
+FAST = {"eager": 10.0, "graph": 6.0}
+CHOICES = [  # wish, steps, known, milliseconds -> chosen, captured on trial, measured
+    ("auto", 100, None, FAST, "graph", ["graph"], ["eager", "graph"]),
+    ("auto", 100, None, FAST | {"eager": 5.0}, "eager", ["graph"], ["eager", "graph"]),
+    # Three tenths of 6 ms a step make the minute that compiling takes within 33333 steps.
+    ("auto", 33_000, None, FAST | {"compile": 4.0}, "graph", ["graph"], ["eager", "graph"]),
+    ("auto", 34_000, None, FAST | {"compile": 4.0}, "compile", ["graph", "compile"], ["eager", "graph", "compile"]),
+    ("auto", 34_000, None, FAST | {"compile": 7.0}, "graph", ["graph", "compile"], ["eager", "graph", "compile"]),
+    ("auto", 34_000, None, FAST | {"compile": None}, "graph", ["graph", "compile"], ["eager", "graph"]),
+    ("auto", 10**9, None, {"eager": 10.0, "graph": None, "compile": None}, "eager", ["graph", "compile"], ["eager"]),
+    # A wish, and the mode before a training was resumed, are taken unmeasured; the wish comes first.
+    *(("auto", 10**9, known, {}, known, [known], []) for known in ("graph", "compile")),
+    ("auto", 10**9, "eager", {}, "eager", [], []),
+    *(
+        (wish, 10**9, known, {}, wish, [wish], [])
+        for wish in ("graph", "compile")
+        for known in (None, "eager", "graph")
+    ),
+    *(("eager", 10**9, known, {}, "eager", [], []) for known in (None, "graph")),
+]
 
 
-@pytest.mark.parametrize(("steps", "tries"), [(33_000, False), (34_000, True)])
-@pytest.mark.parametrize(("compiled", "best"), [(4.0, "compile"), (7.0, "graph"), (None, "graph")])
-def test_compiling_is_tried_where_it_can_be_won_back(monkeypatch, steps, tries, compiled, best):
-    """Three tenths of 6 ms a step make the minute that compiling takes within 33333 steps."""
-    tried = Tried(monkeypatch, eager=10.0, graph=6.0, compile=compiled)
-    fast = ModeTuner(small(), "auto", steps)
-    made = fast.network(batch(), False)
-    assert ("compile" in tried.made) == tries
-    assert fast.known == made.way == (best if tries else "graph")
-    if tries:
-        assert fast.tried["compile"] == (math.inf if compiled is None else compiled)
-
-
-def test_a_network_that_cannot_be_captured_runs_as_it_is(monkeypatch):
-    tried, embedder = Tried(monkeypatch, eager=10.0, graph=None, compile=None), small()
-    fast = ModeTuner(embedder, "auto", 10**9)
-    assert fast.network(batch(), False) is embedder
-    assert fast.known == "eager" and fast.tried == {"eager": 10.0, "graph": math.inf, "compile": math.inf}
-    assert tried.made == ["graph", "compile"]
+@pytest.mark.parametrize(("wish", "steps", "known", "ms", "chosen", "made", "measured"), CHOICES)
+def test_the_chosen_mode(monkeypatch, wish, steps, known, ms, chosen, made, measured):
+    tried, embedder = Tried(monkeypatch, **ms), small()
+    fast = ModeTuner(embedder, wish, steps, known)
+    network = fast.network(batch(), True)
+    assert (fast.known, getattr(network, "way", "eager")) == (chosen, chosen)
+    assert (tried.made, tried.measured) == (made, measured)
+    assert fast.tried == {mode: math.inf if ms[mode] is None else ms[mode] for mode in [*measured, *made] if ms}
+    assert network is embedder if chosen == "eager" else (network.embedder, network.bf16) == (embedder, True)
 
 
 def test_a_network_that_cannot_run_at_all_says_so(monkeypatch):
     Tried(monkeypatch, eager=None)
     with pytest.raises(RuntimeError, match="out of memory"):
         ModeTuner(small(), "auto", 1).network(batch(), False)
-
-
-@pytest.mark.parametrize("wish", ["eager", "graph", "compile"])
-@pytest.mark.parametrize("known", [None, "eager", "graph"])
-def test_a_way_that_is_wished_is_taken_unmeasured(monkeypatch, wish, known):
-    """Also where an earlier part of the training went another one."""
-    tried, embedder = Tried(monkeypatch), small()
-    fast = ModeTuner(embedder, wish, 10**9, known)
-    made = fast.network(batch(), False)
-    assert getattr(made, "way", "eager") == fast.known == wish and tried.measured == [] and fast.tried == {}
-
-
-def test_a_way_that_is_wished_and_cannot_be_is_not_hidden(monkeypatch):
     Tried(monkeypatch, graph=None)
-    with pytest.raises(RuntimeError, match="capturing"):
+    with pytest.raises(RuntimeError, match="capturing"):  # a wish that cannot be met is not hidden
         ModeTuner(small(), "graph", 1).network(batch(), False)
-
-
-@pytest.mark.parametrize("known", ["eager", "graph", "compile"])
-def test_a_training_that_goes_on_keeps_its_way(monkeypatch, known):
-    tried = Tried(monkeypatch)
-    fast = ModeTuner(small(), "auto", 10**9, known)
-    assert getattr(fast.network(batch(), False), "way", "eager") == fast.known == known and tried.measured == []
 
 
 def test_it_is_made_anew_on_request_and_keeps_its_way(monkeypatch):

@@ -8,7 +8,6 @@ from likewise.types import LikewiseError
 from torch import nn
 
 from likewise.models import Embedder
-from likewise.models.embedder import check_arguments
 from likewise.models.heads import MLP
 
 # name, side of the test pictures (None: the network is built for it), width of the feature, own size
@@ -54,7 +53,7 @@ def test_features():
     assert out.z.shape == (5, 4) and torch.equal(out.f, x) and embedder.input_size is None
     torch.testing.assert_close(out.z, out.e / out.e.norm(dim=1, keepdim=True))
     assert list(embedder.backbone_parameters()) == []
-    with pytest.raises(LikewiseError, match=r"float of shape \(B, 6\), got torch.float32 of shape \(5, 7\)"):
+    with pytest.raises(LikewiseError, match=r"shape \(B, 6\), got torch.float32 of shape \(5, 7\)"):
         embedder(torch.randn(5, 7))
 
 
@@ -212,15 +211,13 @@ def test_heads_given_as_module_class_or_with_parts():
         ({"backbone": "features", "features": None}, "needs features"),
         ({"backbone": "features", "pool": "max"}, "has no weights, size or pool"),
         ({"backbone": "conv_small"}, "features=4 needs backbone='features'"),
-        ({"pool": "mean"}, r"pool must be 'avg', 'max', 'avg\+max' or 'own', got 'mean'"),
+        ({"pool": "mean"}, "pool must be 'avg', 'max', .* got 'mean'"),
         ({"dim": 0}, "dim must be at least 1, got 0"),
     ],
 )
-def test_arguments_that_cannot_be(arguments, text):
-    fine = {"backbone": "features", "dim": 8, "pool": "avg", "weights": None, "features": 4, "size": None}
-    check_arguments(**fine)
+def test_arguments_that_cannot_be(arguments, text, unchecked):
     with pytest.raises(LikewiseError, match=text):
-        check_arguments(**{**fine, **arguments})
+        Embedder(**{"backbone": "features", "dim": 8, "features": 4, **arguments})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Heads by hand: every equation in plain numbers, who learns from what, and features of any width."""
 
-import inspect
 import math
 
 import pytest
@@ -13,14 +12,11 @@ from likewise.models import Embedder, heads
 
 
 @pytest.mark.parametrize("name", heads.__all__)
-def test_every_head_maps_features_to_the_embedding_and_keeps_its_arguments(name):
+def test_every_head_maps_features_to_the_embedding(name):
     dim = 7 if name == "Identity" else 4
     head = getattr(heads, name)(features=7, dim=dim)
     found = head(torch.randn(5, 7))
     assert (found[0] if isinstance(found, tuple) else found).shape == (5, dim)
-    for argument, p in inspect.signature(type(head)).parameters.items():
-        expected = {"features": 7, "dim": dim}.get(argument, p.default)
-        assert getattr(head, argument) == expected
 
 
 def test_identity_is_the_feature_and_nothing_else():

@@ -76,9 +76,7 @@ def test_merged_it_is_the_same_function(toy_vit, x):
 
 
 def test_networks_that_cannot_have_it():
-    with pytest.raises(
-        LikewiseError, match=r"lora: the backbone must be a transformer .* resnet18 has none; drop --lora"
-    ):
+    with pytest.raises(LikewiseError, match="resnet18 has none; drop --lora"):
         Embedder("resnet18", 8, pretrained=False, lora=4)
     net = timm.create_model("test_vit", num_classes=0)
     with pytest.raises(LikewiseError, match="the rank must be from 1 to 64, the width of test_vit, got 65"):
@@ -86,5 +84,5 @@ def test_networks_that_cannot_have_it():
     with pytest.raises(LikewiseError, match="rank must be from 1 to 64, the width of test_vit, got 0"):
         add_lora(net, 0, "test_vit")
     net.blocks[0].attn.q_bias = nn.Parameter(torch.zeros(64))
-    with pytest.raises(LikewiseError, match=r"'blocks.0.attn' reads the weights of qkv itself; use another"):
+    with pytest.raises(LikewiseError, match="'blocks.0.attn' reads the weights of qkv"):
         add_lora(net, 2, "test_vit")

@@ -152,9 +152,7 @@ def test_features_are_mixed_at_the_input():
 @pytest.mark.parametrize("name", ["features", "vit_tiny_patch16_224"])
 def test_unknown_stages_are_an_error_and_the_input_always_works(name):
     embedder = network(name, features=4) if name == "features" else network(name, size=32)
-    with pytest.raises(
-        LikewiseError, match=f"the stages of the backbone must be known, got '{name}'; mix only at the input"
-    ):
+    with pytest.raises(LikewiseError, match=f"got '{name}'; mix only at the input"):
         Mixup(embedder, 2.0)
     assert len(Mixup(embedder, 2.0, "input").places) == 1
     with pytest.raises(LikewiseError, match="alpha must be above 0, got 0"):
@@ -267,8 +265,6 @@ def test_validation_sees_no_mixture(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"mixup": 0.0}, "mixup must be 0.01 or more, got 0"),
-        ({"mixup_at": "layer2"}, "mixup_at must be 'any' or 'input', got 'layer2'"),
         (
             {"backbone": "vit_tiny_patch16_224", "pretrained": False, "size": 32},
             "must be known, got .*; mix only at the input",

@@ -14,9 +14,8 @@ import pytest
 from likewise.config import Bench, Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 
-from likewise.core.processes import command
+from likewise.core.processes import Child, command, stop_all
 from likewise.core.ray_cluster import in_root_folder
-from likewise.core.supervisor import Child, stop_all
 from likewise.papers import executors as module
 from likewise.papers.bench import choose_executor
 from likewise.papers.executors import (

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from likewise.cli.commands import run as run_command
 from likewise.learn.training.fit import train
-from likewise.models.conv_small import ConvSmall
+from likewise.models.backbones import ConvSmall
 from likewise.score import baseline as gain
 from likewise.score.baseline import WORSE_HINT, add_baseline, worse_than_baseline
 from likewise.score.compare import compare

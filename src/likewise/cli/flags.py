@@ -223,10 +223,11 @@ def is_switch(hint: object) -> bool:
 
 
 def without_none(hint: Any) -> Any:
-    """Return the type of an annotation `T | None`, or another annotation unchanged."""
+    """Return the type of an annotation `T | None`, or another annotation; of a number without its range."""
     options = typing.get_args(hint)
     (kind,) = [one for one in options if one is not type(None)] if type(None) in options else [hint]
-    return kind
+    is_number = typing.get_origin(kind) is Annotated and typing.get_args(kind)[0] in (int, float)
+    return typing.get_args(kind)[0] if is_number else kind
 
 
 def placeholder(hint: object) -> str:
@@ -336,7 +337,7 @@ def check_value(command: str, flag: str, hint: object, value: str | None, is_joi
         return
     bare = without_none(hint)
     choices = typing.get_args(bare) if typing.get_origin(bare) is Literal else ()
-    if (bare not in (int, float) and not choices) or (value == "None" and bare is not hint):
+    if (bare not in (int, float) and not choices) or (value == "None" and type(None) in typing.get_args(hint)):
         return
     wanted = {int: "a whole number", float: "a number"}.get(bare) or f"one of {', '.join(map(str, choices))}"
     if value is None or (not is_joined and re.match(r"--?[^\W\d]", value)):

@@ -157,7 +157,7 @@ def _broken(value, hint, name: str) -> tuple[str, str, typing.Any] | None:
             pairs = enumerate(zip(value, kinds, strict=True))
             return next(filter(None, (_broken(one, kind, f"{name}[{i}]") for i, (one, kind) in pairs)), None)
     if not fits(value, hint):
-        return name, f"be {_type_words(hint)}", value
+        return name, f"be {type_words(hint)}", value
     if hint is float and isinstance(value, float) and not math.isfinite(value):
         return name, "be a finite number", value
     return None
@@ -171,12 +171,20 @@ def _is_kind(value, hint) -> bool:
     return isinstance(value, origin) if origin in (tuple, list) else fits(value, hint)
 
 
-def _type_words(hint) -> str:
+def type_words(hint) -> str:
     """Return the type of an annotation in words, without ranges."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type_words(option) for option in inside)
-    return _type_words(inside[0]) if origin is Annotated else words(hint)
+        return " or ".join(type_words(option) for option in inside)
+    return type_words(inside[0]) if origin is Annotated else words(hint)
+
+
+def bounds(hint) -> tuple[float, float]:
+    """Return the lowest and the highest number that an annotation allows, infinity where it has no bound."""
+    rules = _flat(rule for one in (hint, *typing.get_args(hint)) for rule in getattr(one, "__metadata__", ()))
+    low: list[typing.Any] = [rule.ge for rule in rules if isinstance(rule, Ge)]
+    high: list[typing.Any] = [rule.le for rule in rules if isinstance(rule, Le)]
+    return max(low, default=-math.inf), min(high, default=math.inf)
 
 
 def _flat(metadata: Iterable) -> list:

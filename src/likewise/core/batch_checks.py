@@ -80,10 +80,8 @@ def check_values(loss, z: Tensor, y: Tensor, classes: int | None, traced: bool =
         return unit if known is None else known if unit is None else unit & known
     name = type(loss).__name__
     if length is not None and unit is not None and not unit.all():
-        if (
-            not length[~unit].isfinite().any()
-        ):  # the network diverged: return NaN values, which the training loop reports
-            return unit
+        if not length[~unit].isfinite().any():
+            return unit  # the network diverged: the values become NaN, which the training loop reports
         row = int((~unit & length.isfinite()).nonzero()[0, 0])
         raise LikewiseError(
             f"{name}: z must be unit vectors, but row {row} has length {float(length[row]):.4g}; "

@@ -165,10 +165,8 @@ def read_json(file: Path, owner: str, kind: type = dict, hint: str = ""):
     """
     try:
         value = json.loads(file.read_text("utf-8"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not UTF-8, not JSON, a number with too many digits, nested too deeply
+    except (ValueError, RecursionError) as error:
+        # Not UTF-8, not JSON, a number with too many digits, or nested too deeply.
         raise LikewiseError(f"{owner}: {file} is damaged ({str(error).splitlines()[0]}){hint and '; '}{hint}") from None
     if not isinstance(value, kind):
         problem = f"it holds a {type(value).__name__}, not a {kind.__name__}"

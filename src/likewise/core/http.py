@@ -1,4 +1,4 @@
-"""Shared server code of the web pages: port, admission by token, limits, headers, texts, images, end by Ctrl-C.
+"""Shared server code of the web pages: port, admission by token, limits, headers, texts, images, browser, end by Ctrl-C.
 
 Every request must carry a token, also on the loopback interface, which all accounts of a machine can reach. A browser
 gets a cookie when it opens the printed address, which contains the token; a program sends `Authorization: Bearer TOKEN`.
@@ -13,6 +13,7 @@ import asyncio
 import errno
 import gc
 import hashlib
+import html
 import io
 import json
 import os
@@ -21,10 +22,13 @@ import secrets
 import socket
 import stat
 import sys
+import tempfile
 import threading
+import webbrowser
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -414,3 +418,44 @@ class ImageCache:
             while self.held > self.most:
                 self.held -= len(self.bodies.popitem(last=False)[1])
         return found
+
+
+REDIRECT_PAGE = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
+"""Content of the file that the browser opens."""
+
+
+def has_display() -> bool:
+    """Return whether a browser window can appear: on a desktop, or with the program that the variable BROWSER names."""
+    if os.environ.get("BROWSER") or sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+@contextmanager
+def page_opener(wanted: bool) -> Iterator[Callable[[str], None] | None]:
+    """Yield a function that opens an address in the browser; None if that is not wanted, or without a display."""
+    if not wanted or not has_display():
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="likewise-") as folder:
+        yield partial(open_page, file=Path(folder, "open.html"))
+
+
+def open_page(address: str, file: Path) -> None:
+    """Open an address in the browser by a file that only this account can read.
+
+    Other accounts of the machine can read command lines, so the address, which contains the token, is not on one. Without a
+    browser, or if the file cannot be written, nothing happens: the address was printed.
+    """
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as text:
+            text.write(REDIRECT_PAGE.format(address=html.escape(address)))
+    except OSError:
+        return
+    threading.Thread(target=show, args=(file.resolve().as_uri(),), daemon=True).start()  # a browser may block
+
+
+def show(address: str) -> None:
+    """Show an address in the browser; without a browser nothing happens."""
+    with suppress(webbrowser.Error):
+        webbrowser.open(address)

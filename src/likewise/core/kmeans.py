@@ -32,10 +32,10 @@ class Clusters:
     """Groups of points. With fewer distinct points than centres, some centres coincide and have no points."""
 
     centre: Float[Tensor, "k D"]
-    label: Int[Tensor, "N"]  # the nearest centre of each point
-    inertia: Float[
-        Tensor, "T"
-    ]  # sum of squared distances to the nearest centre: at the start, then after each iteration
+    label: Int[Tensor, "N"]
+    """The nearest centre of each point."""
+    inertia: Float[Tensor, "T"]
+    """Sum of squared distances to the nearest centre: at the start, then after each iteration."""
 
 
 @torch.no_grad()

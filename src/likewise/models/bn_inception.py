@@ -82,10 +82,7 @@ class BNInception(nn.Module):
         double = self.unit(f"{name}_double_3x3_2", double)
         if halves:
             pooled = halve(x)
-            if pooled.shape != (
-                *x.shape[:2],
-                *three.shape[2:],
-            ):  # pooling and strided layers round odd sizes differently
+            if pooled.shape[2:] != three.shape[2:]:  # pooling and strided layers round odd sizes differently
                 raise LikewiseError(
                     f"bn_inception: the map before {name} must have even sides, got {tuple(x.shape[2:])};"
                     " use images whose sides are multiples of 32, such as 224"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from likewise.core.argument_checks import CheckedArguments, Count
 from likewise.core.similarity import at_least_float32
 from likewise.core.types import LikewiseError, Output
 from likewise.models.backbones import Pool, build_backbone, default_pool
@@ -21,7 +22,7 @@ from likewise.models.lora import add_lora, lora_parameters
 from likewise.models.pretrained.foundation import USUAL_PREPROCESS, Preprocess
 
 
-class Embedder(nn.Module):
+class Embedder(nn.Module, CheckedArguments):
     """The network: images (or precomputed features) -> unit embeddings.
 
     It scales and normalises its input with the mean, deviation and channel order of the backbone; mean and deviation are in its
@@ -50,7 +51,7 @@ class Embedder(nn.Module):
     def __init__(
         self,
         backbone: str = "resnet50",
-        dim: int = 128,
+        dim: Count = 128,
         head: nn.Module | Callable[[int, int], nn.Module] | None = None,
         *,
         pool: Pool | None = None,
@@ -60,12 +61,12 @@ class Embedder(nn.Module):
         freeze_bn: bool = False,
         freeze_backbone: bool = False,
         lora: int | None = None,
-        features: int | None = None,
+        features: Count | None = None,
         size: int | None = None,
     ):
         super().__init__()
         pool = pool or default_pool(backbone)
-        check_arguments(backbone, dim, pool, weights, features, size)
+        check_arguments(backbone, pool, weights, features, size)
         self.backbone_name = backbone
         self.dim = dim
         self.pool: Pool = pool
@@ -127,9 +128,8 @@ class Embedder(nn.Module):
         if self.bgr:
             x = x.flip(1)
         x = (x - self.mean) / self.std
-        return (
-            x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
-        )  # what its convolutions are fastest with
+        # Convolutions of a GPU are fastest with channels last.
+        return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
 
     def check_features(self, x: Shaped[Tensor, "B ..."]) -> Float[Tensor, "B F"]:
         if x.ndim != 2 or x.shape[1] != self.feature_dim or not x.is_floating_point():
@@ -229,19 +229,15 @@ def build_head(head: nn.Module | Callable[[int, int], nn.Module] | None, feature
 
 
 def check_arguments(
-    backbone: str, dim: int, pool: str, weights: str | Path | None, features: int | None, size: int | None
+    backbone: str, pool: str, weights: str | Path | None, features: int | None, size: int | None
 ) -> None:
-    if dim < 1:
-        raise LikewiseError(f"Embedder: dim must be at least 1, got {dim}")
-    if pool not in ("avg", "max", "avg+max", "own"):
-        raise LikewiseError(f"Embedder: pool must be 'avg', 'max', 'avg+max' or 'own', got {pool!r}")
     if backbone != "features":
         if features is not None:
             raise LikewiseError(
                 f"Embedder: features={features} needs backbone='features', got backbone={backbone!r}; omit features"
             )
         return
-    if features is None or features < 1:
-        raise LikewiseError(f"Embedder: backbone='features' needs features, the width of the vectors, got {features}")
+    if features is None:
+        raise LikewiseError("Embedder: backbone='features' needs features, the width of the vectors, got None")
     if weights is not None or size is not None or pool != "avg":
         raise LikewiseError("Embedder: backbone='features' has no weights, size or pool; omit them")

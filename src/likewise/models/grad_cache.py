@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import CheckedArguments, Count
 from likewise.core.types import LikewiseError, Output
 
 
@@ -22,7 +23,7 @@ class FirstPass(NamedTuple):
     out: Output
 
 
-class Chunked:
+class Chunked(CheckedArguments):
     """A network that stores the activations of one chunk at a time, for any batch size; each chunk runs forward twice.
 
     Paper: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, RepL4NLP 2021.
@@ -40,9 +41,7 @@ class Chunked:
         chunk: largest number of samples in one forward pass.
     """
 
-    def __init__(self, network: nn.Module, chunk: int):
-        if chunk < 1:
-            raise LikewiseError(f"Chunked: chunk must be at least 1, got {chunk}")
+    def __init__(self, network: nn.Module, chunk: Count):
         self.network = network
         self.chunk = chunk
         self.first_pass: FirstPass | None = None

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from likewise.core.argument_checks import CheckedArguments, Positive
 from likewise.core.types import LikewiseError, Output
 from likewise.models.embedder import Embedder
 
@@ -32,7 +33,7 @@ In these networks the stages return maps with a quarter, an eighth and a sixteen
 """
 
 
-class Mixup:
+class Mixup(CheckedArguments):
     """Manifold mixup of a batch: returns the output for mixed samples, and the two labellings of every row.
 
     Paper: Verma et al., Manifold Mixup, ICML 2019; as in Roth et al., Revisiting Training Strategies, ICML 2020, app. H.
@@ -50,9 +51,7 @@ class Mixup:
         at: "any" of the four places with equal probability, or "input" only.
     """
 
-    def __init__(self, embedder: Embedder, alpha: float, at: Literal["any", "input"] = "any"):
-        if not alpha > 0:
-            raise LikewiseError(f"Mixup: alpha must be above 0, got {alpha}")
+    def __init__(self, embedder: Embedder, alpha: Positive, at: Literal["any", "input"] = "any"):
         self.embedder = embedder
         self.alpha = alpha
         self.at = at

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from likewise.core.types import LikewiseError, Output
+from likewise.core.argument_checks import CheckedArguments, ShareBelowOne
+from likewise.core.types import Output
 
 
-class Teacher(nn.Module):
+class Teacher(nn.Module, CheckedArguments):
     """The exponential moving average of a network's parameters; buffers (such as BatchNorm's statistics) are copied.
 
     The momentum of update t (from 0) is min(momentum, (1 + t) / (10 + t)): it is lower at first, so that untrained initial
@@ -24,10 +25,8 @@ class Teacher(nn.Module):
 
     updates: Tensor
 
-    def __init__(self, embedder: nn.Module, momentum: float = 0.999):
+    def __init__(self, embedder: nn.Module, momentum: ShareBelowOne = 0.999):
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise LikewiseError(f"Teacher: momentum must be 0 or more and below 1, got {momentum}; 0.999 is common")
         self.momentum = momentum
         self.network = copy.deepcopy(embedder).requires_grad_(False).eval()
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64, device=next(embedder.parameters()).device))

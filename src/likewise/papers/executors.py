@@ -22,11 +22,18 @@ from uuid import uuid4
 
 from likewise.core.distributed.collectives import cores
 from likewise.core.errors import DiskFull, LikewiseError, OutOfMemory, RunBusy
-from likewise.core.processes import command, is_stopped
+from likewise.core.processes import (
+    STOP_GRACE_SECONDS,
+    STOPPED_MESSAGE,
+    Child,
+    command,
+    is_stopped,
+    stop_all,
+    stop_with_parent,
+)
 from likewise.core.ray_cluster import LOST_TASK_ERRORS, MAX_RAY_TRIES, check_address, ray_cluster
 from likewise.core.settings import Train, to_dict
 from likewise.core.settings.setting_values import from_dict
-from likewise.core.supervisor import STOP_GRACE_SECONDS, STOPPED_MESSAGE, Child, stop_all, stop_with_parent
 from likewise.learn.training.loop import stop_on_signal
 
 MAX_TRIES = 3

@@ -13,11 +13,11 @@ from likewise.testing.components import (
     check_miner,
     check_noise,
     check_reader,
+    check_relevance,
     check_sampler,
 )
 from likewise.testing.confidence import CHECK_LABELS, check_confidence
 from likewise.testing.loss import CHECK_CLASSES, CHECK_DIM, check_loss
-from likewise.testing.relevance import check_relevance
 from likewise.testing.term import check_term
 
 __all__ = [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -311,7 +313,26 @@ def _never_syncs(make) -> None:
     """Check on meta tensors, which have no data, that no tensor value is read: on an accelerator this is a device sync."""
     loss = _fresh(make).to("meta")
     z, y = (t.to("meta") for t in batch(torch.float32))
-    try:
+    with no_device_sync():
         _value(loss, z.requires_grad_(), y).mean().backward()
+
+
+@contextmanager
+def no_device_sync() -> Iterator[None]:
+    """Raise an AssertionError if the block, which computes with meta tensors, reads a value of a tensor."""
+    try:
+        yield
     except (NotImplementedError, RuntimeError) as error:
         raise AssertionError(f"reads tensor values, which is a device sync: {str(error).splitlines()[0]}") from None
+
+
+def stored(state: dict) -> dict:
+    """Return the state after saving and loading it with weights_only=True."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    try:
+        return torch.load(file, weights_only=True)
+    except Exception as error:  # torch raises many exception types
+        reason = str(error).splitlines()[0]
+        raise AssertionError(f"a state must hold tensors and plain values only ({reason})") from None

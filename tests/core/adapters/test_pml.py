@@ -149,7 +149,7 @@ def test_partners_are_limited_and_remembered():
     assert torch.isfinite(memory(z, y)).all() and torch.isfinite(memory(z, y)).all()
     proxies = FromPML(make("ArcFaceLoss")).double()
     assert torch.equal(proxies(z, y, Ref(z, y, torch.arange(12), used=used)), proxies(z, y))
-    with pytest.raises(LikewiseError, match="FromPML: a PML miner needs the whole batch.*omit miner"):
+    with pytest.raises(LikewiseError, match="needs the whole batch.*omit miner"):
         FromPML(losses.ContrastiveLoss(), miners.MultiSimilarityMiner())(z, y, Ref(z, y, used=used))
 
 
@@ -195,17 +195,15 @@ def test_what_cannot_be_wrapped_is_said(text, words):
 
 def test_other_mistakes_are_said():
     z, y = checks.batch()
-    with pytest.raises(LikewiseError, match="loss must be a loss of pytorch_metric_learning.*got Linear"):
+    with pytest.raises(LikewiseError, match="pytorch_metric_learning.*got Linear"):
         FromPML(torch.nn.Linear(2, 2))
     with pytest.raises(LikewiseError, match="omit embedding_regularizer"):
         FromPML(losses.ContrastiveLoss(embedding_regularizer=regularizers.LpRegularizer()))
-    with pytest.raises(LikewiseError, match="ContrastiveLoss must work on one batch.*'int' object is not callable"):
+    with pytest.raises(LikewiseError, match="ContrastiveLoss must work.*not callable"):
         FromPML(losses.ContrastiveLoss(distance=3))(z, y)
     with pytest.raises(LikewiseError, match="VICRegLoss must work on one batch"):
         FromPML(losses.VICRegLoss())(z, y)
-    with pytest.raises(
-        LikewiseError, match="SmoothAPLoss must work on one batch.*All classes must have the same number"
-    ):
+    with pytest.raises(LikewiseError, match="SmoothAPLoss must work.*the same number"):
         FromPML(losses.SmoothAPLoss())(z, y)
     with pytest.raises(LikewiseError, match="cannot be derived from it; pass the loss as text"):
         spec(FromPML(losses.ContrastiveLoss()))

@@ -162,7 +162,7 @@ def test_bad_arguments(unchecked):
     with pytest.raises(LikewiseError, match="cosine, euclidean, got 'dot'"):
         rank(z, y, similarity="dot")
     for half in ({"gallery_y": None}, {"group": y}, {"gallery_group": y}):
-        with pytest.raises(LikewiseError, match="pass gallery_y, and both or neither of group and gallery_group"):
+        with pytest.raises(LikewiseError, match="both or neither of group and gallery_group"):
             rank(z, y, z, **{"gallery_y": y, **half})
     with pytest.raises(LikewiseError, match="k must be 0 or more"):
         rank(z, y, k=-1)
@@ -225,9 +225,7 @@ def test_excluded_pairs_are_no_answers_and_nobody_misses_them(all_hits):
     q = torch.arange(20)
     one_way = rank(z[q], y[q], z, y, own=q, k=6, exclude=torch.tensor(pairs)[[3, 5]])
     assert 11 not in one_way.row[10].tolist() and (one_way.row[11] == 10).any()
-    with pytest.raises(
-        LikewiseError, match="a query below 90 and a gallery row below 90, got pairs from 1 up to .1, 90."
-    ):
+    with pytest.raises(LikewiseError, match="row below 90, got pairs from 1 up to .1, 90."):
         rank(z, y, exclude=torch.tensor([[1, 90]]))
 
 

@@ -97,13 +97,9 @@ def test_a_value_in_a_spec_is_a_number_a_part_or_a_text(value, text):
 
 
 def test_what_has_no_argument_is_named():
-    with pytest.raises(
-        LikewiseError, match="tune: loss.apha: MultiSimilarity has no argument 'apha'; did you mean 'alpha'"
-    ):
+    with pytest.raises(LikewiseError, match="tune: loss.apha: .*did you mean 'alpha'"):
         with_argument(BASE, "loss.apha", 1, "tune")
-    with pytest.raises(
-        LikewiseError, match=r"grid: noise is not set, so it has no arguments, got 'noise.share'; set it"
-    ):
+    with pytest.raises(LikewiseError, match="grid: noise is not set, .*; set it"):
         find_argument(BASE, "noise.share")
     assert not has_argument(BASE, "noise.share")
 
@@ -115,7 +111,7 @@ def test_names_in_braces_are_filled_in_specs_alone():
     assert fill("confidence.share", "{share}", let) == "0.1"
     assert fill("data", "a{b}", let) == "a{b}"
     assert fill("loss", "A(prompt='a {} of')", let) == "A(prompt='a {} of')"
-    with pytest.raises(LikewiseError, match=r"loss has \{shar\}, which no point defines; did you mean 'share'"):
+    with pytest.raises(LikewiseError, match=r"loss has \{shar\}.*did you mean 'share'"):
         fill("loss", "A(x={shar})", let)
 
 

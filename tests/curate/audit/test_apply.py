@@ -10,11 +10,11 @@ from likewise.config import Apply
 from likewise.types import LikewiseError
 from made_tables import files, write_audit, write_files, write_table
 
-from likewise.core.file_moves import move_file
 from likewise.core.locks import folder_lock
 from likewise.curate.audit import apply_steps
 from likewise.curate.audit.apply import apply, undo, unique
 from likewise.curate.audit.apply_steps import FOLDER_RECORD
+from likewise.curate.audit.file_moves import move_file
 
 GIVEN = {"a/1.jpg": "a", "a/2.jpg": "a", "a/x/3.jpg": "a", "b/1.jpg": "b", "b/4.jpg": "b"}
 CORRECTED = {"a/1.jpg": "b", "a/2.jpg": "a", "a/x/3.jpg": "a", "b/1.jpg": "new class"}  # b/4.jpg was removed

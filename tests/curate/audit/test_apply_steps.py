@@ -23,8 +23,7 @@ from likewise.config import Apply
 from likewise.types import LikewiseError
 from made_tables import files, write_audit, write_files
 
-from likewise.core import file_moves
-from likewise.curate.audit import apply_steps
+from likewise.curate.audit import apply_steps, file_moves
 from likewise.curate.audit.apply import apply
 from likewise.curate.audit.apply_steps import FOLDER_RECORD, read_steps
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from likewise.core.files import read_json
 from likewise.curate.audit.audit import audit, without_nan
-from likewise.curate.audit.find_copies import load_image
+from likewise.curate.audit.copy_evidence import load_image
 from likewise.curate.audit.label_probability import ALONE_REASON
 from likewise.curate.audit.label_quality import SCORE_DESCRIPTIONS
 from likewise.curate.audit.proof import SUGGESTIONS_NOTE

@@ -28,7 +28,7 @@ from likewise.curate.audit.error_causes import (
     one_thread,
     worst_classes,
 )
-from likewise.curate.audit.records import Errors, WrongPairs
+from likewise.curate.audit.records import Errors, WrongPairs, to_device
 from likewise.curate.audit.source import open_subject
 from likewise.learn.training.fit import train as train_run
 
@@ -242,6 +242,7 @@ DIM, FEATURES, CLASSES, N = 5, 7, 4, 48
 PAIR = torch.tensor([[0, 1], [2, 3], [0, 4], [5, 6]])
 SIGN = torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
 GROUP = torch.tensor([1, 0, 1, 1])
+SMALL, SMALLER = causes.HeadTuning(lr=0.01), causes.HeadTuning(lr=1e-3)
 
 
 def head():
@@ -296,7 +297,7 @@ def test_heads_that_learn_at_once_learn_as_if_alone(name):
     loss = loss_named(name, train.y)
     state = {k: v.clone() for k, v in loss.state_dict().items()}
     w, batches = weights(2), inf.balanced_batches(train.y, 16, 4)
-    found = causes.gains(loss, train, test, PAIR, SIGN, w, GROUP, lr=0.01, clip=0.02, batches=batches)
+    found = causes.gains(loss, train, test, PAIR, SIGN, w, GROUP, tuning=SMALL._replace(clip=0.02), batches=batches)
     assert all(torch.equal(v, state[k]) for k, v in loss.state_dict().items())
     for q, members in enumerate([[1], [0, 2, 3]]):
         want = moved_by_hand(loss, train, test, w[q], members, batches, 0.01, 0.02)
@@ -306,11 +307,12 @@ def test_heads_that_learn_at_once_learn_as_if_alone(name):
 def test_blocks_of_heads_and_one_line_for_all_change_nothing():
     train, test = embedded(N, 0), embedded(9, 4)
     loss, w = loss_named("ProxyNCA", train.y), weights(4)
-    whole = causes.gains(loss, train, test, PAIR, SIGN, w, lr=0.01)
-    torch.testing.assert_close(causes.gains(loss, train, test, PAIR, SIGN, w, lr=0.01, budget=2500), whole)
+    whole = causes.gains(loss, train, test, PAIR, SIGN, w, tuning=SMALL)
+    blocks = causes.gains(loss, train, test, PAIR, SIGN, w, tuning=SMALL._replace(budget=2500))
+    torch.testing.assert_close(blocks, whole)
     assert len(set(whole.tolist())) == 4
-    one = causes.gains(loss, train, test, PAIR, SIGN, w[:1], lr=0.01)
-    torch.testing.assert_close(one, causes.gains(loss, train, test, PAIR, SIGN, w[:1].expand(4, -1), lr=0.01))
+    one = causes.gains(loss, train, test, PAIR, SIGN, w[:1], tuning=SMALL)
+    torch.testing.assert_close(one, causes.gains(loss, train, test, PAIR, SIGN, w[:1].expand(4, -1), tuning=SMALL))
     torch.testing.assert_close(one[0], whole[0])
 
 
@@ -318,9 +320,9 @@ def test_miners_draw_the_same_and_leave_the_callers_draws_alone():
     train, test = embedded(N, 0), embedded(9, 4)
     loss = loss_named("Triplet", train.y)
     torch.manual_seed(11)
-    first = causes.gains(loss, train, test, PAIR, SIGN, weights(4), lr=0.01)
+    first = causes.gains(loss, train, test, PAIR, SIGN, weights(4), tuning=SMALL)
     drawn = torch.rand(1)
-    assert torch.equal(first, causes.gains(loss, train, test, PAIR, SIGN, weights(4), lr=0.01))
+    assert torch.equal(first, causes.gains(loss, train, test, PAIR, SIGN, weights(4), tuning=SMALL))
     torch.manual_seed(11)
     assert torch.equal(drawn, torch.rand(1))
 
@@ -332,16 +334,15 @@ def test_acting_on_influence_repairs_more_than_chance():
     sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(10)
     score = inf.along(inf.repairs(test, pair, sign), inf.embedding_gradients(loss, train), train.f)
     ways = {"first order": score, "its reverse": -score}
-    found = causes.verify(loss, train, test, pair, sign, ways, lr=1e-3)
+    found = causes.verify(loss, train, test, pair, sign, ways, tuning=SMALLER)
     assert list(found) == ["first order", "its reverse", causes.RANDOM_SIGNS, causes.NO_WEIGHTS]
     assert (found["first order"] > found["its reverse"]).all()
     for other in (causes.RANDOM_SIGNS, causes.NO_WEIGHTS):
         assert causes.paired(found["first order"], found[other]).p < 1e-3
-    again = causes.verify(loss, train, test, pair, sign, ways, lr=1e-3, seed=1)
+    again = causes.verify(loss, train, test, pair, sign, ways, tuning=SMALLER, seed=1)
     assert not np.array_equal(again[causes.RANDOM_SIGNS], found[causes.RANDOM_SIGNS])
-    np.testing.assert_allclose(
-        found[causes.NO_WEIGHTS], causes.gains(loss, train, test, pair, sign, torch.ones(1, N), lr=1e-3), rtol=1e-9
-    )
+    plain = causes.gains(loss, train, test, pair, sign, torch.ones(1, N), tuning=SMALLER)
+    np.testing.assert_allclose(found[causes.NO_WEIGHTS], plain, rtol=1e-9)
 
 
 def test_weights_are_two_for_helpful_none_for_harmful_and_random_ones_are_as_many(monkeypatch):
@@ -393,7 +394,21 @@ def test_what_is_told():
 def test_bad_weights():
     train, test = embedded(N, 0), embedded(9, 4)
     loss = loss_named("ProxyNCA", train.y)
-    with pytest.raises(LikewiseError, match=r"4 rows \(errors\) or one, got shape \(3, 48\)"):
+    with pytest.raises(LikewiseError, match=r"4 rows .*got shape \(3, 48\)"):
         causes.gains(loss, train, test, PAIR, SIGN, weights(3))
     with pytest.raises(LikewiseError, match="diverged with lr=inf; lower lr"):
-        causes.gains(loss, train, test, PAIR, SIGN, weights(4), lr=float("inf"))
+        causes.gains(loss, train, test, PAIR, SIGN, weights(4), tuning=causes.HeadTuning(float("inf")))
+
+
+def test_some_errors_are_numbered_anew():
+    pair = torch.arange(8).reshape(4, 2)
+    errors = Errors(pair, torch.ones(4), torch.tensor([0, 1, 1, 2]), [("a", "x"), ("b", "y"), ("c", "group")])
+    some = errors.some(1, 3)
+    assert some.pair.tolist() == pair[1:].tolist() and some.error.tolist() == [0, 0, 1]
+    assert some.name == [("b", "y"), ("c", "group")] and len(some.sign) == 3
+
+
+def test_what_is_missing_stays_missing_on_another_device():
+    e = Embedded(torch.eye(2), torch.tensor([0, 1]), torch.tensor([4, 5]), f=torch.ones(2, 3))
+    there = to_device(e, torch.device("meta"))
+    assert there.z.is_meta and there.f.is_meta and there.e is None

@@ -156,7 +156,9 @@ def test_a_wrong_label_is_the_most_harmful_for_the_error_it_causes():
     loss, train, test = planted()
     g, pair, sign = inf.embedding_gradients(loss, train), torch.tensor([[0, 1]]), SIGN[:1]
     found = [inf.along(inf.lissa(loss, train, inf.repairs(test, pair, sign)), g, train.f)[0]]
-    found += [next(inf.empirical(loss, train, test, pair, sign, heads=n, step=0.01)) for n in (1, 2, 4)]
+    found += [
+        next(inf.empirical(loss, train, test, pair, sign, heads=n, ascent=inf.Ascent(step=0.01))) for n in (1, 2, 4)
+    ]
     assert [int(score.argmax()) for score in found] == [0] * 4
     strong = inf.strongest(first_order(loss, train, test, pair, sign), 3)
     assert strong.harmful_row[0, 0] == 0 and strong.harmful[0, 0] > 5 * strong.harmful[0, 1]
@@ -187,15 +189,15 @@ def test_balanced_batches_hold_everybody_once_and_nobody_alone(sizes):
 def test_bad_input():
     (train, _), loss = made(), softmax()
     bare = Embedded(z=train.z, y=train.y, row=train.row)
-    with pytest.raises(LikewiseError, match="embedding_gradients: .*got none for e and f"):
+    with pytest.raises(LikewiseError, match="got none for e and f"):
         inf.embedding_gradients(loss, bare)
     holed = Embedded(train.z, train.y, train.row, train.e, train.f.clone())
     holed.f[5, 0] = torch.nan
-    with pytest.raises(LikewiseError, match=r"f must be finite, got 1 rows that are not \(first: row 5\)"):
+    with pytest.raises(LikewiseError, match=r"f must be finite, got 1 .*row 5\)"):
         inf.embedding_gradients(loss, holed)
-    with pytest.raises(LikewiseError, match="each of the 24 training samples once, got 20 rows"):
+    with pytest.raises(LikewiseError, match="24 training samples once, got 20"):
         inf.embedding_gradients(loss, train, [torch.arange(20)])
-    with pytest.raises(LikewiseError, match="rows of test samples, 0 to 23, got 0 to 24"):
+    with pytest.raises(LikewiseError, match="0 to 23, got 0 to 24"):
         inf.repairs(train, torch.tensor([[0, 24]]), SIGN[:1])
     with pytest.raises(LikewiseError, match="got no pairs"):
         inf.repairs(train, PAIR[:0], SIGN[:0])
@@ -203,7 +205,7 @@ def test_bad_input():
         inf.repairs(train, PAIR, SIGN / 2)
     with pytest.raises(LikewiseError, match=r"without a gap, got \[0, 2\]"):
         inf.repairs(train, PAIR, SIGN, torch.tensor([0, 2, 2, 0]))
-    with pytest.raises(LikewiseError, match="2 or more, got 1 and 4"):
+    with pytest.raises(LikewiseError, match="batch must be at least 2, got 1"):
         inf.balanced_batches(train.y, batch=1)
 
 
@@ -329,10 +331,10 @@ def moved_by_hand(loss, train, test, weight, bias, members, sign, steps, limit):
 @pytest.mark.parametrize("limit", [1.0, 0.05])
 def test_the_empirical_influence_moves_the_head_as_written(case, limit):
     weight, bias, loss, train, test = case
-    setting = {"step": 0.05, "steps": 6, "limit": limit}
+    ascent = inf.Ascent(step=0.05, steps=6, limit=limit)
     for group, errors in ((None, [[0], [1], [2], [3]]), (torch.tensor([1, 0, 1, 1]), [[1], [0, 2, 3]])):
         for heads, signs in ((1, [1]), (2, [1, -1])):
-            found = inf.empirical(loss, train, test, PAIR, SIGN, group, heads=heads, **setting)
+            found = inf.empirical(loss, train, test, PAIR, SIGN, group, heads=heads, ascent=ascent)
             for members, score in zip(errors, found, strict=True):
                 each = [moved_by_hand(loss, train, test, weight, bias, members, s, 6, limit) for s in signs]
                 torch.testing.assert_close(score, sum(each) / len(each), rtol=0, atol=1e-10)
@@ -345,7 +347,8 @@ def test_one_small_step_is_the_first_order(case, loss):
     compares, loss, step = loss is not None, loss or proxies, 1e-6
     length = inf.repairs(test, PAIR, SIGN, space=loss.input).flatten(1).norm(dim=1)
     first = first_order(loss, train, test, PAIR, SIGN, batches=WHOLE) * length[:, None]
-    found = torch.stack(list(inf.empirical(loss, train, test, PAIR, SIGN, step=step, steps=1, batches=WHOLE))) / step
+    each = inf.empirical(loss, train, test, PAIR, SIGN, ascent=inf.Ascent(step, steps=1), batches=WHOLE)
+    found = torch.stack(list(each)) / step
     if compares:
         first, found = first.sum(1), found.sum(1)
     torch.testing.assert_close(found, first, rtol=1e-3, atol=1e-4 * float(first.abs().max()))
@@ -365,11 +368,11 @@ def test_more_thetas_are_at_right_angles_and_as_far(case):
 
 def test_five_thetas_average_what_each_of_them_says(case):
     weight, bias, loss, train, test = case
-    setting = {"step": 0.05, "steps": 6}
-    (two,) = inf.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=2, **setting)
-    (five,) = inf.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=5, seed=3, **setting)
+    ascent = inf.Ascent(step=0.05, steps=6)
+    (two,) = inf.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=2, ascent=ascent)
+    (five,) = inf.empirical(loss, train, test, PAIR[:1], SIGN[:1], heads=5, seed=3, ascent=ascent)
     at, side = test.e[PAIR[0]], test.f[PAIR[0]]
-    ends = [inf._ascend(at, side, SIGN[:1], "unit", step, 6, 1.0) for step in (0.05, -0.05)]
+    ends = [inf._ascend(at, side, SIGN[:1], "unit", ascent, sign) for sign in (1, -1)]
     total = 2 * two
     for b, q in inf._random_orthogonal_moves([(b, side) for b in ends], 3, seed=3):
         w = weight + b.T @ q
@@ -382,11 +385,11 @@ def test_five_thetas_average_what_each_of_them_says(case):
 def test_bad_settings(case):
     _, _, loss, train, test = case
     v = inf.repairs(test, PAIR, SIGN)
-    with pytest.raises(LikewiseError, match="damping must be between 0 and 1 .* got 1.5"):
+    with pytest.raises(LikewiseError, match="damping .* got 1.5"):
         inf.lissa(loss, train, v, damping=1.5)
     with pytest.raises(LikewiseError, match="diverged with scale=1e-30"):
         inf.lissa(loss, train, v, scale=1e-30)
-    with pytest.raises(LikewiseError, match="got heads=0, steps=50"):
+    with pytest.raises(LikewiseError, match="empirical: heads .* got 0"):
         next(inf.empirical(loss, train, test, PAIR, SIGN, heads=0))
     with pytest.raises(LikewiseError, match="empirical: .*got none for f"):
         next(inf.empirical(loss, train, Embedded(test.z, test.y, test.row, test.e), PAIR, SIGN))

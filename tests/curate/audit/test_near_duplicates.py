@@ -183,7 +183,7 @@ def test_nothing_to_compare(count):
 def test_bad_input_is_named(unchecked):
     with pytest.raises(LikewiseError, match="k must be 1 or more.*got k=0"):
         near_duplicates(apart(3), k=0)
-    with pytest.raises(LikewiseError, match="one entry for each of 3 samples.*2 entries"):
+    with pytest.raises(LikewiseError, match="each of 3 samples.*2 entries"):
         near_duplicates(apart(3), split=np.zeros(2, int))
 
 

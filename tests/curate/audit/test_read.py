@@ -1,11 +1,23 @@
 """An audit's folder is read as it was written, whole or not at all."""
 
+import json
+
 import numpy as np
 import pytest
 from audit_folder import HEADS, write_audit
 from likewise.errors import LikewiseError
 
-from likewise.curate.audit.read import UNSPLIT_NAME, LabelQuestion, read_findings
+from likewise.curate.audit.read import (
+    UNSPLIT_NAME,
+    LabelQuestion,
+    VoteLine,
+    data_name,
+    read_consensus,
+    read_findings,
+    read_votes,
+    read_workers,
+)
+from likewise.curate.audit.states import rare_states, suggested_decision
 
 
 @pytest.fixture
@@ -114,9 +126,9 @@ def test_neighbours_are_a_line_of_rows_for_each(folder):
     np.savez(folder / "neighbours.npz", row=np.array([1, 3]), near=np.array([[70], [0]]))
     with pytest.raises(LikewiseError, match="must have rows of audit.csv, got 70"):
         read_findings(folder)
-    for row, near in ((np.array([1]), np.array([[2], [0]])), (np.array([1.0]), np.array([[2]]))):
-        np.savez(folder / "neighbours.npz", row=row, near=near)
-        with pytest.raises(LikewiseError, match="one row of 'near' for each.*audit again"):
+    for row, near in (([1], [[2], [0]]), ([1.0], [[2]])):
+        np.savez(folder / "neighbours.npz", row=np.array(row), near=np.array(near))
+        with pytest.raises(LikewiseError, match="neighbours.npz .*audit again"):
             read_findings(folder)
 
 
@@ -129,3 +141,68 @@ def test_name_and_advice_of_a_question():
     one = LabelQuestion(3, "red|ish", "missing", 0.9, "flagged")
     assert one.item == "3:red|ish" and one.advice == "add"
     assert one._replace(kind="superfluous").advice == "remove" and one._replace(state="ok").advice == "keep"
+
+
+def test_lines(tmp_path):
+    (tmp_path / "annotators.csv").write_text("h,,,,,,,,\nanna,7,0.9,0.8,0.95,,cat,dog,2\nben,5,0.5,0.2,0.8,0.4,,,0\n")
+    anna, ben = read_workers(tmp_path)
+    assert anna.disagreement is None and anna.confusion == "cat as dog, 2 times" and ben.confusion == ""
+    (tmp_path / "consensus.csv").write_text("h,,,,,,,,,\n3,a.png,cat,dog,0.1,other label,0.05,3,2,dog x 2|cat x 1\n")
+    [one] = read_consensus(tmp_path)
+    assert one.row == 3 and one.consensus == "dog" and one.for_consensus == 2
+    (tmp_path / "annotator_votes.csv").write_text('row,worker,label\n3,anna,"dog|cat"\n3,,dog\n')
+    assert read_votes(tmp_path) == [VoteLine(3, "anna", "dog|cat"), VoteLine(3, "", "dog")]
+
+
+def test_missing_and_damaged_files(tmp_path):
+    assert read_workers(tmp_path) == read_votes(tmp_path) == [] and read_consensus(tmp_path) == []
+    (tmp_path / "annotators.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(LikewiseError, match="must have 9 columns"):
+        read_workers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("root", "paths", "name"),
+    [
+        ("/home/ann/photos", ["wren/0.png", "tit/1.png"], "photos"),
+        ("/home/ann", ["/home/ann/photos/wren/0.png", "/home/ann/photos/tit/1.png"], "photos"),
+        ("/data/cub", ["images/wren/0.png", "images/tit/1.png"], "cub"),  # "images" says nothing
+        ("/data/photos", ["0.png", "1.png"], "photos"),
+        ("", ["wren/0.png", "tit/1.png"], "z.npz"),  # unknown place
+        ("/", ["/a/0.png", "/b/1.png"], "z.npz"),
+    ],
+)
+def test_the_folder_with_all_images(tmp_path, root, paths, name):
+    lines = [f"{n},{path},wren,0.9,,,,," for n, path in enumerate(paths)]
+    head = "row,path,label,score,suggested,confidence,margin,reason,split"
+    (tmp_path / "audit.csv").write_text("\n".join([head, *lines]))
+    for pictures, wanted in ((True, name), (False, "z.npz")):
+        about = {"root": root, "title": "z.npz", "rows": 2, "pictures": pictures}
+        (tmp_path / "audit.json").write_text(json.dumps(about))
+        assert data_name(read_findings(tmp_path)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("state", "score", "confidence", "decision"),
+    [
+        ("ok", 0.7, None, "keep"),
+        ("unknown", None, None, "keep"),
+        ("off-topic", 0.9, None, "remove"),
+        ("off-topic", None, 1.0, "remove"),  # never relabelled
+        ("flagged", 0.1, 0.6, "relabel"),  # 0.9 * 0.6 = 0.54
+        ("flagged", 0.4, 0.8, "remove"),  # 0.6 * 0.8 = 0.48
+        ("flagged", 0.49, 0.9, "remove"),  # the given label is likelier than the suggested one
+        ("flagged", 0.0, 0.5, "relabel"),
+        ("conflict", 0.8, 1.0, "keep"),
+        ("conflict", 0.2, 0.9, "relabel"),
+        ("conflict", 0.5, 1.0, "remove"),  # two labels, equally likely
+        ("conflict", 0.4, 0.6, "remove"),
+    ],
+)
+def test_decisions(state, score, confidence, decision):
+    assert suggested_decision(state, score, confidence) == decision
+
+
+def test_states_that_some_sample_has():
+    parts = {"train": {"states": {"ok": 3, "unknown": 1, "conflict": 0}}, "test": {}}
+    assert rare_states({"parts": parts}) == ["unknown"]

@@ -1,15 +1,14 @@
-"""Training anew with corrected labels: the table, the same queries for both, noise undone, and what is never touched."""
+"""Training again with corrected labels: the table, the same queries for both, noise undone, and labels of a review."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from likewise.config import Audit, Train
-from likewise.protocols import SeenClasses, UnseenClasses
+from likewise.protocols import ClassFolds, QueryGallery, SeenClasses, UnseenClasses
 from likewise.types import LikewiseError
 
-from likewise.curate.audit.corrected import split_column_protocol
-from likewise.curate.audit.retrain import retrain
+from likewise.curate.audit.retrain import find_run, retrain, retrain_with_decisions, split_column_protocol
 from likewise.data import load
 from likewise.data.dataset import inject_noise, make_protocol
 from likewise.learn.training.fit import train
@@ -89,7 +88,7 @@ def test_a_finished_one_is_found_and_another_is_refused(run, tmp_path):
     stamp = (tmp_path / "retrained" / "done").stat().st_mtime_ns
     assert again(run, {rows[0]: label}, tmp_path) == first
     assert (tmp_path / "retrained" / "done").stat().st_mtime_ns == stamp
-    with pytest.raises(LikewiseError, match=r"holds another run \(the data\); choose another --out"):
+    with pytest.raises(LikewiseError, match=r"another run \(the data\)"):
         again(run, {rows[1]: label}, tmp_path)
 
 
@@ -133,11 +132,9 @@ def test_training_samples_that_answer_keep_their_labels_for_both(features, setti
 def test_bad_input(run, tmp_path):
     _, items = given(run)
     row = int(make_protocol(read_config(run)).rows(items, "train")[0])
-    with pytest.raises(
-        LikewiseError, match=f"labels must be among the 8 classes of the training split, got 23 for row {row}"
-    ):
+    with pytest.raises(LikewiseError, match=f"8 classes .*got 23 for row {row}"):
         again(run, {row: 23}, tmp_path)
-    with pytest.raises(LikewiseError, match="checkpoint must be of a training, got 'untrained'"):
+    with pytest.raises(LikewiseError, match="got 'untrained'"):
         again(run, {row: 1}, tmp_path, replace(AUDIT, checkpoint="untrained"))
 
     class Odd(UnseenClasses.__base__):
@@ -145,3 +142,26 @@ def test_bad_input(run, tmp_path):
 
     with pytest.raises(LikewiseError, match="must support a `split` column, got Odd"):
         split_column_protocol(Odd())
+
+
+def test_decisions_of_a_review_train_again(run, tmp_path):
+    settings, items = given(run)
+    rows = make_protocol(settings).rows(items, "train").tolist()
+    name, about = items.class_name[items.y[rows[-1]]], {"target": str(run.path)}
+    labels = {rows[0]: name, rows[1]: None, rows[2]: "a new class"}
+    found = retrain_with_decisions(about, labels, AUDIT, tmp_path, silent)
+    assert found["changed"] == 1 and found["removed"] == 2  # a class that is not trained is dropped
+    [folder] = tmp_path.glob("reviewed-*")
+    assert Run(folder / "retrained").done and [row["metric"] for row in found["rows"]]
+    assert retrain_with_decisions(about, labels, AUDIT, tmp_path, silent) == found  # the finished one is found
+    assert find_run("nowhere", run.path / "audit") == run.path.absolute()  # the run was moved with its audit
+    with pytest.raises(LikewiseError, match="must be at 'nowhere'"):
+        find_run("nowhere", tmp_path / "audit")
+
+
+def test_protocols_that_go_by_the_split():
+    assert isinstance(split_column_protocol(ClassFolds(fold=2)), UnseenClasses)
+    assert split_column_protocol(UnseenClasses(train=0.7, val=0.1)).train == 0.5
+    assert split_column_protocol(QueryGallery(val=0.1, gallery="shop")).gallery == "shop"
+    seen = split_column_protocol(SeenClasses(test=0.3, gallery="train", seed=4))
+    assert seen.own_split and seen.gallery == "train"

@@ -8,6 +8,7 @@ from likewise.types import LikewiseError
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.review_queue import POSTERIOR_FILE, build_queue, class_numbers, queue_of_findings, read_queue
 from likewise.labels.candidates import Candidates
+from likewise.labels.review_forecast import remaining_gain
 
 
 def make_queue(n=40):
@@ -36,14 +37,16 @@ def test_decisions_leave_the_queue_and_change_the_rest():
     kept = queue.decide(positions, queue.candidates.label[positions, 0])
     assert sorted(kept.open.tolist()) == list(range(6, 20)) and len(queue.open) == 20
     assert float(kept.candidates.wrong[11]) < float(queue.candidates.wrong[11])
-    assert kept.remaining(5) < queue.remaining(5)
+    assert remaining_gain(kept.actions("gain"), 5) < remaining_gain(queue.actions("gain"), 5)
 
 
 def test_units():
     queue = make_queue().scaled(0.04)
     assert float(queue.gain[queue.suspects].sum()) == pytest.approx(0.04)
-    assert queue.remaining(1000) == pytest.approx(0.04) and queue.remaining(1000, "suspicion") == pytest.approx(0.04)
-    assert make_queue().scaled(0.0).remaining(9) == make_queue().scaled(-0.1).remaining(9) == make_queue().remaining(9)
+    for order in ("gain", "suspicion"):
+        assert remaining_gain(queue.actions(order), 1000) == pytest.approx(0.04)
+    for total in (0.0, -0.1):  # no gain was forecast: the effects keep their unit
+        assert torch.equal(make_queue().scaled(total).effect, make_queue().effect)
 
 
 def test_rows_that_are_not_trained_gain_nothing():
@@ -95,5 +98,5 @@ def test_a_queue_of_another_audit(tmp_path):
     (tmp_path / "audit.csv").write_text(AUDIT)
     queue = queue_of_findings(read_findings(tmp_path))
     (tmp_path / "audit.csv").write_text(AUDIT.replace("4,,wren", "4,,tit"))
-    with pytest.raises(LikewiseError, match="must have the samples and labels of audit.csv"):
+    with pytest.raises(LikewiseError, match="samples and labels of audit.csv"):
         class_numbers(queue, read_findings(tmp_path))

@@ -34,22 +34,25 @@ def test_the_terminal_shows_what_matters(folder, capsys, monkeypatch):
     assert f"next: likewise review {folder}" in lines and any("audit.html" in line for line in lines)
 
 
-def test_long_names_give_way_and_numbers_do_not(folder, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("long", "parts"),
+    [
+        (
+            {"wren": "wren_" * 20, "robin": "鳥" * 50},
+            ("…  ->  鳥", "  0 of 2  a/1.png"),
+        ),  # names give way, numbers do not
+        ({"a/1.png": "deep/" * 30 + "wren 1.png"}, ("…", "/wren 1.png")),  # a path keeps its end
+    ],
+)
+def test_every_line_fits_the_window(folder, capsys, monkeypatch, long, parts):
     text = (folder / "audit.csv").read_text()
-    (folder / "audit.csv").write_text(text.replace("wren", "wren_" * 20).replace("robin", "鳥" * 50))
+    for short, name in long.items():
+        text = text.replace(short, name)
+    (folder / "audit.csv").write_text(text)
     monkeypatch.setenv("COLUMNS", "80")
     show_findings(SimpleNamespace(folder=folder))
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  < 0.001")]
-    assert cell_len(line) == 80 and line.endswith("  0 of 2  a/1.png") and "…  ->  鳥" in line
-
-
-def test_a_long_path_keeps_its_end(folder, capsys, monkeypatch):
-    text = (folder / "audit.csv").read_text()
-    (folder / "audit.csv").write_text(text.replace("a/1.png", "deep/" * 30 + "wren 1.png"))
-    monkeypatch.setenv("COLUMNS", "80")
-    show_findings(SimpleNamespace(folder=folder))
-    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  < 0.001")]
-    assert cell_len(line) == 80 and line.endswith("/wren 1.png") and "…" in line
+    assert cell_len(line) == 80 and parts[0] in line and line.endswith(parts[1])
 
 
 def test_copies_with_different_labels_come_first(folder, capsys):

@@ -10,8 +10,7 @@ from likewise.config import Audit
 from likewise.types import Items, Votes
 
 from likewise.curate.audit.audit import audit
-from likewise.curate.audit.read import read_findings
-from likewise.curate.audit.read_votes import read_consensus, read_votes, read_workers
+from likewise.curate.audit.read import read_consensus, read_findings, read_votes, read_workers
 from likewise.curate.audit.review_queue import class_numbers, read_queue
 from likewise.curate.audit.summary import show_findings
 from likewise.curate.audit.weighed_votes import state_of, weigh_votes

@@ -95,5 +95,5 @@ def test_an_audit_with_several_labels_per_sample(tmp_path):
     about = json.loads((audit / "audit.json").read_text())
     (audit / "audit.json").write_text(json.dumps(about | {"labels": {}}))
     (audit / "labels.csv").write_text(",".join(LabelQuestion._fields) + "\n")
-    with pytest.raises(LikewiseError, match="tool: decisions must be about an audit of samples with one label"):
+    with pytest.raises(LikewiseError, match="tool: .*samples with one label"):
         store_decisions(made(row=[0], label=["owl"]), str(audit), "Ann", "tool")

@@ -63,7 +63,7 @@ def test_bad_folders(tmp_path, subtests):
     audit = write_audit(tmp_path, n=3, images=True)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x.txt").write_text("mine")
-    with pytest.raises(LikewiseError, match="hugging-face: --out must be a new or empty folder"):
+    with pytest.raises(LikewiseError, match="--out must be a new or empty"):
         likewise.send(audit, "hugging-face", tmp_path / "full")
     for name, reason in {
         "none": "hugging-face: the source must be a folder",
@@ -72,6 +72,6 @@ def test_bad_folders(tmp_path, subtests):
         with subtests.test(name), pytest.raises(LikewiseError, match=reason):
             likewise.receive(tmp_path / name, "hugging-face", tmp_path / "back.csv")
     next((tmp_path / "images").iterdir()).unlink()
-    with pytest.raises(LikewiseError, match="hugging-face: cannot write .*No such file"):
+    with pytest.raises(LikewiseError, match="cannot write .*No such file"):
         likewise.send(audit, "hugging-face", tmp_path / "hf")
     assert {file.name for file in tmp_path.iterdir()} == {"audit", "images", "full"}

@@ -230,7 +230,7 @@ def test_label_studio(audit, tmp_path, subtests):
     check_all(subtests, audit, "label-studio", cases, write)
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path, tmp_path / "none.json", tmp_path / "pipe"):
-        with pytest.raises(LikewiseError, match="the source must be an exported JSON file"):
+        with pytest.raises(LikewiseError, match="must be an exported JSON file"):
             likewise.receive(place, "label-studio", audit)
 
 
@@ -337,7 +337,7 @@ def test_cvat(audit, tmp_path, subtests, monkeypatch):
 
     check_all(subtests, audit, "cvat", cases, write)
     for place in (tmp_path, tmp_path / "none.xml"):
-        with pytest.raises(LikewiseError, match="the source must be an export as CVAT for images 1.1"):
+        with pytest.raises(LikewiseError, match="export as CVAT for images 1.1"):
             likewise.receive(place, "cvat", audit)
 
 
@@ -346,12 +346,12 @@ def test_images_with_several_rows(audit, tmp_path):
     text = (audit / "audit.csv").read_text().replace("a/2.png", "a/1.png")
     (audit / "audit.csv").write_text(text)
     (tmp_path / "t.csv").write_text("path,label\na/1.png,wren\n")
-    with pytest.raises(LikewiseError, match="'a/1.png' of line 1 is 2 of its rows; add the column row"):
+    with pytest.raises(LikewiseError, match="'a/1.png' of line 1 is 2 of its rows"):
         likewise.receive(tmp_path / "t.csv", "csv", audit)
     (tmp_path / "t.xml").write_text(annotations(image()))
-    with pytest.raises(LikewiseError, match="every image must be in the audit, but 'a/1.png' is 2 of its rows"):
+    with pytest.raises(LikewiseError, match="'a/1.png' is 2 of its rows"):
         likewise.receive(tmp_path / "t.xml", "cvat", audit)
-    with pytest.raises(LikewiseError, match="cvat: every row must be an image of its own, but .*a/1.png' has 2 rows"):
+    with pytest.raises(LikewiseError, match="cvat: .*a/1.png' has 2 rows"):
         likewise.send(audit, "cvat", tmp_path / "cvat")
     assert stored(audit) is None and not (tmp_path / "cvat").exists()
     (tmp_path / "t.csv").write_text("row,path,label\n2,a/1.png,wren\n")

@@ -61,7 +61,7 @@ def test_columns_with_the_names_of_arrays(tmp_path):
     assert {name: stored[name].tolist() for name in cells} == {name: list(cell) for name, cell in cells.items()}
     assert read_embeddings(str(tmp_path / "z.npz")).x.tolist() == [[1, 0]]
     for name in ("x", "z", "similarity", "a\0b", "\udcff"):
-        with pytest.raises(LikewiseError, match="receive: a column beside vectors must not be called .*; rename it"):
+        with pytest.raises(LikewiseError, match="must not be called .*; rename it"):
             write_vectors(from_cells({"row": [1], name: ["a"]}, "tool", [[1, 0]]), tmp_path / "bad.npz")
     assert not (tmp_path / "bad.npz").exists()
 
@@ -81,9 +81,7 @@ def test_texts_that_a_format_cannot_hold():
     ]  # fmt: skip
     check_utf8(from_cells({"path": ["鳥.jpg"], "score": [None]}, "tool"), "tool")
     for cells in ({"path": ["a.jpg", "\udcff.jpg"]}, {"path": ["a", "b"], "labels": [["a"], ["b", "\udcff"]]}):
-        with pytest.raises(
-            LikewiseError, match="tool: all texts must be UTF-8, but .* of row 1 is .*; rename the file"
-        ):
+        with pytest.raises(LikewiseError, match="UTF-8, but .* of row 1 "):
             check_utf8(from_cells(cells, "tool"), "tool")
 
 
@@ -94,7 +92,5 @@ def test_the_folder_of_the_images():
     assert image_root(replace(made, root="/a")) == "/a" and image_root(replace(made, root="/")) == "/"
     beside = from_cells({"path": ["/data/x/1.jpg", "/data/xy/2.jpg"]}, "tool")
     assert image_root(replace(beside, root="/data/x")) == "/data"
-    with pytest.raises(
-        LikewiseError, match="send: all images must be below one folder, got absolute and relative paths"
-    ):
+    with pytest.raises(LikewiseError, match="got absolute and relative paths"):
         image_root(from_cells({"path": ["/a/1.jpg", "2.jpg"]}, "tool"))

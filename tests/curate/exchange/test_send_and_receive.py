@@ -40,7 +40,7 @@ def test_bad_settings(tmp_path, unchecked):
     audit = write_audit(tmp_path, n=5)
     with pytest.raises(LikewiseError, match="send: to must be"):
         likewise.send(audit, "excel", tmp_path / "t")
-    with pytest.raises(LikewiseError, match="send: --columns must be used with csv, got cvat"):
+    with pytest.raises(LikewiseError, match="--columns .* got cvat"):
         likewise.send(audit, "cvat", tmp_path / "t", columns="label=class")
     likewise.send(audit, "csv", tmp_path / "t.csv")
     for into, reason in (
@@ -98,13 +98,13 @@ def test_a_run_gives_vectors_or_its_audit(tmp_path):
     assert found.columns["suggested"] == [LABELS[4], ""]
     assert target(run, "csv").row.tolist() == target(audit, "csv").row.tolist()  # the tool needs no vectors
     np.savez(run / "embeddings.npz", x=x[3:5], label=["a", "b"], row=[3, 4], path=["ü 3, 'a'.png", "ü 5, 'a'.png"])
-    with pytest.raises(LikewiseError, match="send: the embeddings of a run must be of its audit's data, but row 4 is "):
+    with pytest.raises(LikewiseError, match="its audit's data, but row 4 is "):
         target(run, "parquet")
     np.savez(run / "embeddings.npz", x=x[3:5], label=["given", "other"], row=[3, 4], split=["test", "test"])
     shutil.rmtree(audit)
     assert target(run, "csv").columns["label"] == ["given", "other"]
     (run / "embeddings.npz").unlink()
-    with pytest.raises(LikewiseError, match="send: the run must have an audit or embeddings, got .* with neither"):
+    with pytest.raises(LikewiseError, match="an audit or embeddings, got"):
         target(run)
 
 
@@ -115,10 +115,10 @@ def test_embeddings_of_an_audit_are_matched_by_row(tmp_path):
     found = target(audit, "parquet", embeddings=tmp_path / "z.npz")
     assert found.x.argmax(1).tolist() == [5 - r for r in found.row.tolist()]
     np.savez(tmp_path / "less.npz", x=x[:5], label=[LABELS[r] for r in row[:5]], row=row[:5])
-    with pytest.raises(LikewiseError, match="--embeddings must hold all 6 rows of .*, but less.npz has no row 0"):
+    with pytest.raises(LikewiseError, match="all 6 rows of .*no row 0"):
         target(audit, "parquet", embeddings=tmp_path / "less.npz")
     np.savez(tmp_path / "other.npz", x=x, label=["a", "b"] * 3, row=row)
-    with pytest.raises(LikewiseError, match="--embeddings must be of the same data, but row 3 is 'two.nlines' in"):
+    with pytest.raises(LikewiseError, match="row 3 is 'two.nlines' in"):
         target(audit, "parquet", embeddings=tmp_path / "other.npz")
 
 
@@ -147,10 +147,10 @@ def test_all_columns_of_a_table_go_along(tmp_path, monkeypatch):
 
 
 def test_what_a_tool_needs(tmp_path):
-    with pytest.raises(LikewiseError, match="send: parquet must get vectors, but .* has none; give a run"):
+    with pytest.raises(LikewiseError, match="parquet must get vectors"):
         target(write_audit(tmp_path, n=3), "parquet")
     np.savez(tmp_path / "plain.npz", x=np.eye(2, dtype=np.float32), label=["a", "b"])
-    with pytest.raises(LikewiseError, match="send: label-studio must get image files, but .* has rows without a path"):
+    with pytest.raises(LikewiseError, match="label-studio must get image files"):
         target(tmp_path / "plain.npz", "label-studio")
     with pytest.raises(LikewiseError, match="features: there is no file"):
         target(tmp_path / "none.npz", "parquet")
@@ -177,13 +177,13 @@ def test_files_and_folders(tmp_path):
     file.write_text("mine")
     link.symlink_to("nowhere")
     for taken in (file, link):
-        with pytest.raises(LikewiseError, match="must be a new file, but it exists; choose another name"):
+        with pytest.raises(LikewiseError, match="a new file, but it exists"):
             check_free([tmp_path / "new.csv", taken], "csv", replace=False)
         check_free([taken], "csv", replace=True)
     with pytest.raises(LikewiseError, match="must be a new file, got a folder"):
         check_free([tmp_path], "csv", replace=True)
     check_source(file, "csv", "a table")
-    with pytest.raises(LikewiseError, match="csv: the source must be a table, got .*; check the path"):
+    with pytest.raises(LikewiseError, match="csv: the source must be a table"):
         check_source(tmp_path, "csv", "a table")
 
 
@@ -202,7 +202,7 @@ def test_no_tool_overwrites_a_file(tmp_path, subtests):
                 taken = home / "out" / name
                 taken.parent.mkdir(parents=True)
                 taken.write_text("work of a person")
-                with pytest.raises(LikewiseError, match=f"{tool}: .*{name}' must be a new file, but it exists"):
+                with pytest.raises(LikewiseError, match=f"{tool}: .*{name}' must be a new file"):
                     likewise.send(target, tool, home / place)
                 assert files_in(home) == {f"out/{name}": b"work of a person"}
                 likewise.send(target, tool, home / place, replace=True)
@@ -213,7 +213,7 @@ def test_no_tool_overwrites_a_file(tmp_path, subtests):
 def test_a_received_file_is_not_overwritten(tmp_path):
     likewise.send(write_vectors(tmp_path, n=4), "csv", tmp_path / "t.csv")
     (tmp_path / "u.csv").write_text("mine")
-    with pytest.raises(LikewiseError, match="receive: .*u.csv' must be a new file, but it exists"):
+    with pytest.raises(LikewiseError, match="u.csv' must be a new file"):
         likewise.receive(tmp_path / "t.csv", "csv", tmp_path / "u.csv")
     assert (tmp_path / "u.csv").read_text() == "mine"
     likewise.receive(tmp_path / "t.csv", "csv", tmp_path / "u.csv", replace=True)
@@ -221,7 +221,7 @@ def test_a_received_file_is_not_overwritten(tmp_path):
     (tmp_path / "link.csv").symlink_to("t.csv")
     before = (tmp_path / "t.csv").read_bytes()
     for into in ("t.csv", "link.csv"):
-        with pytest.raises(LikewiseError, match="receive: --into must not replace what is read"):
+        with pytest.raises(LikewiseError, match="must not replace what is read"):
             likewise.receive(tmp_path / "t.csv", "csv", tmp_path / into, replace=True)
     assert (tmp_path / "t.csv").read_bytes() == before
 

@@ -12,10 +12,21 @@ def audited(tmp_path):
 
 
 @pytest.fixture
-def server(audited):
-    made = Server(audited, picture)
-    yield made
-    made.stop()
+def serve():
+    """A function that serves an audit until the test ends."""
+    made = []
+
+    def serve(folder, images=picture, **how):
+        made.append(Server(folder, images, **how))
+        return made[-1]
+
+    yield serve
+    [one.stop() for one in made]
+
+
+@pytest.fixture
+def server(audited, serve):
+    return serve(audited)
 
 
 @pytest.fixture

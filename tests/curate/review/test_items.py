@@ -42,30 +42,6 @@ def findings(tmp_path):
     return read_findings(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "items"),
-    [
-        ({}, ["13", "11", "15", "14"]),
-        ({"label": "wren"}, ["13", "11", "15"]),  # claimed or suggested
-        ({"label": "wren", "among": "train"}, ["11", "15"]),
-        ({"among": "test", "suspicion": 0.7}, ["13", "14"]),
-        ({"suspicion": 0.9}, ["13", "11", "15"]),
-        ({"among": "val"}, []),
-    ],
-)
-def test_samples_are_asked_for_by_class_split_and_score(findings, wanted, items):
-    found = [str(one.row) for one in findings.suspects]
-    assert [one for one in found if Questioned(findings).matches(one, ItemFilter("sample", **wanted))] == items
-
-
-def test_pairs_are_asked_for_by_class_and_type(findings):
-    def found(**wanted):
-        return [item for item in findings.pair if Questioned(findings).matches(item, ItemFilter("pair", **wanted))]
-
-    assert found() == ["12-14", "12-13", "14-12"] and found(suspicion=0.9) == found(label="tit") == found()
-    assert found(among="mis-similar") == ["12-13"] and found(label="wren") == []
-
-
 def test_a_sample_is_shown_with_its_classes_and_neighbours(findings):
     [panel] = Questioned(findings).content("11")["panels"]
     assert (panel["label"], panel["suggested"], panel["score"], panel["margin"]) == ("wren", "robin", 0.1, 0.5)

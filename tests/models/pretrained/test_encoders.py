@@ -111,18 +111,14 @@ def test_an_encoder_that_is_not_there(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setattr("likewise.models.pretrained.weights.is_reachable", lambda address: False)
     monkeypatch.setattr(encoders, "is_reachable", lambda address: False)
-    with pytest.raises(
-        LikewiseError, match=r"must be a folder with config\.json.*got 'nobody/nothing'; the hub cannot be reached"
-    ):
+    with pytest.raises(LikewiseError, match="got 'nobody/nothing'; the hub cannot be reached"):
         text_encoder("nobody/nothing")
     with pytest.raises(LikewiseError, match="must be a folder, got '/no/such', which"):
         text_encoder("/no/such")
     with pytest.raises(LikewiseError, match=r"must be a folder with config\.json"):
         text_encoder(str(tmp_path))
     monkeypatch.setattr(encoders, "is_reachable", lambda address: True)
-    with pytest.raises(
-        LikewiseError, match="'nobody/nothing' must be downloaded, but the download failed .*; check the name, or give"
-    ):
+    with pytest.raises(LikewiseError, match="the download failed .*; check the name"):
         text_encoder("nobody/nothing")
 
 
@@ -249,7 +245,5 @@ def test_a_folder_of_too_many_files_is_not_read(tmp_path, monkeypatch):
     for number in range(6):
         (tmp_path / f"{number}.bin").touch()
     monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file was read"))
-    with pytest.raises(
-        LikewiseError, match="must hold at most 5 files, .*got '.*' with more; name the folder of the model"
-    ):
+    with pytest.raises(LikewiseError, match="must hold at most 5 files, .*; name the folder"):
         content_of(str(tmp_path))

@@ -6,8 +6,7 @@ import torch
 from likewise.types import LikewiseError
 from safetensors.torch import save_file
 
-from likewise.models.backbones import build_backbone
-from likewise.models.conv_small import ConvSmall
+from likewise.models.backbones import ConvSmall, build_backbone
 from likewise.models.pretrained import weights
 
 
@@ -42,9 +41,7 @@ def test_a_deeper_sister_with_all_the_names_and_shapes_is_another_architecture(t
     import timm
 
     torch.save(timm.create_model("resnet34").state_dict(), tmp_path / "resnet34.pth")
-    with pytest.raises(
-        LikewiseError, match=r"resnet34\.pth .*another architecture.* not in the network \(layer1\.2\.conv1"
-    ):
+    with pytest.raises(LikewiseError, match=r"another architecture.* not in the network \(layer1\.2"):
         build_backbone("resnet18", weights=tmp_path / "resnet34.pth")
 
 
@@ -73,9 +70,7 @@ class Payload:
 def test_a_file_that_carries_code_is_refused_and_not_run(tmp_path):
     file, proof = tmp_path / "evil.pth", tmp_path / "proof"
     torch.save({"state_dict": Payload(proof)}, file)
-    with pytest.raises(
-        LikewiseError, match=r"evil\.pth must hold tensors only, .* run code \(\w+\.mkdir\), .* refused"
-    ):
+    with pytest.raises(LikewiseError, match=r"tensors only, .* run code \(\w+\.mkdir\), .* refused"):
         build_backbone("conv_small", weights=file)
     assert not proof.exists()
     torch.load(file, weights_only=False)

@@ -29,9 +29,8 @@ def joined(device: torch.device) -> Iterator[torch.device]:
     # Tensors on the host are exchanged by gloo, which needs no device sync.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with peer_errors():
-        dist.init_process_group(
-            backend, timeout=timedelta(hours=2)
-        )  # one process may work for long while the others wait
+        # One process may work for long while the others wait.
+        dist.init_process_group(backend, timeout=timedelta(hours=2))
         try:
             yield device
         except BaseException:
@@ -100,9 +99,8 @@ def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Ret
         rank_some: ranks the queries of this slice; in its result, queries count from 0.
     """
     rank, shares = world()
-    shares = min(
-        shares, queries
-    )  # a share must not be empty: with few queries, the last processes repeat the last share
+    # A share must not be empty: with few queries, the last processes repeat the last share.
+    shares = min(shares, queries)
     rank = min(rank, shares - 1)
     edge = [queries * i // shares for i in range(shares + 1)]
     own = rank_some(slice(edge[rank], edge[rank + 1]))

@@ -221,9 +221,8 @@ def _map_sharded_state(
 ) -> dict:
     """Return an optimiser state with `change(state of a parameter, rows in all)` applied to every sharded parameter."""
     counts = {p: count for part in parts for _, p, count in shares(part)}
-    order = [
-        p for group in optimizer.param_groups for p in group["params"]
-    ]  # the order in which the state numbers parameters
+    # The order in which the state numbers parameters.
+    order = [p for group in optimizer.param_groups for p in group["params"]]
     changed = {
         n: change(memory, counts[order[n]]) if order[n] in counts else memory for n, memory in state["state"].items()
     }

@@ -49,9 +49,8 @@ class PreparedVectors:
 
     def _scaled(self, rows: slice | Tensor, by: float) -> Float[Tensor, "n D"]:
         source = rows if isinstance(rows, slice) else rows.to(self.z.device)
-        own = (
-            self.z[source].to(self.device).to(torch.float64, copy=True)
-        )  # a copy: the caller's embeddings must not change
+        # A copy: the caller's embeddings must not change.
+        own = self.z[source].to(self.device).to(torch.float64, copy=True)
         return own.mul_((self.factor[rows] * by)[:, None])
 
     def whole(self, rows: slice | Tensor) -> Float[Tensor, "n D"]:
@@ -67,9 +66,8 @@ class PreparedVectors:
         """Return approximately `whole` / max_integer of these rows, for fast products: float32, or float16 on a GPU."""
         if self.scaled_copy is not None:
             return self.scaled_copy[rows]
-        return self._scaled(rows, 1 / self.max_integer).to(
-            self.fast_dtype
-        )  # scaled in float64: a factor may overflow float32
+        # Scaled in float64: a factor may overflow float32.
+        return self._scaled(rows, 1 / self.max_integer).to(self.fast_dtype)
 
     @property
     def fast_dtype(self) -> torch.dtype:

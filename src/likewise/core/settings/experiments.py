@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from likewise.core.settings.field_types import Data, Device, File, Folder, Positional, called
+from likewise.core.argument_checks import Count, CountOrZero, NotNegative, Share
+from likewise.core.settings.field_types import Data, Device, File, Folder, Positional, Processes, Seed, called
 
 
 @dataclass(frozen=True)
@@ -14,13 +15,13 @@ class Demo:
 
     out: Folder | None = None
     """Folder of the two runs, plain and robust. By default folders in runs/."""
-    noise_rate: float = 0.3
+    noise_rate: Share = 0.3
     """Noise rate: share of the training labels that are wrong, from 0 to 1."""
-    epochs: float = 9
+    epochs: NotNegative = 9
     """Length of each training, in epochs (passes over the training data)."""
     data: Data = "glyphs"
     """The glyphs to train on, with optional arguments: "glyphs(classes=60)"."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of all random choices."""
     restart: bool = False
     """Train again, even if the runs of an earlier demo are finished."""
@@ -58,7 +59,7 @@ class Bench:
     none."""
     out: Folder | None = None
     """Folder of runs, results.csv and the tables (md, tex, csv, html). By default bench/NAME."""
-    jobs: int = 1
+    jobs: Processes = 1
     """Number of trainings at the same time, each in its own process; they share the GPU or the cores."""
     executor: str | None = None
     """What runs the trainings: "ray" (the running Ray cluster, or a local one) or "ray://HOST:PORT". By default this
@@ -108,23 +109,23 @@ class Tune:
     ranges: tuple[str, ...] = ()
     """Settings to vary and their ranges: "lr=1e-5..1e-2 log" "loss.miner.eps=0..0.5" "dim=64|128"; or reality-check, for the
     ranges of "A Metric Learning Reality Check" that are not given otherwise. By default the [ranges] of the file CONFIG."""
-    trials: int = 50
+    trials: Count = 50
     """Number of settings to try, summed over all processes that share the search."""
     sampler: Literal["tpe", "gp", "random"] = "tpe"
     """How the next settings are chosen: by a tree-structured Parzen estimator (tpe), a Gaussian process (gp), or at random."""
     pruner: Literal["median", "none"] = "median"
     """When to stop a trial early: if the mean of its folds so far is below the median of the other trials (median), or never
     (none)."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the search; the seed of the trainings is one of the settings in CONFIG."""
     storage: str | None = None
     """Where the trials are stored: a file, sqlite:///... or postgresql+psycopg://... By default a file in the --out folder."""
     out: Folder | None = None
     """Folder of runs, tune.json, best.toml and tune.png. By default tune/CONFIG."""
-    jobs: int = 1
+    jobs: Processes = 1
     """Number of folds at the same time, each in its own process. To share a search between processes, start the same command
     again."""
-    final_runs: int = 0
+    final_runs: CountOrZero = 0
     """Number of additional trainings with the best settings and new seeds, scored on the test split."""
     device: Device | None = None
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Annotated, Literal
 
 import tyro
+from annotated_types import Interval
 
 Positional = tyro.conf.Positional
 
@@ -31,6 +32,11 @@ Device = Annotated[str, "device"]
 """A device of torch: cpu, cuda, cuda:1, mps."""
 Memory = Annotated[str, "memory"]
 """A size in bytes with its unit: "512MB", "20GB"."""
+Seed = Annotated[int, Interval(ge=0, le=2**31 - 1)]
+Workers = Annotated[int, Interval(ge=-1, le=1024)]
+"""A number of processes that read images; -1 chooses."""
+Processes = Annotated[int, Interval(ge=1, le=1024)]
+Port = Annotated[int, Interval(ge=0, le=65535)]
 
 
 def flag_name(field: str) -> str:
@@ -78,7 +84,7 @@ class Computation:
 
     device: Device | None = None
     """Device that computes: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    workers: int = -1
+    workers: Workers = -1
     """Number of processes that read images; -1 chooses."""
     allow_imports: bool = False
     """Allow the specs, the data and the metrics of the command and its runs to import components by dotted name, which runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from likewise.core.argument_checks import Count, CountOrZero, NotNegative
 from likewise.core.settings.field_types import (
     Checkpoint,
     Computation,
@@ -12,7 +13,9 @@ from likewise.core.settings.field_types import (
     File,
     Folder,
     Location,
+    Port,
     Positional,
+    Seed,
     Spec,
     called,
 )
@@ -34,7 +37,7 @@ class Noise:
     samples have several; figures (.png) are written next to it."""
     drop_wrong: bool = False
     """Drop the rows with wrong labels in place of writing them: the oracle baseline for robust training."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the noise; `likewise train --noise` with the same seed and protocol changes the same labels."""
     taxonomy: str | None = None
     """Taxonomy: cub200, cars196-type, cars196-deep, a .json or .csv file, or wordnet:ROOT. By default the taxonomy of the
@@ -79,12 +82,12 @@ class Audit(Checkpoint):
     influence: Literal["finite", "lissa"] = "finite"
     """How the influence of training samples on errors is computed: by a finite step of the head, or with an inverse Hessian
     (lissa)."""
-    heads: int = 1
+    heads: Count = 1
     """Number of perturbed heads that --influence finite compares: 1 is the head with the error corrected, 2 adds the head
     with the error made worse, further heads are random."""
-    max_errors: int = 50
+    max_errors: CountOrZero = 50
     """Number of test errors of each kind for which causes are computed, worst first; all errors are listed."""
-    max_classes: int = 10
+    max_classes: CountOrZero = 10
     """Number of test classes whose causes are computed, those with most errors first; the causes of a class count for all its
     errors together."""
     worst_by: Literal["count", "rate"] = "count"
@@ -102,9 +105,9 @@ class Audit(Checkpoint):
     query. After a review: `likewise review AUDIT --retrain`."""
     overlap: bool = False
     """Compare the test classes with most errors between several runs, and measure their overlap."""
-    k: int = 10
+    k: Count = 10
     """Number of causes listed per error and direction (harmful, helpful); with --overlap, number of classes per run."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of all random choices: folds, batches for losses that compare samples, random baselines, resamples."""
     executor: str | None = None
     """What computes neighbours and scores: "ray" (the Ray cluster at RAY_ADDRESS, a running local one, or else a new local one)
@@ -119,7 +122,7 @@ class Review(Computation):
     """The folder of an audit, or the run folder that contains it."""
     host: str = "127.0.0.1"
     """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
-    port: int = 8017
+    port: Port = 8017
     """Port to serve on; 0 takes any free port."""
     token_file: File | None = None
     """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
@@ -131,7 +134,7 @@ class Review(Computation):
     order: Literal["suspicion", "gain", "votes"] | None = None
     """Order in which the page begins: the most suspect labels first, the decisions with the highest expected gain first, or
     labels whose votes differ first. By default the order of the audit's forecast, or else suspicion."""
-    stop_below: float | None = None
+    stop_below: NotNegative | None = None
     """Points of MAP@R: the page suggests to stop when the next 20 decisions are expected to gain less. The audit must have a
     forecast. By default the page never suggests to stop."""
     browser: bool = True
@@ -167,7 +170,7 @@ class Clean(Computation):
     """Open the page in the browser; without a display the address is only printed."""
     host: str = "127.0.0.1"
     """Address to serve the page on. An address other than 127.0.0.1 admits other machines that have the token."""
-    port: int = 8017
+    port: Port = 8017
     """Port to serve the page on; 0 takes any free port."""
 
 
@@ -204,7 +207,7 @@ class Send:
     """Where to: a folder (label-studio, hugging-face, cvat), or a file (.csv, .parquet)."""
     columns: tuple[str, ...] = ()
     """New names of columns, as OURS=THEIRS, such as path=image label=class (csv). By default our names."""
-    top: int | None = None
+    top: CountOrZero | None = None
     """Number of rows to send: the most suspect of an audit, or the first of a file. By default all."""
     embeddings: File | None = None
     """Embeddings (.npz) of the rows of an audit, to send with it. By default none."""

@@ -65,12 +65,8 @@ def flat(table: dict, prefix: str = "") -> typing.Iterator[tuple[str, object]]:
 def settings_of(config: Train) -> dict[str, object]:
     """Return the settings that reproduce a training: all that differ from the defaults of Train."""
     default = {f.name: f.default for f in dataclasses.fields(Train)}
-    left_out = (
-        *COMMAND_SETTINGS,
-        "recipe",
-        "device",
-        "workers",
-    )  # the values of the recipe are among the settings; machines differ
+    # The values of the recipe are among the settings; machines differ.
+    left_out = (*COMMAND_SETTINGS, "recipe", "device", "workers")
     return {k: v for k, v in vars(config).items() if k not in left_out and v != default[k]}
 
 
@@ -187,6 +183,5 @@ def _node(value: object) -> ast.expr:
         node = ast.parse("None" if value == "none" else value.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Constant(value)
-    return (
-        node if isinstance(node, ast.Call | ast.Constant | ast.Tuple | ast.List | ast.UnaryOp) else ast.Constant(value)
-    )
+    is_value = isinstance(node, ast.Call | ast.Constant | ast.Tuple | ast.List | ast.UnaryOp)
+    return node if is_value else ast.Constant(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from likewise.core.argument_checks import Count, CountOrZero
 from likewise.core.settings.field_types import (
     Checkpoint,
     Computation,
@@ -17,7 +18,9 @@ from likewise.core.settings.field_types import (
     Location,
     Memory,
     MovedData,
+    Port,
     Positional,
+    Seed,
     Spec,
     called,
 )
@@ -96,7 +99,7 @@ class Embed(Computation):
     weights: Location | None = None
     """For a backbone: weight file in place of the published weights; for resnet50_v1 also a TensorFlow.js folder. By default
     none."""
-    size: int | None = None
+    size: Count | None = None
     """For a backbone: side of the square input image, in pixels. By default the input size of the backbone."""
     strict: bool = False
     """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
@@ -172,14 +175,14 @@ class Report(MovedData):
     map: Literal["auto", "pca", "tsne", "umap", "none"] = "auto"
     """Projection for the map of the embedding: pca takes seconds; tsne and umap take minutes and need `likewise[map]`. auto draws
     pca, and also tsne if it is installed and the set is not too large."""
-    max_images: int = 3000
+    max_images: CountOrZero = 3000
     """Largest number of samples with an image in the page. To keep the page below 15 MB, images are first made smaller and then
     left out; only maps of a million samples make it larger."""
-    k: int = 8
+    k: Count = 8
     """Number of neighbours shown per query."""
-    top: int = 40
+    top: CountOrZero = 40
     """Number of queries shown in a gallery, and number of flagged labels listed."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of random choices: samples, pairs, the map."""
 
 
@@ -197,7 +200,7 @@ class Search(Computation):
     only."""
     model: Folder | None = None
     """Run folder whose network embeds the query image. By default the run that is named in the file of embeddings."""
-    k: int = 5
+    k: Count = 5
     """Number of neighbours to return."""
     filter: str | None = None
     """Labels that results must have or, after !, must not have: `red & !striped`. The nearest of these rows are returned, by
@@ -224,7 +227,7 @@ class Search(Computation):
     """Open the page in the browser of this machine, if there is one."""
     host: str = "127.0.0.1"
     """Address to serve on. An address other than 127.0.0.1 admits other machines that have the token."""
-    port: int = 8018
+    port: Port = 8018
     """Port to serve on; 0 takes any free port."""
     token_file: File | None = None
     """File that holds the token for opening the page. By default the environment variable LIKEWISE_TOKEN, or else a new
@@ -248,7 +251,7 @@ class Export:
     gallery: Location | None = None
     """Gallery of known classes to export with the network, for label, probability and unknown: an index folder, embeddings, or
     the run itself (all images of its data). The run must be calibrated. By default the export has no gallery."""
-    parity_samples: int = 64
+    parity_samples: CountOrZero = 64
     """Number of samples of the run's data for the comparison of both networks; 0 takes random inputs, if the data is not
     available."""
     data: Location | None = None

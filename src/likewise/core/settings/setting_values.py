@@ -27,17 +27,6 @@ def from_dict(kind: type[Config], values: Mapping[str, typing.Any]) -> Config:
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
-MIN_VALUES = {
-    "dim": 1, "size": 1, "lr": 0, "backbone_lr": 0, "loss_lr": 0, "weight_decay": 0, "loss_weight_decay": 0, "eps": 0,
-    "loss_eps": 0, "momentum": 0, "schedule_factor": 0, "schedule_patience": 0, "clip_value": 1e-12, "clip_norm": 1e-12,
-    "patience": 1, "log_every": 1, "seed": 0, "workers": -1, "k": 1, "top": 0, "noise_rate": 0,
-    "mixup": 0.01, "jobs": 1, "trials": 1, "final_runs": 0, "views": 1, "short_side": 1, "loss_weight": 0, "lora": 1,
-    "epochs": 0, "steps": 0, "batch_size": 1,
-    "chunk_size": 1, "gpus": 1, "heads": 1, "max_errors": 0, "max_classes": 0, "port": 0, "parity_samples": 0, "max_images": 0,
-    "stop_below": 0,
-}  # fmt: skip
-"""Setting -> its smallest allowed value, in the configs of all commands."""
-
 MAX_NAME_LENGTH = 255
 """Largest length of the name of a file or folder, in characters: that of the usual file systems is 255 bytes."""
 
@@ -46,13 +35,6 @@ PATH_SETTINGS = (
     "weights", "votes", "exclude", "query", "add", "save",
 )  # fmt: skip
 """Settings that are paths."""
-
-MAX_VALUES = {
-    "momentum": 0.999999, "schedule_factor": 1, "noise_rate": 1, "seed": 2**31 - 1, "port": 65535, "workers": 1024,
-    "jobs": 1024, "gpus": 1024,
-}  # fmt: skip
-"""Setting -> its largest allowed value."""
-
 
 REMOVED_VALUES = {
     ("to", "from"): dict.fromkeys(
@@ -96,7 +78,7 @@ def check(config) -> None:
         if not argument_checks.fits(value, hints[field.name]):
             hint = replacement(field.name, value) if isinstance(value, str) else ""
             raise LikewiseError(
-                f"{name}: {field.name} must be {argument_checks.words(hints[field.name])}, got {value!r}{hint}"
+                f"{name}: {field.name} must be {argument_checks.type_words(hints[field.name])}, got {value!r}{hint}"
             )
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str):
@@ -104,7 +86,7 @@ def check(config) -> None:
         if isinstance(value, int) and abs(value) > 2**53:  # larger whole numbers have no exact float
             raise LikewiseError(f"{name}: {field.name} must be between -2**53 and 2**53, got a larger whole number")
         if isinstance(value, int | float) and not isinstance(value, bool):
-            low, high = MIN_VALUES.get(field.name, -math.inf), MAX_VALUES.get(field.name, math.inf)
+            low, high = argument_checks.bounds(hints[field.name])
             if not low <= value <= high or not math.isfinite(value):
                 bounds = f"{low:g} or more" if high == math.inf else f"between {low:g} and {high:g}"
                 bounds = "a finite number" if low == -math.inf else bounds

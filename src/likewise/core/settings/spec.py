@@ -412,6 +412,5 @@ def _text(value) -> str:
     if isinstance(value, list | tuple):
         inside = ", ".join(_text(v) for v in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
-    return (
-        spec(value) if _is_component(value) else ast.unparse(ast.Constant(value))
-    )  # ast.unparse writes infinity as 1e309
+    # ast.unparse writes infinity as 1e309.
+    return spec(value) if _is_component(value) else ast.unparse(ast.Constant(value))

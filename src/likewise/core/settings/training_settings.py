@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Interval
+
+from likewise.core.argument_checks import Count, CountOrZero, NotNegative, Share
 from likewise.core.settings.field_types import (
     Device,
     Duration,
@@ -15,10 +18,17 @@ from likewise.core.settings.field_types import (
     Memory,
     Name,
     Positional,
+    Processes,
+    Seed,
     Spec,
+    Workers,
     called,
     spec_fields,
 )
+
+Momentum = Annotated[float, Interval(ge=0, le=0.999999)]
+MixupAlpha = Annotated[float, Ge(0.01)]
+ClipBound = Annotated[float, Ge(1e-12)]
 
 SETTINGS_OUTSIDE_IDENTITY = (
     "root",
@@ -126,7 +136,7 @@ class Train:
     relevance: Spec | None = None
     """Which samples are relevant to each other, in place of equal labels, as a spec such as "TreeDepth()"; `likewise list
     relevance` shows all. By default SharedLabels() if samples have several labels, otherwise none: equal labels are relevant."""
-    batch_size: int | None = None
+    batch_size: Count | None = None
     """Samples per batch; overrides the `batch` of --sampler. By default 4 samples from each of up to 28 classes."""
     sampler: Spec | None = None
     """The batch sampler, as a spec; `likewise list samplers` shows all. By default SamplesPerClass, with 4 samples from each of
@@ -144,7 +154,7 @@ class Train:
     terms: tuple[Spec, ...] = ()
     """Terms added to the loss, as specs such as "LanguageGuidance(weight=10)"; `likewise list terms` shows all. By default
     none."""
-    loss_weight: float = 1.0
+    loss_weight: NotNegative = 1.0
     """Factor of the loss in the objective; terms have their own weights."""
     noise: Spec | None = None
     """Noise model that makes training labels wrong on purpose, as a spec such as "Uniform(share=0.3)"; test labels never change.
@@ -159,7 +169,7 @@ class Train:
     """Start from ImageNet weights. By default on if the backbone has such weights and --weights is not given."""
     weights: Location | None = None
     """Weight file to start from, in place of ImageNet weights; for resnet50_v1 also a TensorFlow.js folder. By default none."""
-    dim: int = 128
+    dim: Count = 128
     """Number of dimensions of the embedding."""
     head: Spec = "Linear()"
     """Layers between the pooled feature and the embedding, as a spec: "Linear()" or "MLP(hidden=512)"; `likewise list heads`
@@ -175,9 +185,9 @@ class Train:
     freeze_backbone: bool | None = None
     """Train only the head: the backbone keeps its weights. By default on for a foundation model (dinov2-small, ...) and with
     --lora; off for other backbones."""
-    lora: int | None = None
+    lora: Count | None = None
     """Rank of LoRA: train changes of this rank to the attention layers of a frozen transformer, such as 8. By default none."""
-    size: int | None = None
+    size: Count | None = None
     """Side of the square input image of the network, in pixels; for a transformer a multiple of its patch. By default the input
     size of the backbone."""
     augment: Literal["crop", "affine", "none"] | None = None
@@ -186,7 +196,7 @@ class Train:
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Smallest and largest share of the image area that a random crop keeps, from 0 to 1."""
 
-    views: int = 1
+    views: Count = 1
     """Number of times that each image appears in a batch, every time with a different augmentation."""
     color_jitter: tuple[float, float, float] | None = None
     """Largest relative change of brightness, contrast and saturation: 0.4 0.4 0.4 means factors from 0.6 to 1.4. By default no
@@ -196,36 +206,36 @@ class Train:
     (device), or the fastest place where they fit (auto). It changes only the speed."""
     cache_memory: Memory | None = None
     """Device memory that --cache auto may use, such as "20GB". By default half of the free memory."""
-    short_side: int | None = None
+    short_side: Count | None = None
     """Shrink larger images to this short side, in pixels, before any other step. By default images keep their size."""
 
-    mixup: float | None = None
+    mixup: MixupAlpha | None = None
     """Train on mixtures of two samples with proportions drawn from Beta(mixup, mixup), such as 2. By default off."""
     mixup_at: Literal["any", "input"] = "any"
     """Where --mixup mixes samples: at the input or before one of the first three stages of the backbone (any), or at the input
     only."""
 
-    epochs: float = 20
+    epochs: NotNegative = 20
     """Length of the training, in epochs (passes over the training data)."""
-    steps: int | None = None
+    steps: CountOrZero | None = None
     """Length of the training, in optimiser steps; overrides --epochs. By default --epochs decides."""
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = "adamw"
     """The optimiser."""
-    lr: float = 1e-4
+    lr: NotNegative = 1e-4
     """Learning rate of the network."""
-    backbone_lr: float | None = None
+    backbone_lr: NotNegative | None = None
     """Learning rate of the backbone, if it differs from the learning rate of the head. By default --lr."""
-    weight_decay: float = 1e-4
+    weight_decay: NotNegative = 1e-4
     """Weight decay of the network, biases and norms included; --loss-weight-decay is that of the loss."""
-    momentum: float = 0.9
+    momentum: Momentum = 0.9
     """Momentum of sgd and rmsprop; other optimisers ignore it."""
-    eps: float = 1e-8
+    eps: NotNegative = 1e-8
     """Epsilon of the optimiser."""
-    loss_lr: float | None = None
+    loss_lr: NotNegative | None = None
     """Learning rate of the parameters of the loss, such as proxies. By default --lr times the factor in the loss's paper."""
-    loss_eps: float | None = None
+    loss_eps: NotNegative | None = None
     """Epsilon of the optimiser for the parameters of the loss. By default --eps."""
-    loss_weight_decay: float = 0.0
+    loss_weight_decay: NotNegative = 0.0
     """Weight decay of the parameters of the loss."""
     warmup: Duration = "0"
     """Initial time in which the backbone is frozen and only head and loss train: epochs ("1e") or steps ("100")."""
@@ -234,20 +244,20 @@ class Train:
     multiplied by --schedule-factor when validation stops improving (plateau)."""
     schedule_every: Duration = "10e"
     """Period of the step schedule: epochs ("10e") or steps ("500")."""
-    schedule_factor: float = 0.5
+    schedule_factor: Share = 0.5
     """Factor of the learning rate in the step and plateau schedules."""
-    schedule_patience: int = 4
+    schedule_patience: CountOrZero = 4
     """Number of validations without improvement before the plateau schedule lowers the learning rate."""
-    clip_value: float | None = None
+    clip_value: ClipBound | None = None
     """Clip every entry of the gradient to this absolute value. By default no clipping."""
-    clip_norm: float | None = None
+    clip_norm: ClipBound | None = None
     """Clip the norm of the gradient to this value. By default no clipping."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Precision of the network's arithmetic; losses are always computed in fp32."""
     execution: Literal["auto", "eager", "graph", "compile"] = "auto"
     """How a GPU runs the network: kernel by kernel (eager), as a CUDA graph, or compiled and captured as a CUDA graph. auto
     measures at the start and takes the fastest; it tries compiling, which takes a minute, only for a long training."""
-    chunk_size: int | None = None
+    chunk_size: Count | None = None
     """Images per forward pass, for batches that do not fit in GPU memory; the loss still uses the whole batch. It costs a second
     forward pass, and BatchNorm uses the statistics of one chunk. By default the whole batch."""
     recompute: bool = False
@@ -258,7 +268,7 @@ class Train:
     triplet-agreement."""
     validate_every: Duration = "1e"
     """Period of validation, if the protocol has a validation split: epochs ("1e") or steps ("500")."""
-    patience: int | None = None
+    patience: Count | None = None
     """Stop after this number of consecutive validations without a new best. By default training never stops early."""
     test_every: Duration | None = None
     """Period of additional scoring on the test split: epochs ("1e") or steps ("500"). By default never.
@@ -268,7 +278,7 @@ class Train:
     checkpoint_every: Duration = "30s"
     """Period of saving the state from which an interrupted training resumes: seconds ("30s"), epochs ("1e") or steps ("500"). If
     saving is slow, a period in seconds grows, so that saving takes at most a twentieth of the time."""
-    log_every: int | None = None
+    log_every: Count | None = None
     """Number of steps between two lines of the log. By default 20, or fewer in a short training, so that it has 50 lines."""
     loggers: tuple[Spec, ...] = ()
     """Loggers that also receive the log, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; `likewise list loggers`
@@ -278,7 +288,7 @@ class Train:
 
     The stored loss is unweighted and belongs to the label trained with. It does not change the training. A training that resumes
     with this flag records from there on; a training that started with it continues to record."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of all random choices: initial weights, order of samples, augmentation, noise."""
 
     out: Folder | None = None
@@ -291,13 +301,13 @@ class Train:
     """Metrics of the evaluation; `likewise list metrics` shows all."""
     device: Device | None = None
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
-    gpus: int | None = None
+    gpus: Processes | None = None
     """Number of GPUs of this machine to train on (with --device cpu: processes); each takes a share of the batch, with the same
     gradient. By default one. For several machines: torchrun ... --no-python likewise train ..."""
     shard_proxies: bool = False
     """With --gpus, divide the proxies of the loss among the GPUs, for very many classes; results are exact. For ArcFace,
     CosFace, NormSoftmax, ProxyNCA and Softmax."""
-    workers: int = -1
+    workers: Workers = -1
     """Number of processes that read images, or of threads that decode them once; -1 chooses."""
     strict: bool = False
     """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed before the training

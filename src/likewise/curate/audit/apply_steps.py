@@ -25,10 +25,10 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from likewise.core.errors import LikewiseError, shown_names
-from likewise.core.file_moves import move_file, rename_new, same_content, sync_folder
 from likewise.core.files import read_json, write_json
 from likewise.core.image_files import IMAGE_SUFFIXES
 from likewise.core.locks import folder_lock
+from likewise.curate.audit.file_moves import move_file, rename_new, same_content, sync_folder
 
 FOLDER_RECORD = ".likewise-applied.json"
 """Name of the record in a folder that `apply` wrote or changed; hidden files are no part of a data set."""

@@ -15,10 +15,9 @@ from likewise.core.errors import LikewiseError
 from likewise.core.files import write_json
 from likewise.core.notebook import view
 from likewise.core.settings import Audit, check
-from likewise.curate.audit.conflicts import add_copies, note_conflicts
+from likewise.curate.audit.copy_evidence import Copies, add_copies, find_copies, load_image, note_conflicts
 from likewise.curate.audit.error_causes import INFLUENCE_METHODS, explain
-from likewise.curate.audit.find_copies import Copies, find_copies, load_image
-from likewise.curate.audit.forecast import check_order, forecast_audit, remove_forecast
+from likewise.curate.audit.forecast import HEADS_FILE, forecast_audit
 from likewise.curate.audit.label_quality import (
     SCORE_DESCRIPTIONS,
     label_facts,
@@ -29,6 +28,7 @@ from likewise.curate.audit.label_quality import (
     with_suggested_sets,
 )
 from likewise.curate.audit.page import write_page
+from likewise.curate.audit.read import FORECAST_FILE, PROOF_FILE, QUEUE_FILE
 from likewise.curate.audit.records import (
     Errors,
     ExplainedErrors,
@@ -38,10 +38,19 @@ from likewise.curate.audit.records import (
     WrongPairs,
     has_own_split,
 )
-from likewise.curate.audit.retrain_labels import retrain_with_suggestions
+from likewise.curate.audit.retrain import retrain_with_suggestions
+from likewise.curate.audit.review_queue import POSTERIOR_FILE
 from likewise.curate.audit.source import folder_of, kind_of, open_subject
+from likewise.curate.audit.weighed_votes import VOTE_FILES
 from likewise.curate.audit.write import write_tables
 from likewise.score.error_overlap import ErrorOverlap, overlap
+
+OPTIONAL_FILES = (
+    *("audit.json", "audit.html", "labels.csv"),
+    *(FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, HEADS_FILE, PROOF_FILE),
+    *VOTE_FILES,
+)
+"""Files of an audit folder that not every audit writes, or that mark it as complete."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +89,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     explained = nothing_explained() if several else explain(subject, config)
     weighed = weigh_subject_votes(subject, config)
     subject, quality = with_suggested_sets(subject, score_splits(subject, explained, config, weighed))
-    copies = find_copies(subject, config.quiet)
+    copies = find_copies(subject, quality, config.quiet)
     conflicts = note_conflicts(subject, copies)
     trainable = add_copies(subject, quality, copies, across=False)
     quality = add_copies(subject, quality, copies)
@@ -88,8 +97,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     about |= (set_summary(subject, quality) if several else {}) | {"conflicts": conflicts}
     if not several:
         about["votes"] = None if weighed is None else weighed.summary(subject.items)
-    remove_summary(folder)
-    remove_forecast(folder)
+    remove_results(folder)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
     if config.forecast:
         write_json(folder / "audit.json", without_nan(about))  # an interrupted forecast leaves a complete audit
@@ -99,6 +107,14 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
         about["retrain"] = retrain_with_suggestions(subject, trainable, config, folder, say)
         finish(folder, subject, about, config)
     return Audited(folder, about)
+
+
+def check_order(config: Audit) -> None:
+    """Raise if an order is set without the forecast that writes it."""
+    if config.order != "suspicion" and not config.forecast:
+        raise LikewiseError(
+            f"audit: --order {config.order} must be used with --forecast, which writes the queue; add --forecast"
+        )
 
 
 def check_label_set_settings(config: Audit) -> None:
@@ -124,9 +140,9 @@ def set_summary(subject: Subject, quality: dict[str, SplitQuality]) -> dict:
     return {"errors": {}, "labels": label_facts(found, names), "expected_wrong": wrong}
 
 
-def remove_summary(folder: Path) -> None:
-    """Remove audit.json and the page: a folder with files of two audits must not look complete."""
-    for name in ("audit.json", "audit.html"):
+def remove_results(folder: Path) -> None:
+    """Remove what this audit may not write itself, and audit.json: a folder with files of two audits must not look complete."""
+    for name in OPTIONAL_FILES:
         (folder / name).unlink(missing_ok=True)
 
 
@@ -170,8 +186,8 @@ def build_summary(
         },
         "influence": INFLUENCE_METHODS[config.influence] if explained.causes is not None else "",
         "errors": {
-            "queries": len(subject.test.e.y), "confusion": len(explained.pairs.confusion.query),
-            "mis_similar": len(explained.pairs.mis_similar.query),
+            "queries": len(subject.test.e.y if explained.queries is None else explained.queries),
+            "confusion": len(explained.pairs.confusion.query), "mis_similar": len(explained.pairs.mis_similar.query),
         },
         "duplicates": {names: between.count(names) for names in dict.fromkeys(between)},
         **measure(subject.splits[first], quality[first], items),

@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float, Int
 from scipy import stats
 from torch import Tensor
-from torch.nn import functional as F
 
 from likewise.core.contracts import Loss
 from likewise.core.progress import bar
@@ -27,7 +26,6 @@ from likewise.core.settings import Audit
 from likewise.core.similarity import full_precision_matmul, squared_distance
 from likewise.core.types import Embedded, LikewiseError
 from likewise.curate.audit.influence import (
-    NORM_EPSILON,
     Batches,
     LissaDiverged,
     along,
@@ -39,6 +37,7 @@ from likewise.curate.audit.influence import (
     head_inputs,
     lissa,
     lissa_note,
+    loss_input,
     pair_distances,
     repairs,
     strongest,
@@ -60,6 +59,9 @@ from likewise.score.retrieve import hidden_groups
 SIMILARITY_BLOCK_SIZE = 2**24
 """Maximum number of similarities in memory when the nearest sample of the same class is searched."""
 
+MAX_ERROR_QUERIES = 20_000
+"""Maximum number of queries whose retrieval errors are searched; of more samples, some are drawn at random."""
+
 LISSA_BATCH_SIZE = 32
 """Samples in a step of LiSSA for a loss that compares samples."""
 
@@ -77,6 +79,20 @@ INFLUENCE_METHODS = {
 
 RANDOM_SIGNS, NO_WEIGHTS = "random signs", "no weights"
 """Names of the two control conditions of the test: shuffled weights, and weight 1 for every sample."""
+
+
+class HeadTuning(NamedTuple):
+    """How heads are fine-tuned.
+
+    Args:
+        lr: learning rate of Adam, without decay. Paper: 4e-5.
+        clip: bound of the entries of the gradient. Paper: 10.
+        budget: bytes for heads that train at once, with their gradients and the two moments of Adam.
+    """
+
+    lr: float = 4e-5
+    clip: float = 10.0
+    budget: int = 2**28
 
 
 class Gain(NamedTuple):
@@ -117,34 +133,50 @@ def find_errors(subject: Subject, config: Audit) -> ExplainedErrors:
     test = subject.test.e
     group = hidden_groups(subject.items)
     group = None if group is None else group[test.row].to(subject.device)
-    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group)
+    rows = drawn_queries(len(test.y), config.seed)
+    if len(rows) < len(test.y):
+        subject.notes.append(
+            f"retrieval errors are those of {len(rows):,} random queries of {len(test.y):,}, each ranked against all samples"
+        )
+    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group, rows.to(subject.device))
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
-    errors, g = choose_errors(found, subject, config), None
+    errors, g = choose_errors(found, subject, config, rows), None
     if subject.loss is not None and subject.linear:
         g = embedding_gradients(subject.loss, to_device(subject.splits["train"].e, subject.device))
-    return ExplainedErrors(found, errors, g)
+    return ExplainedErrors(found, errors, g, queries=rows)
+
+
+def drawn_queries(count: int, seed: int) -> Int[Tensor, "Q"]:
+    """Return the rows whose errors are searched: all, or `MAX_ERROR_QUERIES` random ones, in ascending order."""
+    if count <= MAX_ERROR_QUERIES:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:MAX_ERROR_QUERIES].sort().values
 
 
 @torch.no_grad()
 def find_pairs(
-    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"] | None = None
-) -> RetrievalErrors:
-    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each sample against all others.
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"] | None = None,
+    rows: Int[Tensor, "Q"] | None = None,
+) -> RetrievalErrors:  # fmt: skip
+    """Return all errors of Recall@1 as pairs, from both sides; by cosine, each query against all others.
 
     Args:
         group: kinds of groups; a sample is not compared with samples that share one of its groups (-1: no group).
+        rows: queries; None: every sample.
     """
     check_labelled("find_pairs", z, y)
     group = y.new_empty((len(y), 0)) if group is None else group
-    row, sim = nearest(z, z, 1, own=torch.arange(len(z), device=z.device), group=group, gallery_group=group)
-    wrong, sim = row[:, 0], sim[:, 0]
-    query = ((y[wrong] != y) & (wrong >= 0)).nonzero()[:, 0]
+    rows = torch.arange(len(z), device=z.device) if rows is None else rows
+    row, sim = nearest(z[rows], z, 1, own=rows, group=group[rows], gallery_group=group)
+    wrong = row[:, 0]
+    at = ((y[wrong] != y[rows]) & (wrong >= 0)).nonzero()[:, 0]
+    query, wrong, sim = rows[at], wrong[at], sim[at, 0]
     mate, near = _nearest_same_class(z, y, group, query)
-    first = sim[query].argsort(descending=True, stable=True)
+    first = sim.argsort(descending=True, stable=True)
     last = near.argsort(stable=True)
     last = last[mate[last] >= 0]
-    confusion = WrongPairs(query, wrong[query], wrong[query], mate, squared_distance(sim[query]))
-    mis_similar = WrongPairs(query, mate, wrong[query], mate, squared_distance(near))
+    confusion = WrongPairs(query, wrong, wrong, mate, squared_distance(sim))
+    mis_similar = WrongPairs(query, mate, wrong, mate, squared_distance(near))
     return RetrievalErrors(*(WrongPairs(*(t[o] for t in p)) for p, o in ((confusion, first), (mis_similar, last))))
 
 
@@ -177,8 +209,14 @@ def _nearest_same_class(
     return mate[query], near[query]
 
 
-def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Errors:
-    """Return the worst pairs of each type, and one error per test class with the most errors."""
+def choose_errors(
+    found: RetrievalErrors, subject: Subject, config: Audit, rows: Int[Tensor, "Q"] | None = None
+) -> Errors:
+    """Return the worst pairs of each type, and one error per test class with the most errors.
+
+    Args:
+        rows: queries whose errors were searched; None: all test samples.
+    """
     row, pair, sign, error, name = subject.test.e.row.tolist(), [], [], [], []
     for kind, direction, pairs in (("confusion", 1.0, found.confusion), ("mis-similar", -1.0, found.mis_similar)):
         for query, partner in zip(
@@ -190,7 +228,9 @@ def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Er
             name.append((f"{row[query]}-{row[partner]}", kind))
     if config.max_classes and len(found.confusion.query):
         both = torch.stack([found.confusion.query, found.confusion.partner], 1)
-        for label, member in worst_classes(found.confusion, subject.test.e.y, config.max_classes, config.worst_by):
+        for label, member in worst_classes(
+            found.confusion, subject.test.e.y, config.max_classes, config.worst_by, rows
+        ):
             own = both[member].tolist()
             pair += own
             sign += [1.0] * len(own)
@@ -201,7 +241,7 @@ def choose_errors(found: RetrievalErrors, subject: Subject, config: Audit) -> Er
 
 
 def worst_classes(
-    pairs: WrongPairs, y: Int[Tensor, "N"], top: int, by: str = "count"
+    pairs: WrongPairs, y: Int[Tensor, "N"], top: int, by: str = "count", rows: Int[Tensor, "Q"] | None = None
 ) -> list[tuple[int, Int[Tensor, "M"]]]:
     """Return the classes with the most errors, the worst first, and the positions of the pairs whose queries they have.
 
@@ -211,10 +251,13 @@ def worst_classes(
     Args:
         y: labels of all samples; pairs are positions in it.
         by: "count" or "rate", as in `most_wrong`.
+        rows: queries; None: all samples.
     """
     failed = torch.zeros_like(y, dtype=torch.bool)
     failed[pairs.query] = True
-    return [(label, (y[pairs.query] == label).nonzero()[:, 0]) for label in most_wrong(failed, y, top, by).tolist()]
+    rows = torch.arange(len(y)) if rows is None else rows
+    worst = most_wrong(failed[rows], y[rows], top, by)
+    return [(label, (y[pairs.query] == label).nonzero()[:, 0]) for label in worst.tolist()]
 
 
 def influences(
@@ -362,11 +405,9 @@ def gains(
     weight: Float[Tensor, "H N"],
     group: Int[Tensor, "P"] | None = None,
     *,
-    lr: float = 4e-5,
-    clip: float = 10.0,
+    tuning: HeadTuning = HeadTuning(),
     batches: Batches | None = None,
     seed: int = 0,
-    budget: int = 2**28,
 ) -> Float[Tensor, "Q"]:
     """Return how far each error's mean signed squared distance grows when the head trains for one epoch with its weights.
 
@@ -376,10 +417,7 @@ def gains(
     Args:
         weight: sample weights in the mean over a batch, one row per error or one row for all errors. For a loss that compares
             samples, they weight the sample as an anchor; as a partner of other samples it still counts fully.
-        lr: learning rate of Adam, without decay. Paper: 4e-5.
-        clip: bound of the entries of the gradient. Paper: 10.
         batches: rows of `train`, one batch per step; None: `balanced_batches` of 32.
-        budget: bytes for heads that train at once, with their gradients and the two moments of Adam.
     """
     (e, f), (test_e, test_f) = head_inputs("verify", train), head_inputs("verify", test)
     group = check_groups(len(test_e), pair, sign, group)
@@ -392,9 +430,9 @@ def gains(
     batches = balanced_batches(train.y, 32, 4, seed) if batches is None else batches
     share = sign.to(test_e).double() / torch.bincount(group)[group].to(test_e)
     found = share.new_empty(errors)
-    step = max(1, budget // (4 * e.element_size() * e.shape[1] * f.shape[1]))
+    step = max(1, tuning.budget // (4 * e.element_size() * e.shape[1] * f.shape[1]))
     for first in range(0, len(weight), step):
-        moves = fine_tune(loss, train, weight[first : first + step].to(e), batches, lr, clip, seed)
+        moves = fine_tune(loss, train, weight[first : first + step].to(e), batches, tuning, seed)
         for q in range(errors) if len(weight) == 1 else range(first, first + len(moves)):
             ends, own = pair[group == q], share[group == q]
             with full_precision_matmul(test_f):
@@ -410,8 +448,7 @@ def fine_tune(
     train: Embedded,
     weight: Float[Tensor, "H N"],
     batches: Batches,
-    lr: float,
-    clip: float,
+    tuning: HeadTuning,
     seed: int,
 ) -> Float[Tensor, "H D F"]:
     """Return the change of W after one epoch of Adam, for each row of sample weights.
@@ -421,11 +458,10 @@ def fine_tune(
     assert train.e is not None and train.f is not None
     loss, e = copy.deepcopy(loss).eval(), train.e
     moves = e.new_zeros(len(weight), e.shape[1], train.f.shape[1])
-    adam = torch.optim.Adam([moves], lr=lr, fused=True)
+    adam = torch.optim.Adam([moves], lr=tuning.lr, fused=True)
 
     def value(own: Tensor, w: Tensor, y: Tensor) -> Tensor:
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
-        return (w * loss(z, y)).mean()
+        return (w * loss(loss_input(loss, own), y)).mean()
 
     slope = torch.func.vmap(torch.func.grad(value), in_dims=(0, 0, None), randomness="same")
     with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"), full_precision_matmul(e):
@@ -434,10 +470,10 @@ def fine_tune(
             f = train.f[rows]
             shift = torch.einsum("bf,hdf->hbd", f, moves)
             g = slope(e[rows] + shift, weight[:, rows], train.y[rows])
-            moves.grad = (g.mT @ f).clamp_(-clip, clip)
+            moves.grad = (g.mT @ f).clamp_(-tuning.clip, tuning.clip)
             adam.step()
     if not bool(moves.isfinite().all()):
-        raise LikewiseError(f"verify: fine-tuning must stay finite, but diverged with lr={lr:g}; lower lr")
+        raise LikewiseError(f"verify: fine-tuning must stay finite, but diverged with lr={tuning.lr:g}; lower lr")
     return moves
 
 

@@ -1,13 +1,14 @@
 """Forecast of a review from an audit: what the next decisions bring, and in which order they are made.
 
 Files of the audit folder: forecast.json has the curve, queue.csv the suspects in the order of the review, posterior.npz the label
-posterior behind both, and heads.npz the rows and features of the heads.
+posterior behind both, and heads.npz the rows and features of the heads, so that the gain after a review is measured as it was
+forecast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.core.files import read_json, write_csv, write_json
+from likewise.core.files import atomic_write, load_arrays, write_csv, write_json
 from likewise.core.progress import bar
 from likewise.core.settings import Audit
 from likewise.core.types import LikewiseError
-from likewise.curate.audit.forecast_head import HEADS_FILE, ForecastHead
+from likewise.curate.audit.read import FORECAST_FILE, QUEUE_FILE, Findings
 from likewise.curate.audit.records import SplitQuality, Subject
-from likewise.curate.audit.review_queue import POSTERIOR_FILE, Order, ReviewQueue, build_queue
+from likewise.curate.audit.review_queue import Order, ReviewQueue, build_queue
 from likewise.labels.candidates import Candidates
 from likewise.labels.class_density import eigenvectors
 from likewise.labels.review_forecast import (
@@ -35,8 +36,8 @@ from likewise.labels.review_forecast import (
     forecast_review,
 )
 
-FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
-"""Files of an audit folder; `audit.proof` writes the last one."""
+HEADS_FILE = "heads.npz"
+"""File of an audit folder: the rows and features of the heads."""
 
 GAIN_PARTS = ("gain", "low", "high")
 """Parts of a forecast gain in forecast.json."""
@@ -49,6 +50,40 @@ MAX_FORECAST_ROWS = 2000
 
 SECONDS_PER_DECISION = 4.0
 """Assumed pace of a reviewer; it was not measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastHead:
+    """Rows that train and test the heads of a forecast. `row` are rows of the data."""
+
+    row: Int[Tensor, "N"]
+    given: Int[Tensor, "N"]
+    train: Bool[Tensor, "N"]  # the others are scored
+    x: Float[Tensor, "N K"]
+    scored_as_given: bool  # whether the given labels of the test rows score, as in the forecast
+    seed: int
+
+    def write(self, folder: Path) -> None:
+        """Write heads.npz, with features of half precision."""
+        with atomic_write(Path(folder) / HEADS_FILE) as aside, aside.open("wb") as file:
+            np.savez_compressed(
+                file, row=self.row.numpy(), given=self.given.numpy(), train=self.train.numpy(), x=self.x.half().numpy(),
+                scored_as_given=np.array(self.scored_as_given), seed=np.array(self.seed),
+            )  # fmt: skip
+
+    def number_labels(self, findings: Findings, labels: Mapping[int, str | None]) -> Int[Tensor, "N"]:
+        """Return the labels after a review; -1: removed. Classes that no row of the heads has get new numbers.
+
+        Args:
+            labels: row of the data -> its new class, or None if it was removed.
+        """
+        number = {findings.sample[row].label: label for row, label in zip(self.row.tolist(), self.given.tolist())}
+        found, first = self.given.clone(), int(self.given.max()) + 1
+        for place, row in enumerate(self.row.tolist()):
+            if row in labels:
+                name = labels[row]
+                found[place] = -1 if name is None else number.setdefault(name, first + len(number))
+        return found
 
 
 class AuditRows:
@@ -153,25 +188,10 @@ def project(x: Float[Tensor, "N F"], train: Bool[Tensor, "N"]) -> Float[Tensor, 
     return x / x[train].std().clamp_min(1e-12)
 
 
-def check_order(config: Audit) -> None:
-    """Raise if an order is set without the forecast that writes it."""
-    if config.order != "suspicion" and not config.forecast:
-        raise LikewiseError(
-            f"audit: --order {config.order} must be used with --forecast, which writes the queue; add --forecast"
-        )
-
-
-def remove_forecast(folder: Path) -> None:
-    """Remove the files of a forecast of an earlier audit of this folder."""
-    for name in (FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, HEADS_FILE, PROOF_FILE):
-        (folder / name).unlink(missing_ok=True)
-
-
 def forecast_audit(
     subject: Subject, quality: dict[str, SplitQuality], config: Audit, folder: Path, worlds: int = WORLDS_COUNT
 ) -> dict:
     """Write forecast.json, queue.csv, posterior.npz and heads.npz of an audit, and return the content of the first."""
-    remove_forecast(folder)
     rows = AuditRows(subject, quality, config.seed)
     queue = build_queue(rows.x, rows.row, rows.candidates, rows.queue, rows.trained)
     actions = queue.actions(config.order)
@@ -288,10 +308,17 @@ def points(share: float) -> str:
     return f"{100 * share:+.1f}"
 
 
-def read_forecast(folder: Path) -> dict | None:
-    """Return the forecast of an audit folder; None: it has none."""
-    file = Path(folder) / FORECAST_FILE
-    return read_json(file, "audit") if file.exists() else None
+def read_head(folder: Path) -> ForecastHead | None:
+    """Return the head of the forecast of an audit folder; None: it has none."""
+    file = Path(folder) / HEADS_FILE
+    if not file.exists():
+        return None
+    names = ("row", "given", "train", "x", "scored_as_given", "seed")
+    row, given, train, x, as_given, seed = load_arrays(file, "proof", "audit again", names).values()
+    if not len(row) == len(given) == len(train) == len(x) or not len(row) or train.dtype != bool or x.ndim != 2:
+        raise LikewiseError(f"proof: the arrays of {file} must fit together, but do not; audit again")
+    row, given, train, x = (torch.as_tensor(one) for one in (row, given, train, x.astype(np.float32)))
+    return ForecastHead(row, given, train, x, bool(as_given), int(seed))
 
 
 def forecast_at(about: dict, reviewed: float, name: str) -> dict:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_type_hints
 
 import torch
+from annotated_types import Ge
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.core.argument_checks import Count, Positive, ShareBetween, check_arguments
 from likewise.core.contracts import Loss
 from likewise.core.similarity import full_precision_matmul
 from likewise.core.types import Embedded, LikewiseError, Ref
@@ -33,6 +36,24 @@ MAX_LISSA_REMAINDER = 0.1
 """Share of the way to the limit of `lissa` that may remain after its pass without a note."""
 
 
+@dataclass(frozen=True)
+class Ascent:
+    """Gradient steps that move the head until an error is repaired.
+
+    Args:
+        step: factor of the gradient in one step. Authors' code: 1e-3.
+        steps: maximum number of steps. Authors' code: 50.
+        limit: steps end when the mean squared distance has changed by this amount. Authors' code: 1.
+    """
+
+    step: Positive = 1e-3
+    steps: Count = 50
+    limit: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        check_arguments("empirical", vars(self), get_type_hints(Ascent, include_extras=True))
+
+
 class LissaDiverged(LikewiseError):
     """The recursion of `lissa` ended in values that are not finite."""
 
@@ -45,8 +66,8 @@ def balanced_batches(
     A batch may be larger than `batch`: samples that were drawn together stay together, and the last batch takes the remainder. A
     loss that compares no samples returns the same values for any batches.
     """
-    if batch < 2 or per_class < 2:
-        raise LikewiseError(f"balanced_batches: batch and per_class must be 2 or more, got {batch} and {per_class}")
+    pair = Annotated[int, Ge(2)]
+    check_arguments("balanced_batches", {"batch": batch, "per_class": per_class}, {"batch": pair, "per_class": pair})
     n = len(y)
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(n, generator=draw).to(y.device)
@@ -97,7 +118,7 @@ def evaluate(
     loss = copy.deepcopy(loss).eval()  # a loss with a memory must not change here
     for number, rows in enumerate(batches):
         own = e[rows].detach().requires_grad_(torch.is_grad_enabled())
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+        z = loss_input(loss, own)
         with torch.random.fork_rng([e.device] if e.is_cuda else [], device_type="cuda"):
             (torch.cuda.manual_seed if e.is_cuda else torch.default_generator.manual_seed)(number)
             found = loss(z, y[rows])
@@ -115,7 +136,7 @@ def compares_samples(loss: Loss, train: Embedded) -> bool:
     assert train.e is not None
     rows = balanced_batches(train.y)[0]
     own = train.e[rows].detach().requires_grad_()
-    z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+    z = loss_input(loss, own)
     other = z.detach().clone().requires_grad_()
     value = copy.deepcopy(loss).eval()(z, train.y[rows], Ref(other, train.y[rows]))
     (by_other,) = torch.autograd.grad(value.sum(), other, allow_unused=True)
@@ -131,6 +152,11 @@ def losses_of(
     for rows, _, value in evaluate(loss, e, y, batches):
         found[rows] = value.to(found)
     return found
+
+
+def loss_input(loss: Loss, e: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Return embeddings as a loss expects them: unit vectors, or as they are before the norm."""
+    return F.normalize(e, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else e
 
 
 def strongest(scores: Float[Tensor, "Q N"], k: int) -> Causes:
@@ -263,8 +289,7 @@ def lissa(
     Args:
         batches: rows over which H_k is taken; None: one sample at a time.
     """
-    if not 0 < damping < 1 or scale <= 0:
-        raise LikewiseError(f"lissa: damping must be between 0 and 1 and scale above 0, got {damping} and {scale}")
+    check_arguments("lissa", {"damping": damping, "scale": scale}, {"damping": ShareBetween, "scale": Positive})
     assert train.e is not None and train.f is not None
     h = v.clone()
     if batches is None:
@@ -311,7 +336,7 @@ def _lissa_block(
     for k in range(m):
         moved = plain[:, k] - torch.einsum("j,qjd->qd", weight[k, :k], u[:, :k])
         own = e[k : k + 1].detach().requires_grad_()
-        z = F.normalize(own, dim=1, eps=NORM_EPSILON) if loss.input == "unit" else own
+        z = loss_input(loss, own)
         u[:, k] = _hessian_times(own, loss(z, y[k : k + 1]), moved[:, None]).squeeze(1)
     u *= power[:m].flip(0)[:, None]
     h.mul_(power[m]).add_(v * total[m]).baddbmm_(u.mT, f.expand(len(h), -1, -1), alpha=-1 / scale)
@@ -340,9 +365,7 @@ def empirical(
     group: Int[Tensor, "P"] | None = None,
     *,
     heads: int = 1,
-    step: float = 1e-3,
-    steps: int = 50,
-    limit: float = 1.0,
+    ascent: Ascent = Ascent(),
     batches: Batches | None = None,
     seed: int = 0,
 ) -> Iterator[Float[Tensor, "N"]]:
@@ -356,15 +379,8 @@ def empirical(
     Args:
         heads: number of heads W': the repaired one, the worsened one, then random ones, orthogonal to the earlier ones and as far
             from W as the repaired one. Paper: 1.
-        step: factor of the gradient in one step. Authors' code: 1e-3.
-        steps: maximum number of steps. Authors' code: 50.
-        limit: steps end when the mean squared distance has changed by this amount. Authors' code: 1.
     """
-    if heads < 1 or steps < 1 or step <= 0 or limit <= 0:
-        raise LikewiseError(
-            "empirical: heads and steps must be 1 or more, step and limit above 0, "
-            f"got heads={heads}, steps={steps}, step={step}, limit={limit}"
-        )
+    check_arguments("empirical", {"heads": heads}, {"heads": Count})
     (e, f), (test_e, test_f) = head_inputs("empirical", train), head_inputs("empirical", test)
     group = check_groups(len(test_e), pair, sign, group)
     batches = balanced_batches(train.y) if batches is None else batches
@@ -374,10 +390,10 @@ def empirical(
         ends = pair[mine].flatten()
         share = sign[mine].to(e) / mine.sum()
         at, side = test_e[ends].double(), test_f[ends]
-        up = _ascend(at, side, share, loss.input, step, steps, limit)
+        up = _ascend(at, side, share, loss.input, ascent)
         moves = [(up, side)]
         if heads > 1:
-            moves.append((_ascend(at, side, share, loss.input, -step, steps, limit), side))
+            moves.append((_ascend(at, side, share, loss.input, ascent, -1), side))
         moves += _random_orthogonal_moves(moves, heads - 2, seed + error)
         score = torch.zeros_like(before)
         for b, q in moves:
@@ -389,15 +405,15 @@ def empirical(
         yield score / len(moves)
 
 
-def _ascend(at, side, share, space: Space, step: float, steps: int, limit: float) -> Float[Tensor, "S D"]:
-    """Return the coefficients b of plain gradient ascent: W moves by b^T times the features of the pairs' samples."""
+def _ascend(at, side, share, space: Space, ascent: Ascent, sign: int = 1) -> Float[Tensor, "S D"]:
+    """Return the coefficients b of plain gradient ascent, or descent with sign -1: W moves by b^T times the pairs' features."""
     with full_precision_matmul(side):
         gram, b = (side @ side.T).to(at), torch.zeros_like(at)
     start, slope = _repair_value(at, share, space)
-    for _ in range(steps):
-        b = b + step * slope
+    for _ in range(ascent.steps):
+        b = b + sign * ascent.step * slope
         now, slope = _repair_value(at + gram @ b, share, space)
-        slope = slope * ((now - start).abs() < limit)
+        slope = slope * ((now - start).abs() < ascent.limit)
     return b
 
 

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from PIL import Image
 from torch import Tensor
 
 from likewise.core.progress import bar
 from likewise.core.settings import Audit
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items
-from likewise.curate.audit.blank_images import blank_rows
+from likewise.curate.audit.copy_evidence import load_image
 from likewise.curate.audit.influence import losses_of
 from likewise.curate.audit.label_probability import LabelQuality, LabelStates, class_label_quality, label_set_quality
 from likewise.curate.audit.records import (
@@ -33,15 +37,19 @@ from likewise.curate.audit.records import (
     to_device,
 )
 from likewise.curate.audit.single_scores import (
+    STORED_NEIGHBOURS,
     class_sizes,
     loss_over_time,
+    nearest_samples,
     neighbour_vote,
     neighbours,
     rank_by_loss,
     self_gradient,
     suggest,
+    voting_count,
 )
 from likewise.curate.audit.weighed_votes import WeighedVotes, weigh_votes
+from likewise.data.images import file_of
 from likewise.data.label_sets import label_table, set_names
 from likewise.data.votes import votes_of
 from likewise.labels.class_overlap import ClassOverlap, OverlapState, class_overlap
@@ -57,6 +65,13 @@ SCORE_DESCRIPTIONS = {
     "influence": "share of the training samples with a larger influence on the test errors",
 }
 """Single score -> description. All scores are in [0, 1], and low means probably wrong."""
+
+BLANK_SIDE_PIXELS = 64
+"""Side to which an image is reduced before its levels are compared, so that JPEG noise does not count."""
+MAX_BLANK_LEVELS = 3.0
+"""Largest standard deviation of a colour channel of a blank image, in levels of 255."""
+READ_THREADS = 8
+"""Threads that read images."""
 
 
 def weigh_subject_votes(subject: Subject, config: Audit) -> WeighedVotes | None:
@@ -145,6 +160,48 @@ def score_together(
     return found
 
 
+def blank_reason(image: Image.Image | None) -> str | None:
+    """Return why an image shows nothing: "unreadable image", "blank image" or "half blank image"; None if it shows something.
+
+    An image is half blank if all rows of its lower half are blank, as in a truncated file that a reader has filled up.
+    """
+    if image is None:
+        return "unreadable image"
+    small = np.asarray(
+        image.convert("RGB").resize((BLANK_SIDE_PIXELS, BLANK_SIDE_PIXELS), Image.Resampling.BOX), np.float64
+    )
+    if is_blank(small):
+        return "blank image"
+    return "half blank image" if is_blank(small[BLANK_SIDE_PIXELS // 2 :], exact=True) else None
+
+
+def is_blank(levels: np.ndarray, exact: bool = False) -> bool:
+    """Return whether pixels (rows, columns, channels) are nearly constant, or, if `exact`, equal."""
+    return bool(levels.std((0, 1)).max() <= (0 if exact else MAX_BLANK_LEVELS))
+
+
+def blank_images(image: Callable[[int], Image.Image | None], count: int) -> dict[int, str]:
+    """Return the reason of every sample that shows nothing.
+
+    Args:
+        image: returns the image of a sample, or None if it cannot be read; called from threads.
+        count: number of samples.
+    """
+    with ThreadPoolExecutor(READ_THREADS) as pool:
+        reasons = pool.map(lambda row: blank_reason(image(row)), range(count))
+        return {row: reason for row, reason in enumerate(reasons) if reason is not None}
+
+
+def blank_rows(items: Items, rows: Int[np.ndarray, "N"]) -> dict[int, str]:
+    """Return the reason of every row whose image is blank or unreadable; a sample whose file is missing is left out.
+
+    A half blank image is not among them: it may show an object in its upper half.
+    """
+    there = [] if items.path is None else [row for row in rows.tolist() if os.path.exists(file_of(items, row))]
+    found = blank_images(lambda place: load_image(items, there[place]), len(there))
+    return {there[place]: reason for place, reason in found.items() if reason != "half blank image"}
+
+
 def given_labels(items: Items, rows: Int[Tensor, "N"]) -> Int[Tensor, "N"] | Bool[Tensor, "N L"]:
     """Return the class of every row; for samples with several labels, whether each row has each label."""
     y = torch.as_tensor(items.y)[rows]
@@ -195,7 +252,12 @@ def describe_split(
 ) -> SplitQuality:
     """Return the result of one split, for the training split with scores from losses, gradients and influence."""
     e = to_device(subject.splits[name].e, subject.device)
-    single: dict[str, Tensor] = {"vote": neighbour_vote(e.z, e.y)} if int(e.y.max()) > 0 else {}
+    near = nearest_samples(e.z, max(STORED_NEIGHBOURS, voting_count(e.y)))
+    if near.recall < 1:
+        subject.notes.append(
+            f"nearest neighbours are approximate: the search found {near.recall:.0%} of the exact ones"
+        )
+    single: dict[str, Tensor] = {"vote": neighbour_vote(e.z, e.y, known=near)} if int(e.y.max()) > 0 else {}
     single |= scored.single
     if name == "train" and subject.loss is not None and e.e is not None:
         single["loss"] = rank_by_loss(losses_of(subject.loss, e.e, e.y))
@@ -207,7 +269,7 @@ def describe_split(
         single["loss_over_time"] = loss_over_time(subject.history)
     single = {k: single[k].cpu().double() for k in SCORE_DESCRIPTIONS if k in single}
     alone = (class_sizes(e.y) == 1).cpu().numpy()
-    return SplitQuality(scored, single, neighbours(e.z), classes, alone)
+    return SplitQuality(scored, single, neighbours(e.z, near), classes, alone)
 
 
 def unscored(y: Int[Tensor, "N"], reason: str) -> LabelQuality:

@@ -13,10 +13,12 @@ import torch
 from jaxtyping import Float, Int, UInt64
 from PIL import Image
 from scipy.fft import dctn
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
-from likewise.core.retrieval.ranking import nearest
+from likewise.curate.audit.single_scores import nearest_samples
 from likewise.data.copies import clusters_of, pixel_clusters, pixel_digest
 
 COPY_COEFFICIENTS = (-9.77, -0.25, -3.18)
@@ -107,18 +109,16 @@ def near_duplicates(
     progress: Callable[[float], None] | None = None,
     vectors: Int[np.ndarray, "N"] | None = None,
     place: tuple[Int[np.ndarray, "N"], Sequence[Hashable]] | None = None,
+    known: Int[np.ndarray, "N m"] | None = None,
 ) -> Duplicates:
     """Find near duplicates: candidates by embedding and by hash, confirmed by comparing the images.
 
-    Candidates are the k nearest neighbours of every sample, and samples whose hashes are close in sorted order. The
-    embedding finds
-    crops, which a hash of the whole image does not find; the hash finds copies if the embedding has collapsed a class. A
-    candidate is
-    confirmed if details and colours agree after one image is aligned with the best window of the other. Samples without an
-    image
-    are compared by embedding alone: only vectors that are equal up to rounding are reported, at most `MAX_DISTANCE_SHARE`
-    as far from
-    each other as their k-th neighbours, so that a class that has collapsed to a point is not reported as a thousand copies.
+    Candidates are the k nearest neighbours of every sample, and samples whose hashes are close in sorted order. The embedding
+    finds crops, which a hash of the whole image does not find; the hash finds copies if the embedding has collapsed a class. A
+    candidate is confirmed if details and colours agree after one image is aligned with the best window of the other. Samples
+    without an image are compared by embedding alone: only vectors that are equal up to rounding are reported, at most
+    `MAX_DISTANCE_SHARE` as far from each other as their k-th neighbours, so that a class that has collapsed to a point is not
+    reported as a thousand copies.
 
     Args:
         z: embeddings of all splits, compared by angle.
@@ -128,6 +128,7 @@ def near_duplicates(
         progress: called with the finished share of the work, 0 to 1.
         vectors: cluster numbers of samples with equal feature vectors (`exact_copies`), for samples without images.
         place: number of the file of each sample, and its box: two boxes of one file are no copies.
+        known: neighbours of every sample, k or more, the nearest first; None: they are searched.
     """
     if k < 1 or (split is not None and len(split) != len(z)):
         raise LikewiseError(
@@ -139,7 +140,8 @@ def near_duplicates(
     if count < 2:
         no, none = np.zeros(0, np.int64), np.zeros(0)
         return Duplicates(no, no, none, no, no.astype(str), none, np.arange(count), NearCopies(no.reshape(0, 2), none))
-    near, far = _neighbours(z, k)
+    near = nearest_samples(z, k)[0].cpu().numpy() if known is None else known[:, :k]
+    far = _distance(z, np.stack([np.arange(count), near[:, -1]], 1))
     digest, codes = _read_all(image, count, lambda share: report_progress(0.8 * share))
     has_image = np.array([one != b"" for one in digest])
     exact = _exact_clusters(digest, vectors, place, k)
@@ -284,13 +286,6 @@ def _read_all(
     return digest, codes
 
 
-def _neighbours(z: Float[Tensor, "N D"], k: int) -> tuple[Int[np.ndarray, "N k"], Float[np.ndarray, "N"]]:
-    """Return the k nearest neighbours of every sample, and the distance of the k-th."""
-    near, _ = nearest(z, z, k=k, own=torch.arange(len(z), device=z.device))
-    near = near.cpu().numpy()
-    return near, _distance(z, np.stack([np.arange(len(z)), near[:, -1]], 1))
-
-
 def _distance(z: Float[Tensor, "N D"], pair: Int[np.ndarray, "P 2"]) -> Float[np.ndarray, "P"]:
     """Return the distances of pairs, from differences of vectors: similarities close to 1 have too few digits."""
     some = (torch.from_numpy(block).to(z.device) for block in _blocks(pair, 1 << 14))
@@ -351,8 +346,7 @@ def _match(
 ) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P 3"]]:
     """Return the smallest number of different bits between one image and a window of the other, and how it was reached.
 
-    The second array has for each pair: the window, whether it is a window of the second image, and whether one image is
-    mirrored.
+    The second array has for each pair: the window, whether it is of the second image, and whether one image is mirrored.
     """
     bits, how = np.full(len(pair), 65), np.zeros((len(pair), 3), np.int64)
     for at in _blocks(np.arange(len(pair)), 1 << 14):
@@ -375,20 +369,10 @@ def _spanning(pair: Int[np.ndarray, "P 2"], order: Int[np.ndarray, "p"], count: 
 
     The second array has the number of each sample's component, in the order of first samples.
     """
-    leader = list(range(count))
-
-    def find(row: int) -> int:
-        while leader[row] != row:
-            leader[row] = row = leader[leader[row]]
-        return row
-
-    kept = []
-    for p in order.tolist():
-        a, b = (find(row) for row in pair[p].tolist())
-        if a != b:
-            leader[max(a, b)] = min(a, b)
-            kept.append(p)
-    return np.sort(np.array(kept, np.int64)), clusters_of([find(row) for row in range(count)])
+    rank = np.arange(1.0, len(order) + 1)
+    graph = coo_array((rank, tuple(pair[order].T)), (count, count)).tocsr()
+    kept = order[minimum_spanning_tree(graph).data.astype(np.int64) - 1]
+    return np.sort(kept), connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def copy_log_odds(bits: float, detail: float, coefficients: tuple[float, float, float] = COPY_COEFFICIENTS) -> float:

@@ -17,17 +17,25 @@ proof.json, without NaN, all gains as shares:
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
 from likewise.core.errors import LikewiseError
-from likewise.core.files import open_csv, read_json, write_json
-from likewise.curate.audit.forecast import PROOF_FILE, QUEUE_FILE, forecast_at, gain_text, read_forecast
-from likewise.curate.audit.forecast_head import read_head, refit_head
-from likewise.curate.audit.read import Findings
-from likewise.labels.review_forecast import METRICS
+from likewise.core.files import write_json
+from likewise.curate.audit.forecast import ForecastHead, forecast_at, gain_text, read_head
+from likewise.curate.audit.read import PROOF_FILE, Findings, read_forecast, read_order
+from likewise.labels.many_heads import HeadSettings, QueryScores, score_queries, train_heads
+from likewise.labels.review_forecast import METRICS, WORLDS_COUNT
+from likewise.score.intervals import MIN_INTERVAL_UNITS, paired_interval
+
+FITS_COUNT = 8
+"""Number of heads for each set of labels whose mean is the realised metric; the forecast interval is for one training."""
 
 MIN_FIRST_SHARE = 0.9
 """Share of the reviewed suspects that come first in the order of the forecast, below which a note reports it."""
@@ -82,13 +90,45 @@ def prove_review(
     return write_proof(folder, about, parts, reviewed, "decisions")
 
 
-def read_order(folder: Path) -> list[int]:
-    """Return the suspects of an audit, rows of the data, in the order that was forecast; empty without a forecast."""
-    file = Path(folder) / QUEUE_FILE
-    if not file.exists():
+def refit_head(head: ForecastHead, reviewed: Int[Tensor, "N"], settings: HeadSettings = HeadSettings()) -> list[dict]:
+    """Return a row for each metric: the head with the given labels (before) and with the labels of a review (after).
+
+    Heads are trained and scored as in the forecast, from seeds that it did not use. A training row with a class that no training
+    row was given is left out. The test rows are scored with their given labels, or, where the forecast draws them too, with those
+    of the review. The interval is over test classes, or over queries if there are few classes, for these trainings.
+
+    Args:
+        reviewed: labels after the review; -1: removed.
+    """
+    train, test = head.train, ~head.train
+    known = torch.isin(reviewed, head.given[train])
+    labels = torch.stack([head.given[train], torch.where(known, reviewed, -1)[train]])
+    seeds = head.seed + WORLDS_COUNT + torch.arange(FITS_COUNT)
+    with torch.no_grad():
+        w = train_heads(head.x[train], labels.repeat_interleave(FITS_COUNT, 0), seeds.repeat(2), settings)
+    scored = (head.given if head.scored_as_given else reviewed)[test]
+    fits = [score_queries(head.x[test], scored, one) for one in w]
+    before, after = fits[:FITS_COUNT], fits[FITS_COUNT:]
+    if not len(before[0].place):
         return []
-    with open_csv(file) as lines:
-        return [int(line["row"]) for line in csv.DictReader(lines)]
+    unit = scored[before[0].place].numpy()
+    over_classes = len(np.unique(unit)) >= MIN_INTERVAL_UNITS
+    rows = []
+    for name, field in zip(METRICS, ("r1", "mapr"), strict=True):
+        a, b = mean_scores(before, field), mean_scores(after, field)
+        rivals = (before[0].rival.numpy(), after[0].rival.numpy())
+        one = paired_interval(a, b, unit, rivals) if over_classes else paired_interval(a, b)
+        low, high = (None, None) if one.reason else (one.low, one.high)
+        rows.append({
+            "metric": name, "before": float(a.mean()), "after": float(b.mean()), "difference": one.mean, "low": low,
+            "high": high, "reason": one.reason,
+        })  # fmt: skip
+    return rows
+
+
+def mean_scores(fits: list[QueryScores], field: str) -> Float[np.ndarray, "Q"]:
+    """Return the mean of a metric over several heads, for each query."""
+    return torch.stack([getattr(one, field) for one in fits]).double().mean(0).numpy()
 
 
 def about_order(queue: Sequence[int], decided: set[int]) -> str:
@@ -190,10 +230,3 @@ def proof_lines(proof: dict) -> list[str]:
         if part["note"]:
             lines.append(f"{part['of']}: {part['note']}")
     return [*lines, *([f"Nothing can be compared: {proof['reason']}"] if proof["reason"] else [])]
-
-
-def read_proof(folder: Path) -> dict | None:
-    """Return forecast and result of an audit folder; None: it has none, or one of an earlier version."""
-    file = Path(folder) / PROOF_FILE
-    proof = read_json(file, "audit") if file.exists() else {}
-    return proof if "parts" in proof else None

@@ -1,8 +1,9 @@
 """Reader of an audit folder; raises if a file is damaged.
 
-`audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its
-label is
-suspect; the other files may be missing. All files identify samples by their row in the data.
+`audit.json` has what was audited and the number of rows; `audit.csv` has one line per sample, with a low `score` if its label is
+suspect; the other files may be missing. All files identify samples by their row in the data. `read_findings` returns their
+content, but for the files that few audits have: `read_workers` (annotators.csv), `read_consensus` (consensus.csv), `read_votes`
+(annotator_votes.csv), `read_forecast` (forecast.json), `read_order` (queue.csv) and `read_proof` (proof.json).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple, get_type_hints
 import numpy as np
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import load_arrays, open_csv
+from likewise.core.files import load_arrays, open_csv, read_json
 from likewise.curate.audit.states import REVIEWED_STATES, STATE_DESCRIPTIONS, SuggestedDecision, suggested_decision
 
 UNSPLIT_NAME = "all"
@@ -32,6 +33,11 @@ BOX_CORNERS = ("left", "top", "right", "bottom")
 """Columns of the box of an image."""
 CARRIED_COLUMNS = ("split", "query", "gallery", "group", "camera", *BOX_CORNERS, "weight")
 """Columns of the data's own table that audit.csv and the corrected table copy."""
+GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
+"""Names of folders, in lower case, that no data set is known by."""
+
+FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
+"""Files of a forecast of the review, and of its result; `audit.forecast` and `audit.proof` write them."""
 
 
 class Sample(NamedTuple):
@@ -162,6 +168,49 @@ class LabelQuestion(NamedTuple):
         return "add" if self.kind == "missing" else "remove"
 
 
+class WorkerLine(NamedTuple):
+    """One line of annotators.csv: a worker, the least accurate first."""
+
+    name: str
+    votes: int
+    accuracy: float
+    low: float
+    high: float
+    disagreement: float | None  # None: no other votes about the same samples
+    confused: str  # true class of the most frequent wrong votes; empty: none
+    confused_with: str
+    confused_votes: float
+
+    @property
+    def confusion(self) -> str:
+        """The most frequent confusion in words; empty if there is none."""
+        times = "once" if round(self.confused_votes) == 1 else f"{self.confused_votes:.0f} times"
+        return f"{self.confused} as {self.confused_with}, {times}" if self.confused else ""
+
+
+class ConsensusLine(NamedTuple):
+    """One line of consensus.csv: a sample with votes, disagreements first."""
+
+    row: int
+    path: str
+    label: str
+    consensus: str
+    wrong: float  # estimated chance that the consensus is wrong; too low in tests
+    state: str  # "undecided", "other label", "votes differ" or "agreed"
+    label_score: float  # probability that the given label is right
+    votes: int
+    for_consensus: int
+    voted: str
+
+
+class VoteLine(NamedTuple):
+    """One line of annotator_votes.csv: the label that a worker gave to a sample."""
+
+    row: int
+    worker: str  # empty: not known
+    label: str
+
+
 @dataclass(frozen=True, eq=False)
 class Findings:
     """The content of an audit folder.
@@ -176,9 +225,8 @@ class Findings:
     off_topic: list[Sample]  # samples that probably fit no class, the most likely first
     members: dict[tuple[str, str], list[int]]  # (split, class) -> rows, the least suspect first
     pair: dict[str, Pair]
-    causes: dict[
-        tuple[str, str], dict[str, list[Cause]]
-    ]  # (kind, error) -> "harmful", "helpful" -> the strongest first
+    causes: dict[tuple[str, str], dict[str, list[Cause]]]
+    """(kind, error) -> "harmful" or "helpful" -> causes, the strongest first."""
     classes: list[ClassLine]
     duplicates: list[Duplicate]
     near: dict[int, list[int]]  # row -> nearest rows of the same split
@@ -395,14 +443,24 @@ def read_near(file: Path, sample: dict[int, Sample]) -> dict[int, list[int]]:
     """Return the nearest neighbours of every row, from neighbours.npz; empty if there is no such file."""
     if not file.exists():
         return {}
-    row, near = load_arrays(file, "audit", "audit again", ("row", "near")).values()
-    if row.ndim != 1 or near.ndim != 2 or len(row) != len(near) or {row.dtype.kind, near.dtype.kind} - {*"iu"}:
+    row, near = load_arrays(file, "audit", "audit again", {"row": ("iu", 1), "near": ("iu", 2)}).values()
+    if len(row) != len(near):
         raise LikewiseError(
-            f"audit: {file.name} must have 'row' and one row of 'near' for each of them, got {row.dtype} {row.shape} and "
-            f"{near.dtype} {near.shape}; audit again"
+            f"audit: {file.name} must have one row of 'near' for each of 'row', got {len(near)} and {len(row)}; audit again"
         )
     check_rows(np.unique(np.append(row, near[near >= 0])).tolist(), sample, file.name)
     return {one: [other for other in others if other >= 0] for one, others in zip(row.tolist(), near.tolist())}
+
+
+def data_name(found: Findings) -> str:
+    """Return the name of the folder with all images; without images, the title of the audit."""
+    root, title = found.about["root"], found.about["title"]
+    folders = {os.path.dirname(os.path.join(root, one.path)) for one in found.sample.values() if one.path}
+    if not found.about["pictures"] or not folders or not all(map(os.path.isabs, folders)):
+        return title
+    top = Path(root if len(folders) == 1 and root else os.path.commonpath(folders))
+    top = top.parent if top.name.lower() in GENERIC_FOLDERS else top
+    return top.name or title
 
 
 def find_audit(place: str, owner: str) -> Path:
@@ -415,3 +473,56 @@ def find_audit(place: str, owner: str) -> Path:
             "run `likewise audit` first"
         )
     return folder
+
+
+def read_workers(folder: str | os.PathLike) -> list[WorkerLine]:
+    """Return the workers of an audit; empty without votes."""
+    return read_vote_lines(Path(folder) / "annotators.csv", WorkerLine)
+
+
+def read_consensus(folder: str | os.PathLike) -> list[ConsensusLine]:
+    """Return the consensus of an audit; empty without votes."""
+    return read_vote_lines(Path(folder) / "consensus.csv", ConsensusLine)
+
+
+def read_votes(folder: str | os.PathLike) -> list[VoteLine]:
+    """Return the single votes of an audit; empty without votes, and for audits that did not keep them."""
+    return read_vote_lines(Path(folder) / "annotator_votes.csv", VoteLine)
+
+
+def read_vote_lines(file: Path, record: type) -> list:
+    """Return the lines of a table as records, whose fields are its columns; empty if there is no file."""
+    if not file.exists():
+        return []
+    kinds = get_type_hints(record)
+    with open_csv(file) as text:
+        reader = csv.reader(text)
+        lines = [(reader.line_num, cells) for cells in reader]
+    if not lines or any(len(cells) != len(kinds) for _, cells in lines):
+        raise LikewiseError(f"audit: {file} must have {len(kinds)} columns in every line; run the audit again")
+    return [
+        record(*(parse_cell(cell, kind, name, line, file) for cell, (name, kind) in zip(cells, kinds.items())))
+        for line, cells in lines[1:]
+    ]
+
+
+def read_forecast(folder: Path) -> dict | None:
+    """Return the forecast of an audit folder; None: it has none."""
+    file = Path(folder) / FORECAST_FILE
+    return read_json(file, "audit") if file.exists() else None
+
+
+def read_order(folder: Path) -> list[int]:
+    """Return the suspects of an audit, rows of the data, in the order that was forecast; empty without a forecast."""
+    file = Path(folder) / QUEUE_FILE
+    if not file.exists():
+        return []
+    with open_csv(file) as lines:
+        return [int(line["row"]) for line in csv.DictReader(lines)]
+
+
+def read_proof(folder: Path) -> dict | None:
+    """Return forecast and result of an audit folder; None: it has none, or one of an earlier version."""
+    file = Path(folder) / PROOF_FILE
+    proof = read_json(file, "audit") if file.exists() else {}
+    return proof if "parts" in proof else None

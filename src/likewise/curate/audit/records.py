@@ -68,9 +68,8 @@ class Subject:
 class WrongPairs(NamedTuple):
     """Pairs (`query`, `partner`) and their squared distance between unit vectors, the worst first.
 
-    `wrong` is the query's nearest sample of another class, `mate` its nearest sample of its own class (-1: none). One of
-    the two is the
-    partner; the other is shown beside it.
+    `wrong` is the query's nearest sample of another class, `mate` its nearest sample of its own class (-1: none). One of the two
+    is the partner; the other is shown beside it.
     """
 
     query: Int[Tensor, "P"]
@@ -83,10 +82,8 @@ class WrongPairs(NamedTuple):
 class RetrievalErrors(NamedTuple):
     """Retrieval errors as pairs of two types.
 
-    `confusion`: query and nearest neighbour, which has another label; they should be farther apart; the closest pairs come
-    first.
-    `mis_similar`: query and nearest sample of its own class, where a sample of another class is closer; the farthest come
-    first.
+    `confusion`: query and nearest neighbour, which has another label; they should be farther apart; the closest pairs come first.
+    `mis_similar`: query and nearest sample of its own class, where a sample of another class is closer; the farthest come first.
     """
 
     confusion: WrongPairs
@@ -131,6 +128,7 @@ class ExplainedErrors:
     causes: Causes | None = None
     pull: Float[Tensor, "N"] | None = None  # sum of absolute influences over errors
     verified: dict | None = None
+    queries: Int[Tensor, "Q"] | None = None  # places of the queries among the test samples; None: all
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +149,8 @@ class ClassFindings:
     kind: tuple[Kind, ...]
     of_all: float
     of_touched: float
-    partner: Int[np.ndarray, "C"] | None = (
-        None  # label of the class that is most likely the same class; -1: none was compared
-    )
+    partner: Int[np.ndarray, "C"] | None = None
+    """Label of the class that is most likely the same class; -1: none was compared."""
     overlap: Float[np.ndarray, "C"] | None = None  # probability that it is; NaN where the state is "unknown"
     state: tuple[OverlapState, ...] = ()
 

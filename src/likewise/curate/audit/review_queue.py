@@ -21,7 +21,7 @@ from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, update_post
 from likewise.labels.neighbour_search import nearest_neighbours
 from likewise.labels.neighbour_votes import copy_clusters
 from likewise.labels.review_forecast import Action as Action
-from likewise.labels.review_forecast import label_effects, make_actions, remaining_gain
+from likewise.labels.review_forecast import label_effects, make_actions
 
 POSTERIOR_FILE = "posterior.npz"
 
@@ -73,10 +73,6 @@ class ReviewQueue:
     def without(self, positions: Int[Tensor, "d"]) -> ReviewQueue:
         """Return the queue without some suspects, such as those about which a reviewer is unsure; the posterior is the same."""
         return replace(self, decided=self.decided.index_fill(0, positions, True))
-
-    def remaining(self, block: int, order: Order = "gain") -> float:
-        """Return the expected gain in MAP@R of the next `block` decisions."""
-        return remaining_gain(self.actions(order), block)
 
     def scaled(self, total: float) -> ReviewQueue:
         """Return the queue with effects in units of MAP@R: the positive expected gains of all suspects sum to `total`.

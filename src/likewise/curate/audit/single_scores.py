@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from likewise.core.errors import LikewiseError
 from likewise.core.retrieval.ranking import nearest, rank
 from likewise.core.similarity import distance
+from likewise.labels.neighbour_search import is_large, nearest_neighbours
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of similarities or votes that are held in memory at a time."""
@@ -37,8 +39,9 @@ On pretrained features of birds, suggestions were right more often than at 0.02 
 
 @torch.no_grad()
 def neighbour_vote(
-    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = VOTE_TEMPERATURE
-) -> Float[Tensor, "N"]:
+    z: Float[Tensor, "N D"], y: Int[Tensor, "N"], k: int | None = None, temperature: float = VOTE_TEMPERATURE,
+    known: NearSamples | None = None,
+) -> Float[Tensor, "N"]:  # fmt: skip
     """Return the share of the nearest neighbours' votes for a sample's own label; the sample itself has no vote.
 
     Formula: sum over the k nearest others j of [y_j = y_i] e^(-d_ij / temperature), divided by the sum over all of them;
@@ -46,9 +49,20 @@ def neighbour_vote(
 
     Args:
         k: number of neighbours that vote; by default the median class size, at most 200.
+        known: neighbours of every sample, k or more; None: they are searched.
     """
+    check_labelled("neighbour_vote", z, y)
     rows = torch.arange(len(z), device=z.device)
-    found = [(w * (label == y[some, None])).sum(1) for some, label, w in votes(z, y, rows, k, temperature)]
+    k = voting_count(y) if k is None else k
+    if known is None:
+        blocks = votes(z, y, rows, k, temperature)
+    else:
+        size = class_sizes(y)
+        blocks = (
+            (some, *weigh(y, known.row[some, :k], known.sim[some, :k], size[some] - 1, temperature))
+            for some in rows.split(max(1, SCORE_BLOCK_SIZE // k))
+        )
+    found = [(w * (label == y[some, None])).sum(1) for some, label, w in blocks]
     return fill_singletons(torch.cat(found), y)
 
 
@@ -114,14 +128,13 @@ def votes(
     """
     check_labelled("votes", z, y)
     size, own = class_sizes(y), y.unique(return_inverse=True)[1]
-    k = min(median_class_size(y), MAX_VOTING_NEIGHBOURS) if k is None else k
+    k = voting_count(y) if k is None else k
     if k < 1 or temperature <= 0:
         raise LikewiseError(f"votes: k >= 1 and temperature > 0 must hold, got k={k}, temperature={temperature}")
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(z):
         raise LikewiseError(
             f"votes: rows must lie between 0 and {len(z) - 1}, got {int(rows.min())} to {int(rows.max())}"
         )
-    place = torch.arange(min(k, len(z)), device=z.device)
     for some in rows.split(max(1, SCORE_BLOCK_SIZE // k)) if len(rows) else ():
         if foreign:
             found = rank(z[some], y[some], z, y, k=k, own=some, group=own[some], gallery_group=own)
@@ -129,9 +142,25 @@ def votes(
         else:
             row, sim = nearest(z[some], z, k, own=some)
             voters = size[some] - 1
-        counted = (row >= 0) & (place < voters[:, None])
-        w = (-distance(sim) / temperature).masked_fill(~counted, -torch.inf).softmax(1).nan_to_num(0.0)
-        yield some, y[row.clamp_min(0)], w
+        yield some, *weigh(y, row, sim, voters, temperature)
+
+
+def weigh(
+    y: Int[Tensor, "N"],
+    row: Int[Tensor, "m K"],
+    sim: Float[Tensor, "m K"],
+    voters: Int[Tensor, "m"],
+    temperature: float,
+) -> tuple[Int[Tensor, "m K"], Float[Tensor, "m K"]]:
+    """Return the labels of neighbours and the weights of their votes; only the first `voters` of a sample have a vote."""
+    counted = (row >= 0) & (torch.arange(row.shape[1], device=row.device) < voters[:, None])
+    w = (-distance(sim) / temperature).masked_fill(~counted, -torch.inf).softmax(1).nan_to_num(0.0)
+    return y[row.clamp_min(0)], w
+
+
+def voting_count(y: Int[Tensor, "N"]) -> int:
+    """Return the default number of neighbours that vote: the median class size, at most 200."""
+    return min(median_class_size(y), MAX_VOTING_NEIGHBOURS)
 
 
 def class_sizes(y: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
@@ -167,11 +196,30 @@ def check_labelled(owner: str, z: Tensor, y: Tensor) -> None:
         )
 
 
-def neighbours(z: Float[Tensor, "N D"]) -> Int[np.ndarray, "N K"]:
+class NearSamples(NamedTuple):
+    """The nearest other samples of every sample, and their cosines."""
+
+    row: Int[Tensor, "N k"]
+    sim: Float[Tensor, "N k"]
+    recall: float = 1.0  # share of the exact nearest samples that were found; 1: exact
+
+
+def nearest_samples(z: Float[Tensor, "N D"], k: int) -> NearSamples:
+    """Return the k nearest other samples of every sample by cosine: exact while that is cheap, else by an approximate search."""
+    k = min(k, len(z) - 1)
+    if k < 1:
+        return NearSamples(torch.zeros((len(z), 0), dtype=torch.long, device=z.device), z.new_zeros(len(z), 0))
+    if not is_large(len(z), z):
+        return NearSamples(*nearest(z, z, k, own=torch.arange(len(z), device=z.device)))
+    found = nearest_neighbours(F.normalize(z.float(), dim=1), k)
+    return NearSamples(found.row, 1 - found.distance.square() / 2, found.recall)
+
+
+def neighbours(z: Float[Tensor, "N D"], known: NearSamples | None = None) -> Int[np.ndarray, "N K"]:
     """Return the positions of the nearest neighbours of every sample, padded with -1."""
-    k = min(STORED_NEIGHBOURS, len(z) - 1)
-    near = nearest(z, z, k, own=torch.arange(len(z), device=z.device))[0].cpu().numpy() if k else np.zeros((1, 0), int)
-    return np.pad(near, ((0, 0), (0, STORED_NEIGHBOURS - k)), constant_values=-1)
+    found = nearest_samples(z, STORED_NEIGHBOURS) if known is None else known
+    near = found.row[:, :STORED_NEIGHBOURS].cpu().numpy()
+    return np.pad(near, ((0, 0), (0, STORED_NEIGHBOURS - near.shape[1])), constant_values=-1)
 
 
 class Suggestions(NamedTuple):

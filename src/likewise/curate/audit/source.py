@@ -17,17 +17,21 @@ from torch.nn import functional as F
 
 from likewise.core.devices import choose_device
 from likewise.core.files import make_folder
-from likewise.core.settings import Audit
+from likewise.core.settings import Audit, Embed
 from likewise.core.settings.spec import brief
 from likewise.core.types import Embedded, Items, LikewiseError
-from likewise.curate.audit.data_features import FEATURES_FILE, check_votes, choose_backbone, read_images, write_features
 from likewise.curate.audit.read import UNSPLIT_NAME
 from likewise.curate.audit.records import AuditSplit, Subject, has_own_split
+from likewise.data.dataset import load_items
 from likewise.data.features import holds_features, read_embeddings
+from likewise.data.fingerprint import fingerprint
 from likewise.data.protocols.splits import split_by
+from likewise.data.votes import votes_of
 from likewise.models.heads import Linear
+from likewise.models.pretrained.available import available_backbone
 from likewise.runs.embeddings import origin, with_paths_below_root
 from likewise.runs.folder import Run
+from likewise.runs.identity import hash_of
 from likewise.runs.network import open_loss
 from likewise.runs.open import OpenRun
 
@@ -36,6 +40,9 @@ NO_CAUSES_NOTE = (
     "are not computed"
 )
 """Note on a run that was trained with relevance between samples."""
+
+FEATURES_FILE = "features.npz"
+"""File of an audit folder: the features of its data by a pretrained network, computed once."""
 
 TargetKind = Literal["run", "file of embeddings", "data"]
 
@@ -98,6 +105,43 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
     return subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
 
 
+def read_images(config: Audit, say: Callable[[str], None]) -> Items:
+    """Return the data of an audit, which must have images."""
+    data = config.targets[0]
+    items = load_items(
+        data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
+        allow_imports=config.allow_imports,
+    )  # fmt: skip
+    if items.x is not None:
+        raise LikewiseError(f"audit: '{data}' holds features and no images; save it as .npz and audit that file")
+    return items
+
+
+def write_features(config: Audit, items: Items, backbone: str, file: Path, say: Callable[[str], None]) -> None:
+    """Write the features of the data; a file that the same network computed from the same data stays."""
+    made_by = {"data": fingerprint(items), "network": " ".join(filter(None, (backbone, hash_of(config.weights))))}
+    if file.exists() and made_by.items() <= origin(file).items():
+        return say(f"the features in {file} are of the same images by the same network, and are used again")
+    from likewise.score.embed_data import embed  # loads networks, which an audit of other targets does not need here
+
+    embed(
+        Embed(
+            run=backbone, data=config.targets[0], out=str(file), root=config.root, layer="feature", weights=config.weights,
+            device=config.device, workers=config.workers, allow_imports=config.allow_imports, quiet=config.quiet,
+        ),
+        say, items=items, made_by=made_by,
+    )  # fmt: skip
+
+
+def choose_backbone(config: Audit) -> tuple[str, str]:
+    """Return the backbone of an audit of data, and why it was chosen."""
+    if config.backbone is not None:
+        return config.backbone, f"backbone {config.backbone}, as given"
+    if config.weights is not None:
+        raise LikewiseError("audit: --weights needs the name of its network, got none; add --backbone NAME")
+    return available_backbone()
+
+
 def subject_of_file(config: Audit, say: Callable[[str], None]) -> Subject:
     """Return embeddings without their network: labels, pairs and duplicates can be audited, causes cannot."""
     file = Path(config.targets[0]).expanduser()
@@ -153,7 +197,7 @@ def check_test_size(count: int) -> None:
 
 def check_before_work(config: Audit, items: Items) -> None:
     """Raise for votes that cannot be read and for a folder that cannot be written, before any feature is computed."""
-    check_votes(config, items)
+    votes_of(items, config.votes)
     folder_of(config)
 
 

@@ -13,10 +13,17 @@ from likewise.core.notebook import table
 from likewise.core.render.gallery import one_line
 from likewise.core.render.html import score_text
 from likewise.core.settings import Audit
-from likewise.curate.audit.forecast import curve_cells, forecast_lines, read_forecast
-from likewise.curate.audit.proof import proof_lines, read_proof
-from likewise.curate.audit.read import Findings, Sample, read_findings
-from likewise.curate.audit.read_votes import WorkerLine, read_workers
+from likewise.curate.audit.forecast import curve_cells, forecast_lines
+from likewise.curate.audit.proof import proof_lines
+from likewise.curate.audit.read import (
+    Findings,
+    Sample,
+    WorkerLine,
+    read_findings,
+    read_forecast,
+    read_proof,
+    read_workers,
+)
 from likewise.curate.audit.states import rare_states
 from likewise.score.error_overlap import ErrorOverlap, show_overlap
 

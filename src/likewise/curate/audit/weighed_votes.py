@@ -15,7 +15,7 @@ from likewise.core.files import write_csv
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items, Votes
 from likewise.curate.audit.label_probability import LabelQuality
-from likewise.curate.audit.read_votes import VoteLine
+from likewise.curate.audit.read import ConsensusLine, VoteLine
 from likewise.labels.annotators import (
     Ballots,
     Decided,
@@ -28,14 +28,10 @@ from likewise.labels.annotators import (
 from likewise.labels.candidates import Candidates, keep_candidates
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
 
-CONSENSUS_COLUMNS = (
-    "row", "path", "label", "consensus", "wrong", "state", "label_score", "votes", "for_consensus", "voted",
-)  # fmt: skip
-"""Columns of consensus.csv."""
+VOTE_FILES = ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv")
+"""Files of an audit folder with votes."""
 
-WORKER_COLUMNS = (
-    "worker", "votes", "accuracy", "low", "high", "disagreement", "confused", "with", "confused_votes",
-)  # fmt: skip
+WORKER_COLUMNS = ("worker", "votes", "accuracy", "low", "high", "disagreement", "confused", "with", "confused_votes")
 """Columns of annotators.csv."""
 
 CONFUSION_COLUMNS = ("worker", "label", "voted", "votes", "share")
@@ -132,15 +128,12 @@ def weigh_votes(
     return WeighedVotes(rows, mine, voted, ballots, found, decided, quality)
 
 
-def write_votes(folder: Path, weighed: WeighedVotes | None, items: Items) -> None:
-    """Write the tables of consensus, workers, their confusions and votes; without votes, delete those of an earlier audit."""
-    for name in ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv"):
-        (folder / name).unlink(missing_ok=True)
-    if weighed is not None:
-        write_csv(folder / "consensus.csv", CONSENSUS_COLUMNS, consensus_lines(weighed, items))
-        write_csv(folder / "annotators.csv", WORKER_COLUMNS, worker_lines(weighed, items))
-        write_csv(folder / "annotator_confusions.csv", CONFUSION_COLUMNS, confusion_lines(weighed, items))
-        write_csv(folder / "annotator_votes.csv", VoteLine._fields, vote_lines(weighed, items))
+def write_votes(folder: Path, weighed: WeighedVotes, items: Items) -> None:
+    """Write the tables of consensus, workers, their confusions and votes."""
+    heads = (ConsensusLine._fields, WORKER_COLUMNS, CONFUSION_COLUMNS, VoteLine._fields)
+    makers = (consensus_lines, worker_lines, confusion_lines, vote_lines)
+    for name, head, lines in zip(VOTE_FILES, heads, makers, strict=True):
+        write_csv(folder / name, head, lines(weighed, items))
 
 
 def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
@@ -175,14 +168,8 @@ def worker_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
         if q.votes[w]:
             numbers = (f"{float(v[w]):.6g}" if not v[w].isnan() else "" for v in q[1:5])
             source, target = names[int(q.confused_from[w])], names[int(q.confused_to[w])]
-            yield [
-                weighed.votes.worker_name[w],
-                int(q.votes[w]),
-                *numbers,
-                source,
-                target,
-                f"{float(q.confused[w]):.4g}",
-            ]
+            name, times = weighed.votes.worker_name[w], f"{float(q.confused[w]):.4g}"
+            yield [name, int(q.votes[w]), *numbers, source, target, times]
 
 
 def confusion_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:

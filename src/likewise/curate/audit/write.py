@@ -14,9 +14,9 @@ from torch import Tensor
 
 from likewise.core.files import atomic_write, text_column, write_csv
 from likewise.core.types import Items
-from likewise.curate.audit.find_copies import Copies
+from likewise.curate.audit.copy_evidence import Copies
 from likewise.curate.audit.label_quality import ScoredSets, scored_sets
-from likewise.curate.audit.read import UNSPLIT_NAME
+from likewise.curate.audit.read import UNSPLIT_NAME, ClassLine, Duplicate, Pair
 from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.weighed_votes import WeighedVotes, write_votes
 from likewise.data.label_sets import split_labels
@@ -44,9 +44,7 @@ MIN_LISTED_PROBABILITY = 0.1
 STORED_EXAMPLES_COUNT = 4
 """Number of nearest samples with a label, and without it, that are listed for each question."""
 
-QUESTION_COLUMNS = (
-    "row", "path", "label", "kind", "chance", "state", "reason", "nearest_with", "nearest_without",
-)  # fmt: skip
+QUESTION_COLUMNS = ("row", "path", "label", "kind", "chance", "state", "reason", "nearest_with", "nearest_without")
 """Columns of labels.csv."""
 
 
@@ -60,7 +58,8 @@ def write_tables(
     weighed: WeighedVotes | None = None,
 ) -> None:
     """Write audit.csv and audit.parquet, the other tables of an audit, and neighbours.npz."""
-    write_votes(folder, weighed, subject.items)
+    if weighed is not None:
+        write_votes(folder, weighed, subject.items)
     scores = [name for name in about["scores"] if name != "score"]
     carried = carried_columns(subject.items)
     extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())
@@ -72,28 +71,12 @@ def write_tables(
     ]
     write_csv(folder / "audit.csv", head, lines)
     write_parquet(folder / "audit.parquet", head, lines)
-    pairs = ("query", "other", "type", "distance", "wrong", "mate", "query_path", "other_path")
-    write_csv(folder / "pairs.csv", pairs, pair_lines(subject, explained))
+    write_csv(folder / "pairs.csv", (*Pair._fields, "query_path", "other_path"), pair_lines(subject, explained))
     causes = ("error", "kind", "direction", "place", "row", "influence", "relative", "path")
     write_csv(folder / "causes.csv", causes, cause_lines(subject, explained))
-    classes = ("split", "label", "size", "moved", "share", "target", "entropy", "kind", "partner", "overlap", "state")
-    write_csv(folder / "classes.csv", classes, class_lines(subject, quality))
-    copied = (
-        "row",
-        "other",
-        "similarity",
-        "bits",
-        "kind",
-        "parts",
-        "same_label",
-        "probability",
-        "path",
-        "other_path",
-    )
-    write_csv(folder / "duplicates.csv", copied, duplicate_lines(subject, copies))
-    if subject.items.label_sets is None:
-        (folder / "labels.csv").unlink(missing_ok=True)  # of an audit with several labels per sample
-    else:
+    write_csv(folder / "classes.csv", ClassLine._fields, class_lines(subject, quality))
+    write_csv(folder / "duplicates.csv", (*Duplicate._fields, "path", "other_path"), duplicate_lines(subject, copies))
+    if subject.items.label_sets is not None:
         write_csv(folder / "labels.csv", QUESTION_COLUMNS, question_lines(subject, quality))
     row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
     near = []
@@ -267,18 +250,9 @@ def duplicate_lines(subject: Subject, copies: Copies) -> Iterable[list]:
     for a, b, similarity, bits, kind, probability in zip(*columns, strict=True):
         splits = f"{names[split_of[a]]}-{names[split_of[b]]}"
         same = int(y[row[a]] == y[row[b]])
-        yield [
-            row[a],
-            row[b],
-            number(similarity),
-            "" if bits < 0 else int(bits),
-            kind,
-            splits,
-            same,
-            number(probability),
-            path_of(subject.items, int(row[a])),
-            path_of(subject.items, int(row[b])),
-        ]
+        numbers = [number(similarity), "" if bits < 0 else int(bits)]
+        paths = [path_of(subject.items, int(row[at])) for at in (a, b)]
+        yield [row[a], row[b], *numbers, kind, splits, same, number(probability), *paths]
 
 
 def number(value: SupportsFloat) -> str:

@@ -1,8 +1,8 @@
 """CVAT: tags of images in its XML format "CVAT for images 1.1" go out, and its export comes back as decisions.
 
-Every image has one tag, or one per label if rows have several labels.
-Its label is the suggested one, if the audit suggests to relabel, otherwise the given one; its attribute
-`choice` is "not reviewed" until a person chooses. The format is written here: the package datumaro brings torch and OpenCV.
+Every image has one tag, or one per label if rows have several labels. Its label is the suggested one, if the audit suggests to
+relabel, otherwise the given one; its attribute `choice` is "not reviewed" until a person chooses. The format is written here: the
+package datumaro brings torch and OpenCV.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from likewise.curate.exchange.row_records import (
     Records,
     check_free,
     check_source,
+    class_of,
     from_cells,
     image_root,
     xml_problem,
 )
 from likewise.curate.exchange.transfer import of_audit
-from likewise.data.label_sets import join_labels, split_labels
+from likewise.data.label_sets import split_labels
 
 NOT_REVIEWED = "not reviewed"
 """Value of the attribute `choice` that is no decision."""
@@ -139,7 +140,7 @@ def receive(config: Receive) -> Records:
         choice = next(iter(choices), NOT_REVIEWED)
         at = place_of[name]
         given = audit.columns["label"][at]
-        label = joined_tags([tag.get("label", "") for tag in tags], given)
+        label = class_of([tag.get("label", "") for tag in tags], given)
         if choice == "relabel" and label in ("", given):
             raise LikewiseError(
                 f"cvat: an image to relabel must have another label, but {name!r} has {given!r}; change its tag"
@@ -150,13 +151,6 @@ def receive(config: Receive) -> Records:
         }  # fmt: skip
     columns = ("row", "path", "label", "reviewer", "choice", "new_label")
     return from_cells({name: [line[name] for line in lines.values()] for name in columns} if lines else {}, "cvat")
-
-
-def joined_tags(names: list[str], given: str) -> str:
-    """Return the tags of an image as the name of a class; the given name if these are its labels."""
-    if len(names) < 2:
-        return names[0] if names else ""
-    return given if sorted(names) == sorted(split_labels(given)) else join_labels(sorted(names))
 
 
 def xml_member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:

@@ -23,11 +23,12 @@ from likewise.curate.exchange.row_records import (
     Records,
     check_free,
     check_source,
+    class_of,
     from_cells,
     image_root,
     xml_problem,
 )
-from likewise.data.label_sets import join_labels, split_labels
+from likewise.data.label_sets import split_labels
 
 OWNER_NAME = "label-studio"
 CONTROL_NAMES = ("choice", "new_label")
@@ -201,7 +202,7 @@ def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | 
             f"{OWNER_NAME}: a task must have one choice, but row {row} has {', '.join(chosen)}; choose one in Label Studio and "
             "export again"
         )
-    choice, label = "".join(chosen), new_name(texts(label, "new_label", row), given)
+    choice, label = "".join(chosen), class_of(texts(label, "new_label", row), given)
     if not choice and not label:
         return None
     choice = choice or ("keep" if label == given else "relabel")
@@ -211,13 +212,6 @@ def decision(choice: Any, label: Any, given: str, row: Any) -> dict[str, str] | 
             "Label Studio and export again"
         )
     return {"choice": choice, "new_label": label if choice == "relabel" else ""}
-
-
-def new_name(chosen: list[str], given: str) -> str:
-    """Return the selected label or labels as the name of a class; the given name if these are its labels."""
-    if len(chosen) < 2:
-        return "".join(chosen)
-    return given if sorted(chosen) == sorted(split_labels(given)) else join_labels(sorted(chosen))
 
 
 def texts(value: Any, control: str, row: Any) -> list[str]:

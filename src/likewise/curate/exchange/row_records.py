@@ -122,6 +122,13 @@ def vectors(x: Any, count: int, owner: str) -> Float[np.ndarray, "N D"]:
     return array
 
 
+def class_of(chosen: list[str], given: str) -> str:
+    """Return the labels that a person chose as the name of a class; the given name if these are its labels."""
+    if len(chosen) < 2:
+        return "".join(chosen)
+    return given if sorted(chosen) == sorted(split_labels(given)) else join_labels(sorted(chosen))
+
+
 def check_source(file: Path, owner: str, kind: str) -> None:
     """Raise unless the source is a file. A folder, a device or a pipe is none; `kind`: what it must be, for the error."""
     if not file.is_file():

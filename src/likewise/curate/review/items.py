@@ -16,8 +16,7 @@ from typing import Literal
 
 from PIL import Image
 
-from likewise.curate.audit.read import Findings, LabelQuestion, Sample
-from likewise.curate.audit.read_votes import read_consensus, read_votes, read_workers
+from likewise.curate.audit.read import Findings, LabelQuestion, Sample, read_consensus, read_votes, read_workers
 from likewise.curate.audit.states import REVIEWED_STATES
 from likewise.curate.review.store import Decision
 from likewise.data.images import read_image

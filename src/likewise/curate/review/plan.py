@@ -24,9 +24,8 @@ from typing import Literal, NamedTuple
 import torch
 
 from likewise.core.errors import LikewiseError
-from likewise.curate.audit.forecast import SECONDS_PER_DECISION, forecast_at, read_forecast
-from likewise.curate.audit.proof import read_proof
-from likewise.curate.audit.read_votes import read_consensus
+from likewise.curate.audit.forecast import SECONDS_PER_DECISION, forecast_at
+from likewise.curate.audit.read import read_consensus, read_forecast, read_proof
 from likewise.curate.audit.review_queue import (
     POSTERIOR_FILE,
     Action,

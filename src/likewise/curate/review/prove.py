@@ -13,7 +13,7 @@ from likewise.core.settings import Audit, Review
 from likewise.curate.audit.page import write_page
 from likewise.curate.audit.proof import proof_lines, prove_review
 from likewise.curate.audit.read import Findings, find_audit, read_findings
-from likewise.curate.audit.retrain_labels import retrain_with_decisions
+from likewise.curate.audit.retrain import retrain_with_decisions
 from likewise.curate.review.consensus import Consensus, settle
 from likewise.curate.review.items import find_root, load_row_image
 from likewise.curate.review.store import Store

@@ -30,14 +30,13 @@ from likewise.core.http import (
     Text,
     choose_token,
     new_app,
+    page_opener,
     plain_text,
     run_app,
 )
 from likewise.core.notebook import table, view
-from likewise.core.open_page import page_opener
 from likewise.core.settings import Review
-from likewise.curate.audit.data_name import data_name
-from likewise.curate.audit.read import UNSPLIT_NAME, find_audit, read_findings
+from likewise.curate.audit.read import UNSPLIT_NAME, data_name, find_audit, read_findings
 from likewise.curate.review.consensus import (
     agreement,
     as_csv,

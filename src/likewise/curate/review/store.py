@@ -486,13 +486,6 @@ def tidy(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def current_decisions(base: sqlite3.Connection, reviewer: str | None = None, item: str | None = None) -> list[Decision]:
-    """Return the last decision of each reviewer about each item that was not undone, in order of time."""
-    ledger = Ledger()
-    ledger.update(base)
-    return find_current(ledger, reviewer, item)
-
-
 def find_current(ledger: Ledger, reviewer: str | None, item: str | None) -> list[Decision]:
     """Return the current decisions, of one reviewer or about one item if given, in order of time."""
     if item is not None:

@@ -40,11 +40,11 @@ from likewise.core.http import (
     Text,
     choose_token,
     new_app,
+    page_opener,
     plain_text,
     run_app,
 )
 from likewise.core.image_files import as_jpeg
-from likewise.core.open_page import page_opener
 from likewise.core.settings import Search
 from likewise.data.images import check_shape, to_rgb, upright
 from likewise.deploy.calibration.promises import describe_promise

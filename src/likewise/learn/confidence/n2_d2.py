@@ -7,9 +7,9 @@ from torch import Tensor
 
 from likewise.core.argument_checks import Count, ShareAboveZero
 from likewise.core.contracts import Confidence
-from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, full_precision
 from likewise.core.types import SampleWeights
+from likewise.learn.ring_buffer import remember
 
 
 class N2D2(Confidence):

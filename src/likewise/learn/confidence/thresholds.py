@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likewise.core.lambert_w import exp_minus_w
+from likewise.learn.lambert_w import exp_minus_w
 
 MIN_LOSSES = 4
 """Fewest losses that can be split, with two on each side."""

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from likewise.core.argument_checks import Count, CountOrZero, Rule
 from likewise.core.contracts import Loss, input_of
-from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, is_traced
 from likewise.core.types import Ref
 from likewise.learn.losses.contrastive import Contrastive
+from likewise.learn.ring_buffer import remember
 
 DEFAULT_LOSS = Contrastive()
 """The inner loss if none is given. Every memory has its own copy, because `with_relevance` changes a loss."""

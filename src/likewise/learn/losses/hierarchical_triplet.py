@@ -6,11 +6,11 @@ from torch import Tensor
 
 from likewise.core.argument_checks import Count, NotNegative
 from likewise.core.class_sums import class_sums
-from likewise.core.class_tree import distance_within, merge_classes, spanning_tree
 from likewise.core.contracts import Loss
 from likewise.core.durations import argument_in_steps, steps_of
 from likewise.core.similarity import compare, distance, is_traced, normalise_by_count, squared_distance
 from likewise.core.types import Ref
+from likewise.learn.losses._class_tree import distance_within, merge_classes, spanning_tree
 
 LARGEST_SQUARED_DISTANCE = 4.0
 """Squared distance of opposite unit vectors, the threshold of the highest level of the tree."""

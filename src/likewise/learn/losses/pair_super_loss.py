@@ -8,9 +8,9 @@ from torch import Tensor
 
 from likewise.core.argument_checks import NotNegative, PositiveOrInfinite
 from likewise.core.contracts import Loss
-from likewise.core.lambert_w import exp_minus_w
 from likewise.core.similarity import compare, is_traced
 from likewise.core.types import Ref
+from likewise.learn.lambert_w import exp_minus_w
 from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName, check_margins
 
 

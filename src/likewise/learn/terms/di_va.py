@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from likewise.core.argument_checks import Count, NotNegative, Positive
 from likewise.core.contracts import Loss, Miner, Term
 from likewise.core.distributed.collectives import gathered
-from likewise.core.ring_buffer import remember
 from likewise.core.similarity import at_least_float32, draw_columns, full_precision
 from likewise.core.types import Batch, LikewiseError, Output, Pairs, Tuples
 from likewise.learn.miners.distance_weighted import DistanceWeighted
+from likewise.learn.ring_buffer import remember
 from likewise.learn.terms.mic import Decorrelation
 from likewise.models.teacher import Teacher
 

@@ -19,10 +19,9 @@ import torch
 from likewise.core import errors
 from likewise.core.distributed.collectives import cores, started, world
 from likewise.core.distributed.process_group import PeerLost
-from likewise.core.processes import command
+from likewise.core.processes import STOPPED_MESSAGE, Child, command, stop_with_parent, wait_together
 from likewise.core.settings import Train, to_dict
 from likewise.core.settings.setting_values import from_dict
-from likewise.core.supervisor import STOPPED_MESSAGE, Child, stop_with_parent, wait_together
 from likewise.core.types import LikewiseError
 from likewise.learn.training.loop import stop_on_signal
 from likewise.runs.folder import Run

@@ -72,9 +72,8 @@ def is_cached(name: str) -> bool:
 
 def has_weights(repository: Path) -> bool:
     """Whether the cached repository of a model holds a complete weight file; unfinished downloads have no snapshot."""
-    return any(
-        file.is_file() for name in WEIGHT_FILES for file in repository.glob(f"snapshots/*/{name}")
-    )  # a broken link is no file
+    files = (file for name in WEIGHT_FILES for file in repository.glob(f"snapshots/*/{name}"))
+    return any(file.is_file() for file in files)  # a broken link is no file
 
 
 def cached_backbones() -> list[str]:

@@ -72,9 +72,8 @@ class Foundation:
     @property
     def options(self) -> dict[str, object]:
         """Arguments of `timm.create_model` with which the output of the network is the feature."""
-        pooled: dict[str, object] = (
-            {"global_pool": "token"} if "dinov3" in self.timm and self.feature == "token" else {}
-        )  # timm: average
+        is_averaged = "dinov3" in self.timm and self.feature == "token"  # by timm
+        pooled: dict[str, object] = {"global_pool": "token"} if is_averaged else {}
         return pooled if self.feature == "projected token" else {"num_classes": 0, **pooled}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from likewise.core import file_moves
-from likewise.core.file_moves import copy_file, move_file, rename_new, same_content
+from likewise.curate.audit import file_moves
+from likewise.curate.audit.file_moves import copy_file, move_file, rename_new, same_content
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ DISKS = {
 @pytest.mark.parametrize("disk", DISKS)
 def test_a_file_moves_and_a_taken_name_stays(pair, disk, monkeypatch):
     for name, function in DISKS[disk].items():
-        monkeypatch.setattr(f"likewise.core.file_moves.{name}", function)
+        monkeypatch.setattr(f"likewise.curate.audit.file_moves.{name}", function)
     source, target = pair
     target.write_text("another image")
     with pytest.raises(FileExistsError):

@@ -1,6 +1,7 @@
 """Copies with other labels: posteriors by hand, and a folder of real images with planted conflicts from end to end."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from likewise.types import Embedded, Items
 from PIL import Image, ImageFilter
 
 from likewise.curate.audit import audit as stage
-from likewise.curate.audit.conflicts import (
+from likewise.curate.audit.copy_evidence import (
+    Copies,
     Judged,
     add_copies,
     at_most_one_right,
@@ -20,12 +22,11 @@ from likewise.curate.audit.conflicts import (
     near_evidence,
     note_conflicts,
 )
-from likewise.curate.audit.find_copies import Copies
 from likewise.curate.audit.label_quality import class_findings
 from likewise.curate.audit.near_duplicates import Duplicates, NearCopies
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.records import AuditSplit, LabelQuality, SplitQuality, Subject
-from likewise.curate.audit.retrain_labels import suggested_labels
+from likewise.curate.audit.retrain import suggested_labels
 from likewise.curate.review.consensus import changes, corrected
 from likewise.curate.review.store import Store
 
@@ -301,3 +302,12 @@ def test_exact_copies_with_other_label_sets_are_noted():
     subject = Subject("t", items, {"": split}, split, [], torch.device("cpu"))
     assert note_conflicts(subject, copies) == {"rows": 4, "counted": False}
     assert subject.notes[0].startswith("4 of 4 rows are exact copies of a row with other labels")
+
+
+def test_lowest_rows_of_exact_copies():
+    none, no_rows = np.zeros(0), np.arange(0)
+    pairs = Duplicates(none.astype(int), none.astype(int), none, none.astype(int), none.astype(str), none,
+                       np.array([0, 1, 0, 2]), NearCopies(np.zeros((0, 2), int), none))  # fmt: skip
+    copies = Copies(np.array([9, 4, 3, 5]), np.zeros(4, int), pairs)
+    assert copies.first_row() == {9: 3, 3: 3}
+    assert Copies(no_rows, no_rows, replace(pairs, cluster=no_rows)).first_row() == {}

@@ -2,7 +2,7 @@
 
 import torch
 
-from likewise.core.ring_buffer import remember
+from likewise.learn.ring_buffer import remember
 
 
 def test_as_a_list_of_the_last_ones():

@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch.nn import functional as F
 
-from likewise.core.class_tree import distance_within, merge_classes, spanning_tree
+from likewise.learn.losses._class_tree import distance_within, merge_classes, spanning_tree
 
 
 def samples(classes, seed=0):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import lambertw
 
-from likewise.core.lambert_w import INVERSE_E_PARTS, exp_minus_w, lambert_w
+from likewise.learn.lambert_w import INVERSE_E_PARTS, exp_minus_w, lambert_w
 
 BOTH = pytest.mark.parametrize(("kind", "error"), [(torch.float32, 1e-6), (torch.float64, 3e-14)])
 

@@ -1,4 +1,4 @@
-"""Copies with other labels as evidence: an image that exists under two labels has a wrong label.
+"""Copies among the samples of an audit as evidence: an image that exists under two labels has a wrong label.
 
 Exact copies are certain evidence: at most one of their labels is right. Near copies count by their probability of being the
 same image.
@@ -12,15 +12,68 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from PIL import Image
 
-from likewise.core.types import Items
-from likewise.curate.audit.find_copies import Copies
-from likewise.curate.audit.near_duplicates import NearCopies
+from likewise.core.progress import bar
+from likewise.core.types import Items, LikewiseError
+from likewise.curate.audit.near_duplicates import Duplicates, NearCopies, near_duplicates
 from likewise.curate.audit.records import CopyEvidence, SplitQuality, Subject
+from likewise.data.copies import exact_copies, file_clusters, whole_or_box
+from likewise.data.images import image_of
+from likewise.labels.neighbour_search import is_large
 from likewise.labels.neighbour_votes import MAX_CONFLICT_SHARE
 
 PROBABILITY_EPSILON = 1e-7
 """Scores are clamped to this distance from 0 and 1 before odds are computed."""
+
+
+class Copies(NamedTuple):
+    """Near duplicates of an audit: row of the data and number of the split of each sample, and pairs of these samples."""
+
+    row: Int[np.ndarray, "N"]
+    split_of: Int[np.ndarray, "N"]
+    found: Duplicates
+
+    def first_row(self) -> dict[int, int]:
+        """Return row -> lowest row among its exact copies, for rows that have exact copies."""
+        cluster = self.found.cluster
+        lowest = np.full(int(cluster.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(lowest, cluster, self.row)
+        several = np.bincount(cluster, minlength=len(lowest))[cluster] > 1
+        return dict(zip(self.row[several].tolist(), lowest[cluster[several]].tolist()))
+
+
+def find_copies(subject: Subject, quality: dict[str, SplitQuality], quiet: bool = False) -> Copies:
+    """Find exact and near duplicates over all splits.
+
+    Args:
+        quality: results of the splits; of one large split, the approximate neighbours are used again.
+    """
+    row = np.concatenate([split.e.row.numpy() for split in subject.splits.values()])
+    split_of = np.concatenate([np.full(len(split.e.row), n) for n, split in enumerate(subject.splits.values())])
+    z = torch.cat([split.e.z for split in subject.splits.values()])
+    items = subject.items
+    show = None if items.path is None else lambda place: load_image(items, int(row[place]))
+    vectors = exact_copies(items, row) if items.x is not None else None
+    place = None
+    if items.path is not None and items.box is not None:
+        place = (file_clusters(items, row), [whole_or_box(items, one) for one in row.tolist()])
+    known = next(iter(quality.values())).near if len(quality) == 1 and is_large(len(z), z) else None
+    with bar("find near duplicates", 100, quiet=quiet) as progress:
+        found = near_duplicates(z, show, split_of, progress=progress.reach, vectors=vectors, place=place, known=known)
+    if found.unread:
+        subject.notes.append(f"{found.unread} images could not be read, so near duplicates of them are not found")
+    return Copies(row, split_of, found)
+
+
+def load_image(items: Items, row: int) -> Image.Image | None:
+    """Return the image of a row; None if the data has no images, or if this one cannot be read."""
+    if items.path is None:
+        return None
+    try:
+        return image_of(items, row)
+    except (LikewiseError, OSError):
+        return None
 
 
 class Judged(NamedTuple):
