@@ -68,14 +68,16 @@ class KilledOnce:
 
 
 class KillingBlocks(RayBlocks):
-    """Ray, where one process is killed in every `map_blocks`; `killed` has the names of the work that it computed."""
+    """Ray, where one process is killed in every kind of work; `calls` has the names of the work, one for each `map_blocks`."""
 
     def __init__(self, ray, who, folder: Path):
         super().__init__(ray, who)
-        self.folder, self.killed = folder, []
+        self.folder, self.calls = folder, []
 
     def map_blocks(self, work, shared, blocks, progress=None):
-        mark = self.folder / f"killed-{len(self.killed)}"
-        self.killed.append(work.__name__)
-        yield from super().map_blocks(KilledOnce(work, str(mark)), shared, blocks, progress)
+        name, mark = work.__name__, self.folder / work.__name__
+        self.calls.append(name)
+        if self.calls.count(name) == 1:
+            work = KilledOnce(work, str(mark))
+        yield from super().map_blocks(work, shared, blocks, progress)
         assert mark.exists()

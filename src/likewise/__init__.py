@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from likewise.cli.listing import Listing
     from likewise.core.render.tables import Table
     from likewise.core.types import Embedded
+    from likewise.core.vectors import Vectors
     from likewise.curate.audit.apply import Applied
     from likewise.curate.audit.audit import Audited
     from likewise.curate.audit.label_audit import LabelAudit, LabelSetAudit
@@ -158,8 +159,11 @@ def evaluate(target: Place | Any, labels: Place | Any = None, **settings) -> Sco
     return _call("evaluate", target=target, labels=labels, **settings)
 
 
-def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded:
-    """Embed data with the network of a run; write the embeddings to `out` (.npz) if given. The same as `likewise embed`."""
+def embed(run: Place, data: Place, *, out: Place = "", **settings) -> Embedded | Vectors:
+    """Embed data with the network of a run; write the embeddings to `out` if given: .npz, or FOLDER/ for shards on disk.
+
+    The same as `likewise embed`.
+    """
     return _call("embed", run=run, data=data, out=out, **settings)
 
 

@@ -82,7 +82,7 @@ def test_a_cluster_ranks_alike_after_a_kill(two_nodes, small_blocks, subtests, t
                 folder.mkdir()
                 killing = KillingBlocks(ray.ray, "evaluate", folder)
                 assert_equal_with(killing, case)
-                assert set(killing.killed) == {"rank_block"}
+                assert set(killing.calls) == {"rank_block"}
 
 
 @pytest.mark.slow

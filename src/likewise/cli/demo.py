@@ -14,6 +14,7 @@ from likewise.core.render.gallery import Tile, draw_gallery
 from likewise.core.retrieval.ranking import nearest
 from likewise.core.settings import Demo, Evaluate, Train, check
 from likewise.core.types import Items
+from likewise.core.vectors import in_memory
 from likewise.data.dataset import load_items
 from likewise.data.features import read_embeddings
 from likewise.data.images import image_of
@@ -122,7 +123,7 @@ def draw_random_gallery(
     """
     items = read_embeddings(str(embeddings))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(items))[:queries])
-    z = torch.as_tensor(items.x)
+    z = torch.as_tensor(in_memory(items.x))
     row, sim = nearest(z[chosen], z, k, own=torch.as_tensor(chosen))
     page = []
     for query, neighbours, sims in zip(chosen.tolist(), row.tolist(), sim.tolist(), strict=True):

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.core.files import check_output_path
+from likewise.core.files import check_output_path, names_folder
 from likewise.core.public_modules import PUBLIC_MODULES
 from likewise.core.settings import check
 from likewise.core.settings.field_types import flag_name, marks, spec_fields, texts_of
@@ -101,7 +101,8 @@ def check_early(command: str, config: object) -> None:
     check_data(command, config)
     check_grid(command, config)
     if command in OUTPUT_SUFFIXES and (out := getattr(config, "out", None)):
-        check_output_path(out, OUTPUT_SUFFIXES[command], command)
+        if not (command == "embed" and names_folder(out)):  # shards
+            check_output_path(out, OUTPUT_SUFFIXES[command], command)
 
 
 def check_specs(command: str, config: object) -> None:

@@ -31,6 +31,12 @@ from likewise.core.ray_cluster import LOST_TASK_ERRORS, MAX_RAY_TRIES, check_add
 BLOCKS_PER_SLOT = 2
 """Number of blocks per slot of a cluster that are computed, waiting, or finished before an earlier block is."""
 
+MAX_VIEW_RATIO = 2
+"""Largest memory of a tensor, in units of its values, that is sent as it is; of a smaller part, only the values are sent."""
+
+MAX_UNALIGNED_BYTES = 2**16
+"""Size up to which tensors are copied from the object store, which does not align small buffers; alignment orders sums."""
+
 INSTEAD_OF_RAY = "drop --executor to compute on this machine"
 """What works without Ray, for errors."""
 
@@ -242,25 +248,47 @@ class Packed(NamedTuple):
     device: str = "cpu"  # of the first tensor; the arrays are on the CPU
 
 
+class Place(NamedTuple):
+    """Where an array, or the memory of a tensor, is in `Packed.arrays`; a tensor has its old strides, as they order sums."""
+
+    number: int
+    size: tuple[int, ...] = ()
+    stride: tuple[int, ...] | None = None  # None: an array
+    offset: int = 0
+
+
 class _Packer(pickle.Pickler):
-    """Writes tensors and arrays as numbers, and collects them in `arrays`."""
+    """Writes tensors and arrays as their places in `arrays`, which it fills."""
 
     def __init__(self, file: io.BytesIO):
         super().__init__(file, protocol=5)
         self.arrays: list[np.ndarray] = []
         self.device = ""
-        self.places: dict[int, tuple[int, Any]] = {}  # by id; the object is kept, so that the id stays its own
+        self.places: dict[int, tuple[Place, Any]] = {}  # by id; the object is kept, so that the id stays its own
+        self.numbers: dict[tuple[int, torch.dtype], int] = {}  # of memory, by its address
 
-    def persistent_id(self, obj: Any) -> tuple[str, int] | None:
+    def persistent_id(self, obj: Any) -> tuple | None:
         is_tensor = type(obj) is Tensor and obj.layout == torch.strided and obj.dtype != torch.bfloat16
         if not is_tensor and (type(obj) is not np.ndarray or obj.dtype.hasobject):
             return None
         if id(obj) not in self.places:
-            self.places[id(obj)] = len(self.arrays), obj
-            self.arrays.append(obj.detach().cpu().contiguous().numpy() if is_tensor else obj)
-            if is_tensor and not self.device:
-                self.device = str(obj.device)
-        return ("tensor" if is_tensor else "array"), self.places[id(obj)][0]
+            self.places[id(obj)] = self._place_of(obj) if is_tensor else Place(self._stored(obj)), obj
+        return tuple(self.places[id(obj)][0])
+
+    def _place_of(self, t: Tensor) -> Place:
+        """Store the memory of a tensor, or its values if they are a small part of it, and return the place."""
+        self.device = self.device or str(t.device)
+        t = t.detach()
+        if t.untyped_storage().nbytes() > MAX_VIEW_RATIO * t.numel() * t.element_size():
+            t = t.contiguous().clone()
+        key = t.untyped_storage().data_ptr(), t.dtype
+        if key not in self.numbers or not t.numel():
+            self.numbers[key] = self._stored(t.new_empty(0).set_(t.untyped_storage()).cpu().numpy())
+        return Place(self.numbers[key], tuple(t.shape), t.stride(), t.storage_offset())
+
+    def _stored(self, array: np.ndarray) -> int:
+        self.arrays.append(array)
+        return len(self.arrays) - 1
 
 
 class _Unpacker(pickle.Unpickler):
@@ -269,11 +297,18 @@ class _Unpacker(pickle.Unpickler):
     def __init__(self, packed: Packed, copy: bool, device: str):
         super().__init__(io.BytesIO(packed.text))
         self.arrays, self.copy, self.device = packed.arrays, copy, device
+        self.memory: dict[int, Tensor] = {}
 
-    def persistent_load(self, pid: tuple[str, int]) -> Any:
-        kind, place = pid
-        array = self.arrays[place].copy() if self.copy else self.arrays[place]
-        return torch.from_numpy(array).to(self.device) if kind == "tensor" else array
+    def persistent_load(self, pid: tuple) -> Any:
+        place = Place(*pid)
+        array = self.arrays[place.number]
+        if place.stride is None:
+            return array.copy() if self.copy else array
+        if place.number not in self.memory:
+            flat = torch.from_numpy(array)
+            flat = flat.clone() if self.copy or flat.nbytes < MAX_UNALIGNED_BYTES else flat
+            self.memory[place.number] = flat.to(self.device)
+        return self.memory[place.number].as_strided(place.size, place.stride, place.offset)
 
 
 def pack(value: Any) -> Packed:

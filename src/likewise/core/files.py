@@ -106,6 +106,11 @@ def check_output_path(out: str, suffix: str, owner: str, flag: str = "--out") ->
     return check_output_file(out, owner, flag)
 
 
+def names_folder(out: str) -> bool:
+    """Whether an output path is that of a folder: it ends in a separator, or there is such a folder."""
+    return out.endswith(("/", os.sep)) or os.path.isdir(os.path.expanduser(out))
+
+
 def check_output_file(out: str | os.PathLike, owner: str, flag: str = "--out") -> Path:
     """Return the path of an output file; raise if it is a folder, or if its folder is missing or cannot be written."""
     path = Path(out).expanduser()

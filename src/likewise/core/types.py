@@ -19,6 +19,7 @@ from torch import Tensor
 
 from likewise.core.errors import LikewiseError as LikewiseError  # re-exported: most components import it from here
 from likewise.core.notebook import embedded_html, items_html, scores_html, view
+from likewise.core.vectors import Vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class Items:
     class_name: tuple[str, ...]
     path: tuple[str, ...] | None = None  # image files; relative paths start at `root`
     root: str = ""
-    x: Float[np.ndarray, "N F"] | None = None  # features in place of images
+    x: Float[np.ndarray, "N F"] | Vectors | None = None  # features in place of images; `Vectors` are on disk
     split: np.ndarray | None = None  # "train" | "val" | "test" | "" (in no split), for every row
     query: Bool[np.ndarray, "N"] | None = None  # whether a row is a query
     gallery: Bool[np.ndarray, "N"] | None = None  # whether a row is in a gallery

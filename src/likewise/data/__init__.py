@@ -124,8 +124,13 @@ def load_hugging_face(data: str, root: str | None, fetch: bool = True) -> Items:
 
 def load_path(path: Path, root: str | None) -> Items:
     from likewise.data.hugging_face import holds_images, is_saved
+    from likewise.data.shards import is_shards
 
     suffix = path.suffix.lower()
+    if is_shards(path):
+        from likewise.data.features import read_features
+
+        return read_features(str(path), root)
     if is_saved(path) or (suffix == ".parquet" and holds_images(path)):
         return load_hugging_face(str(path), root)
     if path.is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,43 @@ import numpy as np
 
 from likewise.core.files import first_line
 from likewise.core.types import Items, LikewiseError
+from likewise.core.vectors import BLOCK_BYTES, Vectors, blocks_of
 from likewise.data.label_sets import label_fields
 from likewise.data.schema import (
+    BOX_CORNERS,
     KNOWN_COLUMNS,
     check_names,
     class_tree,
+    distinct_words,
     in_order,
     integers,
     optional_columns,
     text,
     without_empty_columns,
 )
-from likewise.data.tabular import Sheet, check_rows, parquet_errors, read_csv, read_parquet, read_text
+from likewise.data.shards import INDEX_FILE, is_shards, open_shards
+from likewise.data.tabular import (
+    MIN_CODED_ROWS,
+    Codes,
+    Sheet,
+    as_codes,
+    check_rows,
+    parquet_errors,
+    read_coded_csv,
+    read_csv,
+    read_parquet,
+    read_text,
+)
+from likewise.data.vector_files import mapped_rows, parquet_vectors, read_header
 
 FEATURE_SUFFIXES = ".npy, .npz, .parquet or .safetensors"
 """Supported files, for error messages."""
+
+MAX_LOADED_BYTES = 4 * BLOCK_BYTES
+"""Size as float32 up to which the vectors of a file are read into memory; larger ones stay on disk as `Vectors`."""
+
+UNCODED_COLUMNS = ("path", "box", *BOX_CORNERS, "weight", "votes")
+"""Columns whose cells mostly differ."""
 
 LABEL_COLUMNS = ("label", "labels", "y", "class_name", "label_clean", "labels_clean", "class_name_clean", "coarse")
 """Columns of a feature file that a separate label file replaces."""
@@ -46,17 +69,23 @@ def read_features(file: str, root: str | None = None) -> Items:
 def read_embeddings(file: str, labels: str | None = None, root: str | None = None) -> Items:
     """Read precomputed vectors as items with `x`. Files are never unpickled.
 
+    Vectors in .npz and .safetensors files are read into memory. Those of a .npy or .parquet file or of a folder of shards that
+    take more than `MAX_LOADED_BYTES` stay on disk: as a memory-mapped array (.npy of float32), or as `core.vectors.Vectors`.
+
     Args:
-        file: .npy (N, F), or .npz, .safetensors, .parquet with the vectors as x (or z) and their labels.
+        file: .npy (N, F), or .npz, .safetensors, .parquet with the vectors as x (or z) and their labels; or a folder of shards
+            (`data.shards`).
         labels: file with the labels: .npy (N), .csv with a column label, or .txt with one label per line. Its columns replace
             those of `file`. The lines of a CSV file may be in any order if it has a column row, which holds 0 to N - 1.
         root: base folder of the paths, if the file has any; default: the folder of the file.
     """
     name = Path(file).name
-    if not os.path.isfile(file):
-        raise LikewiseError(f"features: there is no file {file}; check the path")
+    if not os.path.isfile(file) and not is_shards(file):
+        what = f"{file} is a folder without {INDEX_FILE}" if os.path.isdir(file) else f"there is no file {file}"
+        raise LikewiseError(f"features: {what}; check the path")
     x, columns = read_arrays(file)
-    x = check_x(x, name)
+    if not is_shards(file):  # `open_shards` has checked them, and names the shard
+        x = check_vectors(x, name) if isinstance(x, Vectors) else check_x(x, name)
     if labels is not None:
         return to_items(file, x, labelled_by(labels, name, columns, len(x)), root)
     if not {"label", "labels", "y"} & columns.keys():
@@ -94,7 +123,10 @@ def as_array(values: Any) -> np.ndarray:
 
 
 def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
-    """Return the columns of the label file, and the other columns of the feature file."""
+    """Return the columns of the label file, and the other columns of the feature file.
+
+    Labels are held by code: a million of them take seconds, and one Python object per distinct label (see `Codes`).
+    """
     sheet = read_labels(labels)
     if len(sheet) != count:
         raise LikewiseError(
@@ -109,23 +141,48 @@ def labelled_by(labels: str, name: str, columns: dict, count: int) -> Sheet:
                 f"features: {sheet.at(row)} must be a label of {Path(str(theirs)).name}, row {row} of {name}, got one of "
                 f"{Path(str(mine)).name}; put both in one order"
             )
-    return replace(sheet, column=beside | sheet.column)
+    return replace(sheet, column={**beside, **sheet.column})
 
 
 def in_row_order(sheet: Sheet, name: str, count: int) -> Sheet:
     """Return the labels in the order of the vectors, by their column row; raise unless it holds 0 to `count` - 1."""
+    if count >= MIN_CODED_ROWS and (fast := order_of_numbers(sheet.column["row"])) is not None:
+        return reordered(sheet, fast)
     place = {text(cell): line for line, cell in enumerate(sheet.column["row"])}
     if missing := [row for row in range(count) if str(row) not in place]:
         raise LikewiseError(
             f"labels: the column row of {sheet.file} must hold every row of {name} once, 0 to {count - 1}, but {len(missing)} "
             f"are missing (first: {missing[0]}); correct the column, or rename it if it means something else"
         )
-    order = [place[str(row)] for row in range(count)]
-    ordered = {key: [cells[line] for line in order] for key, cells in sheet.column.items()}
-    return replace(sheet, column=ordered, line=[sheet.line[line] for line in order])
+    return reordered(sheet, np.array([place[str(row)] for row in range(count)]))
 
 
-def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
+def order_of_numbers(cells: Any) -> np.ndarray | None:
+    """Return the line of every number 0 to N - 1 in a column of N texts; None if the column is not a plain permutation."""
+    import pyarrow as pa
+
+    try:
+        number = pa.array(cells, pa.string()).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, TypeError):
+        return None
+    if number.min(initial=0) < 0 or not (np.bincount(number, minlength=len(number)) == 1).all():
+        return None
+    order = np.empty(len(number), np.int64)
+    order[number] = np.arange(len(number))
+    return order
+
+
+def reordered(sheet: Sheet, order: np.ndarray) -> Sheet:
+    """Return the lines of a table in another order."""
+    lines = order.tolist()
+    columns = {
+        key: Codes(cells.code[order], cells.cells) if isinstance(cells, Codes) else [cells[line] for line in lines]
+        for key, cells in sheet.column.items()
+    }
+    return replace(sheet, column=columns, line=[sheet.line[line] for line in lines])
+
+
+def to_items(file: str, x: np.ndarray | Vectors, sheet: Sheet, root: str | None) -> Items:
     """Return items from vectors and the columns of a table."""
     sheet = without_empty_columns(sheet)
     labels = label_fields(sheet)
@@ -142,7 +199,9 @@ def to_items(file: str, x: np.ndarray, sheet: Sheet, root: str | None) -> Items:
 
 
 def holds_features(file: str) -> bool:
-    """Whether a table holds features: a Parquet file with a column x, or with z and without path."""
+    """Whether a path holds features: a folder of shards, or a Parquet file with a column x, or with z and without path."""
+    if is_shards(file):
+        return True
     if Path(file).suffix.lower() != ".parquet":
         return False
     import pyarrow.parquet as pq
@@ -152,11 +211,14 @@ def holds_features(file: str) -> bool:
     return "x" in names or ("z" in names and "path" not in names)
 
 
-def read_arrays(file: str) -> tuple[np.ndarray, dict]:
-    """Return the vectors, and all other columns by name as arrays or lists of cells."""
+def read_arrays(file: str) -> tuple[np.ndarray | Vectors, dict]:
+    """Return the vectors, and all other columns by name as arrays, lists of cells, or `Codes`."""
     suffix, name = Path(file).suffix.lower(), Path(file).name
+    if is_shards(file):
+        x, columns = open_shards(file)
+        return (np.asarray(x) if 4 * x.shape[0] * x.shape[1] <= MAX_LOADED_BYTES else x), columns
     if suffix == ".npy":
-        return load_numpy(file), {}
+        return large_numpy(file) or load_numpy(file), {}
     if suffix == ".npz":
         arrays = load_numpy(file)
     elif suffix == ".safetensors":
@@ -169,6 +231,18 @@ def read_arrays(file: str) -> tuple[np.ndarray, dict]:
         )
     key = vector_key(list(arrays), name)
     return arrays.pop(key), arrays
+
+
+def large_numpy(file: str) -> Vectors | None:
+    """Return a large .npy file of numbers that are not float32 as vectors on disk; None for any other file."""
+    try:
+        header = read_header(file)
+    except (ValueError, OSError, EOFError):
+        return None  # `load_numpy` raises the error
+    if header.dtype == np.float32 or header.dtype.kind not in "fiub" or header.fortran or len(header.shape) != 2:
+        return None
+    rows, width = header.shape
+    return Vectors(mapped_rows(file, header), width) if 4 * rows * width > MAX_LOADED_BYTES else None
 
 
 def vector_key(names: list[str], file: str) -> str:
@@ -226,18 +300,22 @@ def load_safetensors(file: str) -> dict[str, np.ndarray]:
     return {k: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for k, t in tensors.items()}
 
 
-def load_parquet(file: str) -> tuple[np.ndarray, dict]:
+def load_parquet(file: str) -> tuple[np.ndarray | Vectors, dict]:
+    """Return the vectors of a Parquet file, on disk if they are large, and its other columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     name = Path(file).name
     with parquet_errors(file, "features"):
-        key = vector_key(pq.read_schema(file).names, name)
-        column = pq.read_table(file, columns=[key])[key].combine_chunks()
-        check_rows(len(column), name, "features")
-        kind = column.type
+        schema = pq.read_schema(file)
+        key = vector_key(schema.names, name)
+        check_rows(pq.read_metadata(file).num_rows, name, "features")
+        kind = schema.field(key).type
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
             raise LikewiseError(f"features: the column {key!r} of {name} must hold lists of numbers, got {kind}")
+        if uncompressed_bytes(file) > MAX_LOADED_BYTES:
+            return parquet_vectors(file, key), read_parquet(file, "features", without=[key]).column
+        column = pq.read_table(file, columns=[key])[key].combine_chunks()
         lengths = column.value_lengths().to_pylist()
         odd = next((row for row, length in enumerate(lengths) if length is None or length != lengths[0]), None)
         if odd is not None:
@@ -249,6 +327,20 @@ def load_parquet(file: str) -> tuple[np.ndarray, dict]:
         x = column.flatten().to_numpy(zero_copy_only=False, writable=True)
         x = x.reshape(len(column), lengths[0])
     return x, read_parquet(file, "features", without=[key]).column
+
+
+def uncompressed_bytes(file: str) -> int:
+    """Return the size of a Parquet file without compression, from its footer."""
+    import pyarrow.parquet as pq
+
+    about = pq.read_metadata(file)
+    return sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+
+
+def check_vectors(x: Vectors, name: str) -> Vectors:
+    """Return vectors on disk if they are finite; raise an error that names the invalid rows. Reads all rows, in blocks."""
+    raise_for_rows(~all_finite(x), name, "hold NaN or infinite values, or values too large for float32; drop them")
+    return x
 
 
 def check_x(x: np.ndarray, name: str) -> np.ndarray:
@@ -268,10 +360,9 @@ def check_x(x: np.ndarray, name: str) -> np.ndarray:
     return single
 
 
-def all_finite(x: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows that are finite, computed in chunks to bound memory."""
-    size = max(1, 2**22 // x.shape[1])
-    return np.concatenate([np.isfinite(x[i : i + size]).all(axis=1) for i in range(0, len(x), size)])
+def all_finite(x: np.ndarray | Vectors) -> np.ndarray:
+    """Return a mask of the rows that are finite, computed in blocks to bound memory."""
+    return np.concatenate([np.isfinite(block).all(axis=1) for _, block in blocks_of(x)])
 
 
 def raise_for_rows(bad: np.ndarray, name: str, problem: str) -> None:
@@ -289,46 +380,49 @@ def as_sheet(name: str, columns: dict, count: int) -> Sheet:
         raise LikewiseError(f"features: {name} has both label and y; keep one of them")
     cells = {("label" if key == "y" else key): column for key, column in columns.items()}
     check_names("features", name, cells.keys())
-    cells = {key: as_cells(column, key, name) for key, column in cells.items() if key in KNOWN_COLUMNS}
+    cells: dict = {key: as_cells(column, key, name) for key, column in cells.items() if key in KNOWN_COLUMNS}
     if "class_name" in cells and len(cells["class_name"]) != count:
         cells["class_name"] = spread(cells["class_name"], cells["label"], name)
     for key, column in cells.items():
         if len(column) != count:
             raise LikewiseError(f"features: x of {name} has {count} rows, but {key} has {len(column)}; make them agree")
-    return Sheet("features", name, cells, list(range(1, count + 1)), unit="row")
+    return Sheet("features", name, cells, range(1, count + 1), unit="row")
 
 
-def as_cells(column: np.ndarray | list, key: str, name: str) -> list:
-    """Return a column as a list of Python values; bytes become text."""
-    if isinstance(column, list):
+def as_cells(column: np.ndarray | Sequence, key: str, name: str) -> Sequence:
+    """Return a column as Python values, by code if there are many rows of few values; bytes become text."""
+    if not isinstance(column, np.ndarray):
         return column
     axes = 2 if key == "box" else 1
     if column.ndim != axes:
         wanted = "(N, 4)" if key == "box" else "(N,)"
         raise LikewiseError(f"features: {key} of {name} must have the shape {wanted}, got {column.shape}; reshape it")
+    if key not in UNCODED_COLUMNS and (coded := as_codes(column)) is not None:
+        return coded
     return [cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell for cell in column.tolist()]
 
 
-def spread(names: list, label: list, file: str) -> list:
+def spread(names: Sequence, label: Sequence, file: str) -> Sequence:
     """Return one class name per row from one per class: indexed by the label if labels are indices, else by label order."""
-    words = [text(cell) for cell in label]
-    if integers(words) and all(0 <= int(word) < len(names) for word in words):
-        return [names[int(word)] for word in words]
-    distinct = in_order(set(words))
-    if len(names) != len(distinct):
+    words = label.map(text) if isinstance(label, Codes) else [text(cell) for cell in label]
+    distinct = in_order(distinct_words(words))
+    if integers(distinct) and all(0 <= int(word) < len(names) for word in distinct):
+        name = {word: names[int(word)] for word in distinct}
+    elif len(names) == len(distinct):
+        name = dict(zip(distinct, names, strict=True))
+    else:
         raise LikewiseError(
             f"features: class_name of {file} must have one name per row ({len(label)}) or per class ({len(distinct)}), "
             f"got {len(names)}"
         )
-    name = dict(zip(distinct, names, strict=True))
-    return [name[word] for word in words]
+    return words.map(name.__getitem__) if isinstance(words, Codes) else [name[word] for word in words]
 
 
 def read_labels(file: str) -> Sheet:
     """Return the columns of a label file: .npy, .csv or .txt."""
     suffix, name = Path(file).suffix.lower(), Path(file).name
     if suffix == ".csv":
-        sheet = read_csv(file, "labels")
+        sheet = read_coded_csv(file, "labels") or read_csv(file, "labels")
         check_names(sheet.owner, sheet.file, sheet.column.keys())
         return sheet
     if suffix == ".npy":
@@ -338,5 +432,5 @@ def read_labels(file: str) -> Sheet:
         return as_sheet(name, {"label": cells}, len(cells) if cells.ndim else 0)
     if suffix == ".txt":
         words = re.split(r"\r\n|\r|\n", read_text(file, "labels").rstrip("\r\n"))
-        return Sheet("labels", name, {"label": words}, list(range(1, len(words) + 1)))
+        return Sheet("labels", name, {"label": words}, range(1, len(words) + 1))
     raise LikewiseError(f"labels: labels are read from .npy, .csv or .txt, got {name!r}; save them as one of these")

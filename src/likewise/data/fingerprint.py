@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable
 
 import numpy as np
 
 from likewise.core.types import Items
+from likewise.core.vectors import blocks_of
 from likewise.data.images import check_files, file_of
 
 
@@ -35,7 +37,9 @@ def fingerprint(items: Items) -> str:
                        ("box", "<f8"), ("weight", "<f8"), ("x", "<f4")):  # fmt: skip
         column = getattr(items, name)
         if column is not None:
-            add(f"{name} {column.shape}", np.ascontiguousarray(column, dtype=kind).tobytes())
+            digest.update(f"{name} {column.shape} {np.dtype(kind).itemsize * math.prod(column.shape)}\n".encode())
+            for _, block in blocks_of(column) if name == "x" else ((0, column),):
+                digest.update(np.ascontiguousarray(block, dtype=kind))
     for name in ("split", "gallery_name", "camera", "votes"):
         if getattr(items, name) is not None:
             add_words(name, getattr(items, name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from likewise.core.distributed.collectives import cores, share_of
 from likewise.core.types import Batch, Items, LikewiseError
+from likewise.core.vectors import Vectors, in_memory
 from likewise.data.augment import Plain
 from likewise.data.crop_resize import send
 from likewise.data.images import image_of
@@ -78,8 +79,8 @@ def batches(
     """
     y, keys = torch.as_tensor(items.y), _Keys(rows, first_draw, process)
     if items.x is not None:
-        features = torch.as_tensor(items.x, dtype=torch.float32)
-        made = ((features[key.rows[key.own]], key) for key in keys.without_prefetch())
+        features = features_of(items.x)
+        made = ((features(key.rows[key.own]), key) for key in keys.without_prefetch())
     elif held is not None:
         assert isinstance(look, Plain)
         made = _from_held(keys, held, look, seed)
@@ -94,6 +95,14 @@ def batches(
             # Convolutions may round differently in another memory layout, so the layout is fixed.
             x = x.contiguous(memory_format=torch.channels_last if x.is_cuda else torch.contiguous_format)
         yield Batch(x, send(y[row], device), send(row, device))
+
+
+def features_of(x: np.ndarray | Vectors) -> Callable[[Sequence[int]], Tensor]:
+    """Return a function from rows to their features. Those on disk stay there, if a few rows can be read without the others."""
+    if isinstance(x, Vectors) and x.by_row:
+        return lambda rows: torch.from_numpy(x[np.asarray(rows, np.int64)])
+    features = torch.as_tensor(in_memory(x) if isinstance(x, Vectors) else x, dtype=torch.float32)
+    return lambda rows: features[rows]
 
 
 def _from_held(keys: _Keys, held: ImageStore, look: Plain, seed: int) -> Iterator[tuple[Tensor, Key]]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from likewise.core.errors import nearest_name
 from likewise.core.types import ROW_COLUMNS, Items, LikewiseError
+from likewise.core.vectors import blocks_of
 from likewise.data.label_sets import set_names
 
 SPLIT_NAMES = ("train", "val", "test", "")
@@ -109,7 +110,7 @@ def _checks(items: Items):
     )
     if items.x is not None:
         fits = items.x.ndim == 2 and np.issubdtype(items.x.dtype, np.floating)
-        yield "x is not a matrix of finite numbers", fits and bool(np.isfinite(items.x).all())
+        yield "x is not a matrix of finite numbers", fits and all(bool(np.isfinite(block).all()) for _, block in blocks_of(items.x))
     if items.box is not None:
         yield "box does not have four numbers per row", items.box.shape == (len(y), 4)
     known = {f.name: getattr(items, f.name) for f in dataclasses.fields(items)}

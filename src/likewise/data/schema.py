@@ -6,13 +6,13 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from likewise.core.errors import LikewiseError
-from likewise.data.tabular import Sheet
+from likewise.data.tabular import Codes, Sheet, distinct_cells, distinct_pairs
 
 SPLIT_NAMES = ("train", "val", "test")
 FLAG_VALUES = {"1": True, "true": True, "0": False, "false": False, "": False}
@@ -49,7 +49,7 @@ def check_names(owner: str, file: str, names: Collection[str]) -> None:
 def without_empty_columns(sheet: Sheet) -> Sheet:
     """Return the table without its optional columns that are empty in all rows: they count as missing."""
     optional = set(KNOWN_COLUMNS) - {"path", "label"} - (set() if "label" in sheet.column else {"labels"})
-    empty = {name for name, cells in sheet.column.items() if name in optional and not any(text(c) for c in cells)}
+    empty = {name for name, cells in sheet.column.items() if name in optional and not any(text(c) for _, c in distinct_cells(cells))}
     return dataclasses.replace(sheet, column={name: c for name, c in sheet.column.items() if name not in empty})
 
 
@@ -62,9 +62,22 @@ def optional_columns(sheet: Sheet) -> dict[str, Any]:
     return found | galleries(sheet) | {"box": boxes(sheet)}
 
 
-def words_of(sheet: Sheet, name: str) -> list[str]:
+def words_of(sheet: Sheet, name: str) -> Sequence[str]:
     """Return a column as trimmed texts; raise if it is missing."""
-    return [text(cell) for cell in sheet.need(name)]
+    cells = sheet.need(name)
+    return cells.map(text) if isinstance(cells, Codes) else [text(cell) for cell in cells]
+
+
+def values_of(words: Sequence[str], parse: Callable[[str], Any], dtype: Any) -> np.ndarray:
+    """Return the parsed words of a column as an array; words by code are parsed once."""
+    if isinstance(words, Codes):
+        return np.array([parse(word) for word in words.cells], dtype)[words.code]
+    return np.array([parse(word) for word in words], dtype)
+
+
+def distinct_words(words: Sequence[str]) -> set[str]:
+    """Return the words that occur in a column."""
+    return set(words.cells if isinstance(words, Codes) else words)
 
 
 def text(cell: Any) -> str:
@@ -90,11 +103,10 @@ def in_order(words: set[str]) -> list[str]:
     return sorted(words, key=int if integers(list(words)) else None)
 
 
-def label_words(sheet: Sheet, name: str) -> list[str]:
+def label_words(sheet: Sheet, name: str) -> Sequence[str]:
     """Return a label column as text; raise if a label is empty or a fraction."""
-    cells = sheet.need(name)
-    words = words_of(sheet, name)
-    for row, (cell, word) in enumerate(zip(cells, words, strict=True)):
+    for row, cell in distinct_cells(sheet.need(name)):
+        word = text(cell)
         if not word:
             raise LikewiseError(
                 f"{sheet.owner}: every row must have a {'label in ' if name.startswith('labels') else ''}{name}, but it is empty "
@@ -102,7 +114,7 @@ def label_words(sheet: Sheet, name: str) -> list[str]:
             )
         if (isinstance(cell, float) and not cell.is_integer()) or isinstance(cell, list | dict) or "\0" in word:
             raise sheet.wrong(row, f"a {name} must be a whole number or a word", cell, "correct it")
-    return words
+    return words_of(sheet, name)
 
 
 def class_numbers(sheet: Sheet) -> tuple[np.ndarray, tuple[str, ...], np.ndarray | None]:
@@ -110,18 +122,18 @@ def class_numbers(sheet: Sheet) -> tuple[np.ndarray, tuple[str, ...], np.ndarray
     given = {"label": label_words(sheet, "label")}
     if "label_clean" in sheet.column:
         given["label_clean"] = label_words(sheet, "label_clean")
-    distinct = in_order(set().union(*given.values()))
+    distinct = in_order(set().union(*map(distinct_words, given.values())))
     number = {label: place for place, label in enumerate(distinct)}
     names = class_names(sheet, given, distinct)
-    numbered = {column: np.array([number[word] for word in words], np.int64) for column, words in given.items()}
+    numbered = {column: values_of(words, number.__getitem__, np.int64) for column, words in given.items()}
     return numbered["label"], names, numbered.get("label_clean")
 
 
-def class_names(sheet: Sheet, given: dict[str, list[str]], distinct: list[str]) -> tuple[str, ...]:
+def class_names(sheet: Sheet, given: dict[str, Sequence[str]], distinct: list[str]) -> tuple[str, ...]:
     """Return class names by class number. A class that occurs only in label_clean is named by class_name_clean."""
     first: dict[str, tuple[str, int]] = {}
     for labels, column in (("label", "class_name"), ("label_clean", "class_name_clean")):
-        for row, (label, cell) in enumerate(zip(given.get(labels, []), sheet.column.get(column, []))):
+        for row, label, cell in distinct_pairs(given.get(labels, []), sheet.column.get(column, [])):
             word = text(cell)
             if not word:
                 continue
@@ -142,7 +154,9 @@ def class_tree(sheet: Sheet, y: np.ndarray, class_name: tuple[str, ...]) -> dict
     if "coarse" not in sheet.column:
         return None
     first: dict[str, tuple[tuple[str, ...], int]] = {}
-    for row, (label, cell) in enumerate(zip(y.tolist(), sheet.column["coarse"], strict=True)):
+    coarse = sheet.column["coarse"]
+    labels = Codes.of(y, range(len(class_name))) if isinstance(coarse, Codes) else y.tolist()
+    for row, label, cell in distinct_pairs(labels, coarse):
         above = tuple(word for part in text(cell).split(ANCESTOR_SEPARATOR) if (word := part.strip()))
         before, where = first.setdefault(class_name[label], (above, row))
         if before != above:
@@ -164,22 +178,22 @@ def coarse_cells(names: Iterable[str], tree: dict[str, tuple[str, ...]] | None) 
 def splits(sheet: Sheet, name: str = "split") -> np.ndarray:
     """Return the column split; raise if a cell is not train, val, test or empty."""
     words = words_of(sheet, name)
-    for row, word in enumerate(words):
+    for row, word in distinct_cells(words):
         if word and word not in SPLIT_NAMES:
             near = "val" if word.casefold().startswith("val") else None
             near = near or next(iter(difflib.get_close_matches(word.casefold(), SPLIT_NAMES, n=1, cutoff=0.5)), None)
             guess = f"did you mean {near!r}?" if near else "use one of these"
             raise sheet.wrong(row, "split must be train, val, test or empty", word, guess)
-    return np.array(words, "<U5")
+    return values_of(words, str, "<U5")
 
 
 def flags(sheet: Sheet, name: str) -> np.ndarray:
     """Return a column of flags as a mask."""
-    words = [word.casefold() for word in words_of(sheet, name)]
-    for row, word in enumerate(words):
-        if word not in FLAG_VALUES:
-            raise sheet.wrong(row, f"{name} must be 0, 1, true, false or empty", word, "write 1 or 0")
-    return np.array([FLAG_VALUES[word] for word in words], bool)
+    words = words_of(sheet, name)
+    for row, word in distinct_cells(words):
+        if word.casefold() not in FLAG_VALUES:
+            raise sheet.wrong(row, f"{name} must be 0, 1, true, false or empty", word.casefold(), "write 1 or 0")
+    return values_of(words, lambda word: FLAG_VALUES[word.casefold()], bool)
 
 
 def galleries(sheet: Sheet) -> dict[str, np.ndarray | None]:
@@ -187,35 +201,35 @@ def galleries(sheet: Sheet) -> dict[str, np.ndarray | None]:
     if "gallery" not in sheet.column:
         return {"gallery": None, "gallery_name": None}
     words = words_of(sheet, "gallery")
-    if all(word.casefold() in FLAG_VALUES for word in words):
+    if all(word.casefold() in FLAG_VALUES for word in distinct_words(words)):
         return {"gallery": flags(sheet, "gallery"), "gallery_name": None}
-    for row, word in enumerate(words):
+    for row, word in distinct_cells(words):
         if word and (word.casefold() in FLAG_WORDS or re.fullmatch(r"[-+.\d]+", word)):
             rule = "gallery must be 0 or 1 in every row, or in every row a name or empty"
             raise sheet.wrong(row, rule, word, "write 1 or 0, or a word such as 'shop'")
-    names = np.array(words, dtype=str)
+    names = values_of(words, str, str)
     return {"gallery": names != "", "gallery_name": names}
 
 
 def groups(sheet: Sheet, name: str = "group") -> np.ndarray:
     """Return group numbers: whole numbers are kept (-1 and empty: no group); other words are numbered in sorted order."""
     words = words_of(sheet, name)
-    distinct = sorted(set(words) - {"", "-1"})
+    distinct = sorted(distinct_words(words) - {"", "-1"})
     if integers(distinct) and all(0 <= int(word) < 2**63 for word in distinct):
         number = {word: int(word) for word in distinct}
     else:
         number = {word: place for place, word in enumerate(distinct)}
-    return np.array([number.get(word, -1) for word in words], np.int64)
+    return values_of(words, lambda word: number.get(word, -1), np.int64)
 
 
 def cameras(sheet: Sheet, name: str = "camera") -> np.ndarray:
     """Return the camera names; -1 and empty: the camera is not known."""
-    return np.array(["" if word == "-1" else word for word in words_of(sheet, name)], dtype=str)
+    return values_of(words_of(sheet, name), lambda word: "" if word == "-1" else word, str)
 
 
 def votes(sheet: Sheet, name: str = "votes") -> np.ndarray:
     """Return the cells of the column votes as text, which `data.votes` reads."""
-    return np.array(words_of(sheet, name))
+    return values_of(words_of(sheet, name), str, str)
 
 
 def number(sheet: Sheet, row: int, name: str, word: str) -> float:

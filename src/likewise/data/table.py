@@ -12,6 +12,7 @@ import numpy as np
 from likewise.core.errors import nearest_name
 from likewise.core.files import atomic_write, text_column, write_csv
 from likewise.core.types import Items, LikewiseError
+from likewise.core.vectors import in_memory
 from likewise.data.images import drop, file_of
 from likewise.data.label_sets import LABEL_SEPARATOR, label_fields, set_names
 from likewise.data.schema import (
@@ -172,7 +173,7 @@ def write_table(items: Items, file: str) -> None:
     import pyarrow.parquet as pq
 
     if items.x is not None:
-        flat = pa.array(np.ascontiguousarray(items.x, np.float32).reshape(-1))
+        flat = pa.array(np.ascontiguousarray(in_memory(items.x), np.float32).reshape(-1))
         columns["x"] = pa.FixedSizeListArray.from_arrays(flat, items.x.shape[1])
     texts = {name: text_column(cells) for name, cells in columns.items() if len(cells) and isinstance(cells[0], str)}
     with atomic_write(Path(file)) as aside:

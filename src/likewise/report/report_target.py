@@ -15,6 +15,7 @@ from likewise.core.contracts import Protocol, Relevance
 from likewise.core.devices import choose_device
 from likewise.core.settings import Evaluate, Report, Train
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.core.vectors import in_memory
 from likewise.data.dataset import make_protocol, marks_queries, protocol_for
 from likewise.data.features import read_embeddings
 from likewise.data.images import drop
@@ -22,7 +23,7 @@ from likewise.data.label_sets import with_label_sets
 from likewise.data.relevance import SharedLabels
 from likewise.report.section import PairRelevance, ReportTarget
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in
-from likewise.runs.folder import Run, find_target
+from likewise.runs.folder import Run, find_target, is_folder_of_run
 from likewise.runs.network import make_relevance
 from likewise.runs.open import OpenRun
 from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
@@ -79,7 +80,7 @@ def open_target(target: str, name: str, config: Report, known: dict[tuple, Items
     path = find_target(target, "report")
     return (
         from_run(Run(path), name, config, known, say)
-        if path.is_dir()
+        if is_folder_of_run(path)
         else with_embeddings(ReportTarget(name), path, config)
     )
 
@@ -191,11 +192,11 @@ def embeddings_of(run: Path) -> Path:
 def vectors_of(target: str, config: Report) -> tuple[Float[np.ndarray, "N D"], str]:
     """Return the embeddings of a target that are shown, and their similarity ("cosine" or "euclidean")."""
     path = find_target(target, "report")
-    file = embeddings_of(path) if path.is_dir() else path
+    file = embeddings_of(path) if is_folder_of_run(path) else path
     items = read_embeddings(str(file), root=config.root)
     x = shown_split(items, np.arange(len(items)))[0].x
     assert x is not None
-    return x, origin(file).get("similarity", "cosine")
+    return in_memory(x), origin(file).get("similarity", "cosine")
 
 
 NO_TEST_SPLIT_NOTE = "it was trained on all data, so there is no test split to score"
@@ -230,8 +231,7 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
         return dataclasses.replace(
             one, notes=(*one.notes, "no query has a relevant gallery row, so there are no scores")
         )
-    x = items.x if items.x.flags.writeable else items.x.copy()  # torch warns about read-only arrays
-    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y), torch.as_tensor(place))
+    e = Embedded(torch.as_tensor(in_memory(items.x)), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")
     scoring = Scoring(items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet)
     scores, each, found = score_all(e, scoring)

@@ -17,6 +17,7 @@ from likewise.core.retrieval.ranking import rank
 from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, Report, Train
 from likewise.core.settings.spec import brief
 from likewise.core.types import LikewiseError
+from likewise.core.vectors import in_memory
 from likewise.curate.audit.read import read_findings
 from likewise.report.report_target import relevance_of
 from likewise.report.section import Pool, ReportTarget, RunView, Score, Study, load_sections, places_of
@@ -87,7 +88,7 @@ def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
     if pool is None:
         return study
     assert one.items is not None
-    z = None if one.items.x is None else as_tensor(one.items.x, one.similarity)
+    z = None if one.items.x is None else as_tensor(in_memory(one.items.x), one.similarity)
     near, sim = neighbours(one, z, config.k, config.quiet)
     return dataclasses.replace(study, z=z, near=near, near_sim=sim, relevance=relevance_of(one))
 

@@ -47,6 +47,7 @@ from likewise.report.section import (
 )
 from likewise.report.sections.map import choose_slow_map, draw_slow_map
 from likewise.report.thumbnails import Sheets, make_sheets, read_thumbnails
+from likewise.runs.folder import is_folder_of_run
 from likewise.runs.scores import read_hierarchy
 
 MOVED_DATA_HINT = "if the data has moved, give its new place with --data or --root"
@@ -112,7 +113,7 @@ def page_path(config: Report) -> Path:
     if config.out:
         return check_output_path(config.out, ".html", "report")
     only = Path(config.runs[0]).expanduser()
-    return (only if len(config.runs) == 1 and only.is_dir() else Path()) / "report.html"
+    return (only if len(config.runs) == 1 and is_folder_of_run(only) else Path()) / "report.html"
 
 
 def collect_facts(config: Report, say: Callable[[str], None]) -> Facts:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import torch
 from jaxtyping import Int
 
 from likewise.core.distributed.collectives import gathered, share
-from likewise.core.progress import bar
+from likewise.core.progress import Bar, bar
 from likewise.core.types import Embedded, Items
 from likewise.data.augment import Plain
 from likewise.data.loader import ImageStore, batches, choose_workers, in_order
@@ -40,7 +42,7 @@ def embed_rows(
     workers: int = 0,
     features: bool = False,
     quiet: bool = False,
-    title: str = "embed",
+    title: str | Bar = "embed",
 ) -> Embedded:
     """Return the embeddings of these rows as float32 on the CPU, computed in evaluation mode; the mode is restored afterwards.
 
@@ -52,7 +54,7 @@ def embed_rows(
         held: where decoded images are; None: the cache if it has these images, otherwise their files.
         workers: processes that read images.
         features: also return the pooled features.
-        title: text of the progress bar.
+        title: text of the progress bar; or the bar of the caller, which is advanced by these rows.
     """
     was_training = embedder.training
     embedder.eval()
@@ -77,14 +79,16 @@ def embed_rows(
         GraphedInference(embedder) if device.type == "cuda" and len(own) > MIN_CAPTURE_BATCHES * batch else embedder
     )
     try:
-        with bar(title, len(own), quiet=quiet) as progress:
+        done = 0
+        with nullcontext(title) if isinstance(title, Bar) else bar(title, len(own), quiet=quiet) as progress:
             for data in batches(items, in_order(own, batch), look, device=device, held=held, workers=workers):
                 out = network(data.x)
                 for name, blocks in on_device.items():
                     blocks.append(getattr(out, name).float().clone())
                 progress.advance(len(data.row))
-                if len(on_device["z"]) == MAX_DEVICE_BATCHES or progress.done == len(own):
-                    fetch(progress.done)
+                done += len(data.row)
+                if len(on_device["z"]) == MAX_DEVICE_BATCHES or done == len(own):
+                    fetch(done)
     finally:
         embedder.train(was_training)
     whole = {name: gathered(t, len(rows)) for name, t in result.items()}

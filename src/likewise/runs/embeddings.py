@@ -14,6 +14,7 @@ from likewise.core.errors import DiskFull
 from likewise.core.files import atomic_write, load_arrays, reason_of
 from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.data.schema import BOX_CORNERS, coarse_cells
+from likewise.data.shards import column_of, is_shards, read_index
 
 EMBEDDINGS_FILE = "embeddings.npz"
 """File of the run folder: embeddings of the split that was evaluated."""
@@ -39,31 +40,23 @@ def save_embeddings(
         sides: masks of the queries and of the gallery rows; replace the `query` and `gallery` columns of the data.
     """
     rows = e.row.numpy()
-    columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows], "row": rows}
+    columns: dict[str, np.ndarray] = {"x": e.z.numpy(), "label": items.y[rows]}
     columns["class_name"] = np.asarray([items.class_name[label] for label in items.y[rows]], dtype=str)
     if items.label_sets is not None:
         columns["labels"] = columns["class_name"]  # its presence marks names that join several labels
     if (coarse := coarse_cells(columns["class_name"].tolist(), items.taxonomy)) is not None:
         columns["coarse"] = np.asarray(coarse, dtype=str)
+    columns |= row_columns(items, rows)
     if items.path is not None:
-        base = Path(items.root).absolute()
-        columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
-        columns["root"] = np.asarray(str(base), dtype=str)
-    columns |= {
-        name: np.asarray(own[rows])
-        for name in ("split", "query", "gallery", "group", "camera", "junk")
-        if (own := getattr(items, name)) is not None
-    }
+        columns["root"] = np.asarray(str(Path(items.root).absolute()), dtype=str)
     if split is not None:
         columns["split"] = np.broadcast_to(np.asarray(split, str), len(rows))
     if sides is not None:  # without marks, every row is a query and a gallery row
         columns = {name: own for name, own in columns.items() if name not in ("query", "gallery")}
         if not all(side.all() for side in sides):
             columns["query"], columns["gallery"] = sides
-    if items.gallery_name is not None and "gallery" in columns:
+    if sides is not None and items.gallery_name is not None and "gallery" in columns:
         columns["gallery"] = np.where(columns["gallery"], items.gallery_name[rows], "")
-    if items.box is not None:
-        columns |= dict(zip(BOX_CORNERS, items.box[rows].T))
     words = made_by | ({"run": Path(made_by["run"]).absolute()} if "run" in made_by else {})
     columns |= {name: np.asarray(str(word), dtype=str) for name, word in words.items()}
     try:
@@ -80,6 +73,24 @@ def save_embeddings(
         ) from None
 
 
+def row_columns(items: Items, rows: Int[np.ndarray, "n"]) -> dict[str, np.ndarray]:
+    """Return what is stored about these rows besides their labels: row number, absolute path, and the columns of a table."""
+    columns: dict[str, np.ndarray] = {"row": rows}
+    if items.path is not None:
+        base = Path(items.root).absolute()
+        columns["path"] = np.asarray([str(base / items.path[r]) for r in rows], dtype=str)
+    columns |= {
+        name: np.asarray(own[rows])
+        for name in ("split", "query", "gallery", "group", "camera", "junk")
+        if (own := getattr(items, name)) is not None
+    }
+    if items.gallery_name is not None and "gallery" in columns:
+        columns["gallery"] = np.where(columns["gallery"], items.gallery_name[rows], "")
+    if items.box is not None:
+        columns |= dict(zip(BOX_CORNERS, items.box[rows].T))
+    return columns
+
+
 def write_arrays(file: Path, columns: dict[str, np.ndarray]) -> None:
     """Write arrays to an npz file, atomically."""
     with atomic_write(file) as aside, aside.open("wb") as out:
@@ -87,18 +98,34 @@ def write_arrays(file: Path, columns: dict[str, np.ndarray]) -> None:
 
 
 def origin(file: Path) -> dict:
-    """Return the origin of an embeddings file: `ORIGIN_WORDS` and the rows of the data, as far as stored."""
+    """Return the origin of an embeddings file or folder: `ORIGIN_WORDS` and the rows of the data, as far as stored."""
+    if is_shards(file):
+        return origin_of_shards(file)
     if file.suffix.lower() != ".npz":
         return {}
     stored = load_arrays(file, "features", "save it again", (*ORIGIN_WORDS, "row"), need=False)
     row = {name: stored.pop(name) for name in ("row",) if name in stored}
     # An array with one of these names is a column of other data.
     words = {name: str(word) for name, word in stored.items() if word.ndim == 0}
+    check_similarity(words, file)
+    return words | row
+
+
+def origin_of_shards(folder: Path) -> dict:
+    """Return the origin of a folder of shards: `ORIGIN_WORDS` and the rows of the data, as far as stored."""
+    told = read_index(folder).about
+    words = {name: str(told[name]) for name in ORIGIN_WORDS if name in told}
+    check_similarity(words, folder)
+    row = column_of(folder, "row")
+    return words | ({} if row is None else {"row": row})
+
+
+def check_similarity(words: dict[str, str], file: Path) -> None:
+    """Raise for a stored similarity that does not exist."""
     if words.get("similarity", "cosine") not in ("cosine", "euclidean"):
         raise LikewiseError(
             f"features: similarity in {file.name} must be cosine or euclidean, got {words['similarity']!r}; save it again"
         )
-    return words | row
 
 
 def with_paths_below_root(items: Items, file: Path, root: str | None = None) -> Items:
@@ -109,16 +136,24 @@ def with_paths_below_root(items: Items, file: Path, root: str | None = None) -> 
     Args:
         root: folder of the images now, if they were moved.
     """
-    if items.path is None or file.suffix.lower() != ".npz":
+    if items.path is None or (stored := stored_root(file)) is None:
         return items
-    stored = load_arrays(file, "features", "save it again", ("root",), need=False).get("root")
-    if stored is None or stored.ndim or stored.dtype.kind != "U":
-        return items
-    base = os.path.join(str(stored), "")
+    base = os.path.join(stored, "")
     if not all(path.startswith(base) for path in items.path):
         return items
     paths = tuple(path.removeprefix(base) for path in items.path)
-    return replace(items, path=paths, root=os.path.abspath(os.path.expanduser(root)) if root else str(stored))
+    return replace(items, path=paths, root=os.path.abspath(os.path.expanduser(root)) if root else stored)
+
+
+def stored_root(file: Path) -> str | None:
+    """Return the folder of the images that an embeddings file or a folder of shards records, if any."""
+    if is_shards(file):
+        root = read_index(file).about.get("root")
+        return root if isinstance(root, str) else None
+    if file.suffix.lower() != ".npz":
+        return None
+    stored = load_arrays(file, "features", "save it again", ("root",), need=False).get("root")
+    return None if stored is None or stored.ndim or stored.dtype.kind != "U" else str(stored)
 
 
 def rows_in(made_by: dict, count: int) -> Int[np.ndarray, "N"]:

@@ -39,6 +39,7 @@ from likewise.core.files import atomic_write, no_link, read_json, write_json
 from likewise.core.locks import HeartbeatLock, LockHeld
 from likewise.core.notebook import table, view
 from likewise.core.types import LikewiseError
+from likewise.data.shards import is_shards
 from likewise.models.pretrained.weights import DEFAULT_BACKBONE, DIGEST_KEY, brief, digest, read_safetensors
 from likewise.runs.scores import REWRITE_HINT, read_scores
 from likewise.runs.training_files import Losses, read_losses
@@ -304,8 +305,13 @@ def identity(config: dict, fingerprint: str) -> str:
 
 
 def find_target(target: str, owner: str) -> Path:
-    """Return the path of a run folder or an embeddings file, which must exist."""
+    """Return the path of a run folder, an embeddings file or a folder of shards, which must exist."""
     path = Path(target).expanduser()
     if not os.path.exists(path):
         raise LikewiseError(f"{owner}: there is no '{target}'; give a run folder, or a file of embeddings")
     return path
+
+
+def is_folder_of_run(path: Path) -> bool:
+    """Whether a path is a folder, but not one of shards, which is read as a file of embeddings."""
+    return path.is_dir() and not is_shards(path)

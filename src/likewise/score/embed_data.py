@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from likewise.core.devices import choose_device
+from likewise.core.distributed.process_group import world
 from likewise.core.errors import print_text
-from likewise.core.files import check_output_path
+from likewise.core.files import check_output_path, names_folder
+from likewise.core.locks import folder_lock
+from likewise.core.progress import Bar, bar
 from likewise.core.settings import Embed, Train, check
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.core.vectors import Vectors
 from likewise.data.augment import Plain
 from likewise.data.dataset import load_items
+from likewise.data.fingerprint import fingerprint
+from likewise.data.schema import coarse_cells
+from likewise.data.shards import ShardIndex, ShardWriter, check_folder, is_shards, open_shards
 from likewise.models.backbones import check_size, is_hub_name, width_of
 from likewise.models.embedder import Embedder
 from likewise.models.pretrained.weights import DownloadFailed
 from likewise.runs.embed import embed_rows
-from likewise.runs.embeddings import save_embeddings
+from likewise.runs.embeddings import row_columns, save_embeddings
 from likewise.runs.folder import Run
 from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
@@ -26,10 +37,34 @@ from likewise.score.checks import check_input
 from likewise.score.scoring import as_compared
 
 
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """A network, and the data that it embeds."""
+
+    network: Embedder
+    transform: Plain | None
+    items: Items
+    device: torch.device
+    similarity: str  # of the embeddings: "cosine" or "euclidean"
+    config: Embed
+
+    def rows(self, rows: Int[np.ndarray, "n"], title: str | Bar = "embed") -> Embedded:
+        """Return the embeddings of some rows, or their features with `--layer feature`."""
+        config, by_feature = self.config, self.config.layer == "feature"
+        e = embed_rows(
+            self.network, self.items, rows, self.transform, device=self.device, workers=config.workers, quiet=config.quiet,
+            features=by_feature, title=title,
+        )  # fmt: skip
+        return Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, self.similarity)
+
+
 def embed(
     config: Embed, say=print, fetch: bool = True, items: Items | None = None, made_by: dict[str, str] | None = None
-) -> Embedded:
+) -> Embedded | Vectors:
     """Return the embeddings of all rows of the data, and write them to `config.out` if it is set.
+
+    With a folder as `config.out`, they are written as shards (`data.shards`), and the result stays on disk (`Vectors`). Memory
+    is then that of one shard, besides the table of the data.
 
     Args:
         fetch: see `load_items`.
@@ -37,7 +72,11 @@ def embed(
         made_by: further words about the origin of the file, which `runs.embeddings.origin` returns.
     """
     check(config)
-    out = check_output_path(config.out, ".npz", "embed") if config.out else None
+    sharded = names_folder(config.out)
+    check_folder_flags(config, sharded)
+    if sharded:
+        check_folder(Path(config.out).expanduser())
+    out = check_output_path(config.out, ".npz", "embed") if config.out and not sharded else None
     device = choose_device(config.device)
     is_run = not is_hub_name(config.run) and (os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run)
     options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
@@ -45,7 +84,7 @@ def embed(
         if is_run and given:
             raise LikewiseError(f"embed: {flag} is for a backbone, but '{config.run}' is a run; drop {flag}")
     opened = OpenRun(Run(config.run), **options) if is_run else settings_of_backbone(config)
-    is_early = not is_run and not config.data.endswith(".npz")  # missing weights are found before images are read
+    is_early = not (is_run or config.data.endswith(".npz") or is_shards(config.data))  # missing weights are found before images are read
     ready = network_of(opened, device) if is_early else None
     items = items or load_items(
         config.data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
@@ -54,18 +93,77 @@ def embed(
     features = opened.run.about["features"] if isinstance(opened, OpenRun) else None
     check_input("embed", config.run, features, items, config.data)
     network, transform = ready or network_of(opened, device)
-    rows, by_feature = np.arange(len(items)), config.layer == "feature"
-    e = embed_rows(
-        network, items, rows, transform, device=device, workers=config.workers, quiet=config.quiet, features=by_feature
-    )
-    similarity = opened.similarity if isinstance(opened, OpenRun) and not by_feature else "cosine"
-    e = Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, similarity)
-    if out:  # a search by image needs the network that computed the embeddings, so the file names the run
-        words = dict(made_by or {})
-        if isinstance(opened, OpenRun) and not by_feature:
-            words |= {"run": opened.run.path, "checkpoint": config.checkpoint}
-        save_embeddings(out, e, items, words | {"similarity": similarity})
+    by_run = isinstance(opened, OpenRun) and config.layer != "feature"
+    job = Embedding(network, transform, items, device, opened.similarity if by_run else "cosine", config)
+    # a search by image needs the network that computed the embeddings, so the file names the run
+    words = dict(made_by or {}) | ({"run": opened.run.path, "checkpoint": config.checkpoint} if by_run else {})
+    if sharded:
+        return embed_shards(job, Path(config.out).expanduser(), words, say)
+    e = job.rows(np.arange(len(items)))
+    if out:
+        save_embeddings(out, e, items, words | {"similarity": job.similarity})
     return e
+
+
+def check_folder_flags(config: Embed, sharded: bool) -> None:
+    """Raise for settings that contradict the form of the output."""
+    if config.dtype is not None and not sharded:
+        raise LikewiseError(
+            f"embed: --dtype needs a folder of shards, got --out '{config.out}'; write a folder (--out FOLDER/), or drop --dtype"
+        )
+    if world()[1] > 1 and sharded:
+        raise LikewiseError("embed: shards must be written by one process, got several; start it without torchrun")
+
+
+def embed_shards(job: Embedding, folder: Path, words: dict, say=print) -> Vectors:
+    """Write the embeddings as shards, and return them on disk. Complete shards of an interrupted command are kept.
+
+    Args:
+        words: origin of the embeddings, as for `save_embeddings`.
+    """
+    items, config = job.items, job.config
+    by_feature = config.layer == "feature"
+    used, code = np.unique(items.y, return_inverse=True)
+    names = [items.class_name[label] for label in used.tolist()]
+    coarse = coarse_cells(names, items.taxonomy)
+    classes = {"class_name": names, "coarse": coarse, "several": items.label_sets is not None}
+    about = {name: str(word) for name, word in words.items()} | {"similarity": job.similarity}
+    about |= {"run": str(Path(about["run"]).absolute())} if "run" in about else {}
+    about |= {} if items.path is None else {"root": str(Path(items.root).absolute())}
+    width = job.network.feature_dim if by_feature else job.network.dim
+    index = ShardIndex(len(items), width, config.dtype or "float16", config.shard_rows, {}, made_by(job), about)
+    folder.mkdir(exist_ok=True)
+    with folder_lock(folder) as free:
+        if not free:
+            raise LikewiseError(
+                f"embed: --out must be a folder that no other command writes, but one is writing shards into '{folder}'; wait for "
+                "it, or choose another folder"
+            )
+        writer = ShardWriter(folder, index, classes)
+        missing = writer.missing()
+        left = sum(len(index.rows_of(number)) for number in missing)
+        if len(missing) < index.count:
+            say(f"{index.count - len(missing)} of {index.count} shards in {folder} are complete and are kept")
+        with bar("embed", len(items), start=len(items) - left, quiet=config.quiet) as shown:
+            for number in missing:
+                rows = np.arange(len(items))[index.rows_of(number).start : index.rows_of(number).stop]
+                z = job.rows(rows, title=shown).z.numpy()
+                writer.write(number, z, row_columns(items, rows) | {"label": code[rows].astype(np.int32)})
+    return open_shards(folder)[0]
+
+
+def made_by(job: Embedding) -> dict[str, str | int | None]:
+    """Return what shards depend on besides their rows: checksums of the network and of the data, and the settings of both."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(job.network.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    look, config = job.transform, job.config
+    return {
+        "network": digest.hexdigest(), "data": fingerprint(job.items), "--layer": config.layer,
+        "similarity": job.similarity, "size": None if look is None else look.size,
+        "transform": None if look is None else f"{look.kind} {look.side} {look.preprocess}",
+    }  # fmt: skip
 
 
 WEIGHTS_CURE = (
@@ -107,6 +205,7 @@ def network_of(opened: OpenRun | Train, device: torch.device) -> tuple[Embedder,
     return network, transforms(opened, network)[1]
 
 
-def show_embedded(e: Embedded, config: Embed) -> None:
+def show_embedded(e: Embedded | Vectors, config: Embed) -> None:
     """Print the number of embeddings, their dimensions, and the file."""
-    print_text(f"{e.z.shape[0]} {config.layer}s of {e.z.shape[1]} numbers: {config.out}")
+    count, width = e.shape if isinstance(e, Vectors) else e.z.shape
+    print_text(f"{count} {config.layer}s of {width} numbers: {config.out}")

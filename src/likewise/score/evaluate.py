@@ -22,7 +22,7 @@ from likewise.data.dataset import protocol_for
 from likewise.data.decoded_cache import Pixels
 from likewise.data.protocols.splits import in_splits
 from likewise.runs.embeddings import EMBEDDINGS_FILE, save_embeddings
-from likewise.runs.folder import Run, best_test_epoch, find_target
+from likewise.runs.folder import Run, best_test_epoch, find_target, is_folder_of_run
 from likewise.runs.open import OpenRun, has_fingerprint
 from likewise.runs.scores import PER_QUERY, read_per_query, write_per_query, write_scores
 from likewise.runs.training_files import Trained, find_trained, read_trained
@@ -55,7 +55,7 @@ def evaluate(config: Evaluate, say=print) -> Scored:
 
 def evaluate_target(config: Evaluate, target: Path, device: torch.device, say) -> dict:
     """Return the scores of a run folder or a file of embeddings."""
-    if not target.is_dir():
+    if not is_folder_of_run(target):
         return evaluate_embeddings(config, target, device)
     if config.labels:
         raise LikewiseError(f"evaluate: '{target}' is a run and has labels of its own; drop --labels")

@@ -17,6 +17,7 @@ from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
 from likewise.core.settings import Evaluate, check, default_metrics
 from likewise.core.types import Embedded, Items, LikewiseError
+from likewise.core.vectors import in_memory
 from likewise.data.dataset import protocol_for
 from likewise.data.features import as_array, check_x, from_arrays, read_embeddings
 from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
@@ -97,8 +98,7 @@ def score_items(
     protocol = protocol_for(items)
     rows = rows_of(protocol, items, config.split)
     assert items.x is not None
-    x = items.x if len(rows) == len(items) else items.x[rows]  # no copy of all rows: they may not fit into memory
-    x = x if x.flags.writeable else x.copy()  # torch needs a writeable array
+    x = in_memory(items.x if len(rows) == len(items) else items.x[rows])  # no copy of all rows of a mapped array
     e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
     length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
     judged = relevance_of_rows(relevance, config.relevance, items, rows, config.allow_imports)

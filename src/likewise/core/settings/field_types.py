@@ -37,6 +37,8 @@ Workers = Annotated[int, Interval(ge=-1, le=1024)]
 """A number of processes that read images; -1 chooses."""
 Processes = Annotated[int, Interval(ge=1, le=1024)]
 Port = Annotated[int, Interval(ge=0, le=65535)]
+StoredType = Literal["float32", "float16", "int8"]
+"""Number type of stored embeddings."""
 
 
 def flag_name(field: str) -> str:

@@ -22,6 +22,7 @@ from likewise.core.settings.field_types import (
     Positional,
     Seed,
     Spec,
+    StoredType,
     called,
 )
 from likewise.core.settings.training_settings import DEFAULT_METRICS
@@ -33,7 +34,7 @@ class Evaluate(Checkpoint):
 
     target: Annotated[Positional[str], called("TARGET")]
     """A run folder; or embeddings: .npz, .parquet or .safetensors with
-    x,label[,split,query,gallery,group,camera,junk], or .npy with --labels."""
+    x,label[,split,query,gallery,group,camera,junk], a folder of shards (`likewise embed --out FOLDER/`), or .npy with --labels."""
     labels: File | None = None
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
@@ -87,7 +88,13 @@ class Embed(Computation):
     data: Annotated[Positional[str], called("DATA")]
     """Any DATA of `likewise train`, or a folder of images without classes."""
     out: File
-    """File to write: .npz with x, label, class_name, path and split."""
+    """File to write: .npz with x, label, class_name, path and split. Or a folder (FOLDER/) for shards: files of some rows each,
+    which every command reads in blocks. A folder that an interrupted command left continues: finished shards are skipped."""
+    dtype: StoredType | None = None
+    """Number type of shards: float16 halves the space of float32, int8 with a scale per row quarters it. By default float16; a
+    .npz file has float32."""
+    shard_rows: Count = 65_536
+    """Rows of a shard. An interrupted command loses at most one shard of work."""
     root: Folder | None = None
     """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
     folder of the table."""

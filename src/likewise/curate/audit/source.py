@@ -26,6 +26,7 @@ from likewise.data.dataset import load_items
 from likewise.data.features import holds_features, read_embeddings
 from likewise.data.fingerprint import fingerprint
 from likewise.data.protocols.splits import split_by
+from likewise.data.shards import is_shards
 from likewise.data.votes import votes_of
 from likewise.models.heads import Linear
 from likewise.models.pretrained.available import available_backbone
@@ -68,6 +69,8 @@ def open_subject(config: Audit, say: Callable[[str], None]) -> Subject:
 def kind_of(target: str) -> TargetKind:
     """Return what a target is: a run folder, a file of embeddings, or data. An unknown name is data, whose reader reports it."""
     path = Path(target).expanduser()
+    if is_shards(path):
+        return "file of embeddings"
     if os.path.isdir(path):
         return "run" if (path / "config.json").exists() else "data"
     if (

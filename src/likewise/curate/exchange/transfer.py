@@ -23,6 +23,7 @@ from likewise.data.dataset import load_items
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of
 from likewise.data.label_sets import labels_by_class, split_labels
+from likewise.data.shards import is_shards
 from likewise.data.table import item_columns
 from likewise.runs.embeddings import EMBEDDINGS_FILE, origin, rows_in
 
@@ -169,7 +170,7 @@ def read_target(config: Send) -> Records:
             f"send: the run must have an audit or embeddings, got '{config.target}' with neither; run `likewise audit` or "
             "`likewise evaluate` first"
         )
-    elif place.suffix.lower() in EMBEDDING_SUFFIXES:
+    elif place.suffix.lower() in EMBEDDING_SUFFIXES or is_shards(place):
         records = of_embeddings(place, config)
     else:
         records = of_data(config)

@@ -11,6 +11,7 @@ from likewise.core.argument_checks import Count, Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
 from likewise.core.kmeans import kmeans
+from likewise.core.vectors import Vectors, in_memory
 from likewise.data.features import read_arrays
 from likewise.data.noise._selection import number_classes
 
@@ -84,6 +85,7 @@ class SmallCluster(NoiseModel):
 
     def _features(self, count: int) -> Float[np.ndarray, "N F"]:
         x = read_arrays(str(Path(self.features).expanduser()))[0] if isinstance(self.features, str) else self.features
+        x = in_memory(x) if isinstance(x, Vectors) else x
         if x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
             raise LikewiseError(
                 f"SmallCluster: features must be floats with one row per sample, got {x.dtype} of shape {x.shape}; embed the data"

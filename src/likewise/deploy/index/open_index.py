@@ -17,6 +17,7 @@ from torch import Tensor
 
 from likewise.core.settings import Embed, Search
 from likewise.core.types import Items, LikewiseError
+from likewise.core.vectors import in_memory
 from likewise.data.features import read_embeddings
 from likewise.data.images import file_of, read_image
 from likewise.data.label_sets import labels_by_class
@@ -24,7 +25,7 @@ from likewise.deploy.index import stored_rows
 from likewise.deploy.index.stored_rows import Rows, pack, prepare_vectors
 from likewise.deploy.index.vector_index import Index
 from likewise.runs.embeddings import ALL_EMBEDDINGS_FILE, EMBEDDINGS_FILE, origin, rows_in, save_embeddings
-from likewise.runs.folder import Run, find_target
+from likewise.runs.folder import Run, find_target, is_folder_of_run
 from likewise.runs.open import OpenRun, read_config
 
 
@@ -36,7 +37,7 @@ def blank_image() -> Image.Image:
 def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Network | None]:
     """Return the index of a target, and the network of its run or None. A run without embeddings is embedded first."""
     target = find_target(config.target, "search")
-    is_run = target.is_dir() and not stored_rows.is_index(target)
+    is_run = is_folder_of_run(target) and not stored_rows.is_index(target)
     if config.split == "test" and not is_run:
         raise LikewiseError(
             f"search: --split test is for a run folder, but '{target}' is not one; drop --split, or give the run"
@@ -63,7 +64,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
 def open_embeddings(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
     """Return the embeddings of a run or a file, the run or None, and the origin that the file records."""
     target = find_target(config.target, "search")
-    if not target.is_dir():
+    if not is_folder_of_run(target):
         items, made_by = read_embeddings(str(target)), origin(target)
         path = config.model or made_by.get("run")
         return items, Run(path) if path and (config.model or os.path.isdir(path)) else None, made_by
@@ -101,7 +102,7 @@ def rows_of(items: Items, row: Int[np.ndarray, "N"], similarity: str) -> Rows:
     box = None if items.box is None else items.box[order]
     table, text = pack(row[order], items.y[order], paths, box)
     assert items.x is not None
-    vectors = items.x if (np.diff(order) == 1).all() else items.x[order]
+    vectors = in_memory(items.x) if (np.diff(order) == 1).all() else items.x[order]
     here, labels = np.ones(len(items), bool), labels_by_class(items)
     return Rows(prepare_vectors(vectors, similarity), table, text, items.class_name, here, similarity, labels)
 

@@ -18,6 +18,7 @@ from likewise.core.notebook import table, view
 from likewise.core.render.gallery import Tile, draw_gallery
 from likewise.core.render.tables import escape
 from likewise.core.settings import Search, check
+from likewise.core.vectors import in_memory
 from likewise.data.dataset import data_folders, outside_files_warning
 from likewise.data.images import read_image
 from likewise.data.label_sets import labels_by_class
@@ -145,7 +146,7 @@ def add_rows(config: Search, calibrated: IndexCalibration, say):
     """Embed the data of --add and add it to the index; return the new row numbers and the report of every new class."""
     items = embed_added(calibrated.network, config, say)
     assert items.x is not None
-    z, names = items.x, [items.class_name[label] for label in items.y]
+    z, names = in_memory(items.x), [items.class_name[label] for label in items.y]
     paths = [""] * len(items) if items.path is None else list(items.path)
     sets = labels_by_class(items)
     labels = None if sets is None else dict(zip(items.class_name, sets, strict=True))

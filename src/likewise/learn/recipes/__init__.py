@@ -26,6 +26,7 @@ from typing import Any, get_type_hints
 from likewise.core.argument_checks import misfit, words
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, SPECS, Train, merged_settings
+from likewise.data.shards import is_shards
 
 VALUE_SOURCES = ("paper", "code", "assumed", "ours")
 """Allowed sources of a value: the text of the paper states it; the authors' public code has it; no source states it; it differs
@@ -130,7 +131,7 @@ def _read_one(name: str, data: str | None) -> Recipe:
         ours = {key for key, (_, source) in content.get(data_set, {}).items() if source == "ours"}
         printed |= by_data.get(data_set, {})
         chosen |= {key: value for key, value in printed.items() if key not in ours}
-    if (data or "").lower().endswith((".npz", ".npy")):  # features: settings for images do not apply
+    if (data or "").lower().endswith((".npz", ".npy")) or is_shards(data or ""):  # features: settings for images do not apply
         chosen = {key: value for key, value in chosen.items() if key not in IMAGE_SETTINGS}
     values: dict[str, object] = {key: tuple(v) if isinstance(v, list) else v for key, (v, _) in chosen.items()}
     return Recipe(name, **about, values=values, source={k: s for k, (_, s) in chosen.items()}, data_sets=tuple(content))

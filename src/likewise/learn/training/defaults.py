@@ -21,6 +21,7 @@ from likewise.core.types import Items, LikewiseError
 from likewise.data import DRAWN_DATA, NAMES
 from likewise.data.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.data.protocols.class_folds import ClassFolds
+from likewise.data.shards import is_shards
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
 from likewise.models.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
 from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES
@@ -217,7 +218,9 @@ def find_backbone(config: Train) -> Available | None:
 
     None if the settings name one, or if the data may decide.
     """
-    is_image_data = config.data not in DRAWN_DATA and not config.data.lower().endswith((".npz", ")"))
+    is_image_data = not (
+        config.data in DRAWN_DATA or config.data.lower().endswith((".npz", ")")) or is_shards(config.data)
+    )
     return available_backbone() if is_image_data and leaves_backbone_open(config) else None
 
 
