@@ -73,7 +73,10 @@ def test_records_are_packed_with_their_tensors_outside():
     assert found["c"].dim() == 0 and int(found["c"]) == 2 and torch.equal(found["d"], whole["d"])
     large = torch.randn(300, 400)
     packed = pack((large, large[:10], large[:, :250]))
-    assert [len(one) for one in packed.arrays] == [120000, 4000]  # a small part is sent alone, a large one shares memory
+    assert [len(one) for one in packed.arrays] == [
+        120000,
+        4000,
+    ]  # a small part is sent alone, a large one shares memory
     packed.arrays[0].flags.writeable = False  # as from the object store
     whole, few, part = unpack(packed)
     assert whole.data_ptr() == large.data_ptr() == part.data_ptr()  # without a copy

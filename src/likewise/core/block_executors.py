@@ -216,7 +216,7 @@ class RayBlocks:
 
 def rows_of(block: Any) -> str:
     """Return the rows of a block in words, for errors; empty if it is not of rows."""
-    if isinstance(block, slice):
+    if isinstance(block, slice | range):
         return f" (rows {block.start} to {block.stop - 1})"
     if isinstance(block, Tensor) and block.dim() == 1 and len(block):
         return f" (rows {int(block[0])} to {int(block[-1])})"
@@ -228,11 +228,13 @@ def compute_block(path: list[str], here: str, threads: int, shared: Packed, call
 
     Args:
         path: import path of the driver; its entries are appended to that of this process.
-        here: working directory of the driver, for relative entries.
+        here: working directory of the driver, for relative entries and relative paths of files.
         threads: number of threads.
         call: work and block.
     """
     sys.path.extend(place for entry in path if (place := os.path.join(here, entry)) not in sys.path)
+    if os.path.isdir(here):
+        os.chdir(here)
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     work, block = unpack(call)

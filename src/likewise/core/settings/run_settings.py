@@ -110,6 +110,9 @@ class Embed(Computation):
     """For a backbone: side of the square input image, in pixels. By default the input size of the backbone."""
     strict: bool = False
     """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
+    executor: str | None = None
+    """What embeds: "ray" (the Ray cluster at RAY_ADDRESS, a running local one, or else a new local one) or "ray://HOST:PORT",
+    on CPU cores; all nodes must see the images under the same path. The result is the same. By default this process."""
 
 
 @dataclass(frozen=True)
