@@ -286,7 +286,7 @@ class _Packer(pickle.Pickler):
         key = t.untyped_storage().data_ptr(), t.dtype
         if key not in self.numbers or not t.numel():
             self.numbers[key] = self._stored(t.new_empty(0).set_(t.untyped_storage()).cpu().numpy())
-        return Place(self.numbers[key], tuple(t.shape), t.stride(), t.storage_offset())
+        return Place(self.numbers[key], tuple(t.shape), t.stride(), int(t.storage_offset()))
 
     def _stored(self, array: np.ndarray) -> int:
         self.arrays.append(array)

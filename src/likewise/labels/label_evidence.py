@@ -453,10 +453,11 @@ def add_soft_terms(
     count: Float[Tensor, "C"], total: Float[Tensor, "C F"], terms: SoftTerms, x: Float[Tensor, "n F"]
 ) -> None:
     """Add softly labelled samples to the number and the sum of the samples of every class."""
-    if terms.row is None or terms.label is None:
+    if terms.total is not None:
         count += terms.share
         total += terms.total
         return
+    assert terms.row is not None and terms.label is not None
     count.index_add_(0, terms.label, terms.share)
     total.index_add_(0, terms.label, x[terms.row] * terms.share[:, None])
 
