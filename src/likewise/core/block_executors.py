@@ -268,21 +268,25 @@ class _Packer(pickle.Pickler):
         self.device = ""
         self.places: dict[int, tuple[Place, Any]] = {}  # by id; the object is kept, so that the id stays its own
         self.numbers: dict[tuple[int, torch.dtype], int] = {}  # of memory, by its address
+        self.kept: list[Tensor] = []  # so that no address is used again
 
     def persistent_id(self, obj: Any) -> tuple | None:
         is_tensor = type(obj) is Tensor and obj.layout == torch.strided and obj.dtype != torch.bfloat16
         if not is_tensor and (type(obj) is not np.ndarray or obj.dtype.hasobject):
             return None
         if id(obj) not in self.places:
-            self.places[id(obj)] = self._place_of(obj) if is_tensor else Place(self._stored(obj)), obj
+            self.places[id(obj)] = self._place_of(obj), obj
         return tuple(self.places[id(obj)][0])
 
-    def _place_of(self, t: Tensor) -> Place:
-        """Store the memory of a tensor, or its values if they are a small part of it, and return the place."""
+    def _place_of(self, t: Tensor | np.ndarray) -> Place:
+        """Store an array, or the memory of a tensor (its values if they are a small part of it), and return the place."""
+        if isinstance(t, np.ndarray):
+            return Place(self._stored(t))
         self.device = self.device or str(t.device)
         t = t.detach()
         if t.untyped_storage().nbytes() > MAX_VIEW_RATIO * t.numel() * t.element_size():
             t = t.contiguous().clone()
+        self.kept.append(t)
         key = t.untyped_storage().data_ptr(), t.dtype
         if key not in self.numbers or not t.numel():
             self.numbers[key] = self._stored(t.new_empty(0).set_(t.untyped_storage()).cpu().numpy())
