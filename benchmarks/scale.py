@@ -3,6 +3,7 @@
     python benchmarks/scale.py --out scale                                  # 5,798 to 200,000 samples, and the peers
     python benchmarks/scale.py --out scale --sizes 1000000x100000 --peers   # no peer
     python benchmarks/scale.py --out scale --figure docs/img/scale.png      # table and figure of all records
+    python benchmarks/scale.py --agreement FOLDER                           # candidate classes beside all classes, real features
 
 The data are simulated shops: few images per class, very many classes, embeddings of 128 dimensions, 10 % wrong labels. Each
 size runs `likewise audit` in a process of its own. A peer that would need more memory than --memory is left out. One JSON file
@@ -52,6 +53,7 @@ def simulate_shop(samples: int, classes: int, seed: int = 0) -> tuple[np.ndarray
 
 def audit(samples: int, classes: int) -> dict:
     """Return the cost of `likewise audit` and the quality of its scores."""
+    import likewise.curate.audit.audit  # noqa: F401  (imported before memory is measured)
     from likewise.cli.main import main as command
 
     z, given, true = simulate_shop(samples, classes)
@@ -70,7 +72,9 @@ def audit(samples: int, classes: int) -> dict:
             for line in csv.DictReader(file):
                 score[int(line["row"])] = float(line["score"] or "nan")
     part = next(iter(about["parts"].values()))
-    return cost | quality(score, given != true, score < 0.5) | {"estimated": part["any"], "facts": part.get("inference")}
+    return (
+        cost | quality(score, given != true, score < 0.5) | {"estimated": part["any"], "candidates": part["candidates"]}
+    )
 
 
 def cleanlab(samples: int, classes: int) -> dict:
@@ -98,6 +102,44 @@ def selfclean(samples: int, classes: int) -> dict:
 
 
 TOOLS: dict[str, Callable[[int, int], dict]] = {"likewise": audit, "cleanlab": cleanlab, "SelfClean": selfclean}
+
+
+def compare_with_all(x: np.ndarray, true: np.ndarray, share: float, candidates: int, seed: int = 0) -> dict:
+    """Return how well flags, scores and noise rate by candidate classes agree with those by all classes."""
+    import torch
+
+    rng, classes = np.random.default_rng(seed), int(true.max()) + 1
+    bad = rng.random(len(true)) < share
+    given = np.where(bad, (true + rng.integers(1, classes, len(true))) % classes, true)
+    found = [posteriors(torch.as_tensor(x).float(), torch.as_tensor(given), classes, k) for k in (candidates, classes)]
+    few, every = (score < 0.5 for score, _ in found)
+    ap = [quality(score, bad)["AP"] if bad.any() else math.nan for score, _ in found]
+    union = (few | every).sum()
+    return {
+        "wrong": share, "flagged": int(few.sum()), "flagged by all": int(every.sum()),
+        "Jaccard": float((few & every).sum() / union) if union else 1.0, "AP": ap[0], "AP by all": ap[1],
+        "rate": found[0][1], "rate by all": found[1][1],
+    }  # fmt: skip
+
+
+def posteriors(x, y, classes: int, candidates: int) -> tuple[np.ndarray, float]:
+    """Return the posterior of every given label, and the noise rate; the noise is fitted on all samples."""
+    import torch
+
+    from likewise.labels.class_columns import given_column
+    from likewise.labels.label_evidence import discriminate
+    from likewise.labels.label_noise import fit_noise
+
+    with torch.no_grad():
+        each, _ = discriminate(x, y, classes, candidates=candidates)
+        noise = fit_noise(each, y, most=len(y) * classes)
+        own = torch.zeros(len(y))
+        for rows in each.blocks():
+            columns = each.columns(rows)
+            own[rows] = noise.posterior(each.scores(rows), y[rows], columns).gather(1, given_column(y[rows], columns))[
+                :, 0
+            ]
+    return own.numpy(), noise.any + noise.similar
 
 
 def needed_bytes(tool: str, samples: int, classes: int) -> float:
@@ -128,7 +170,10 @@ def exponent(records: Sequence[dict]) -> float:
 
 def as_table(records: Sequence[dict]) -> str:
     """Return all records as a table in Markdown."""
-    lines = ["| samples x classes | tool | seconds | memory | AP | precision, recall of flags |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| samples x classes | tool | seconds | memory | AP | precision, recall of flags |",
+        "|---|---|---|---|---|---|",
+    ]
     for one in sorted(records, key=lambda r: (r["samples"], r["tool"])):
         size, tool = f"{one['samples']:,} x {one['classes']:,}", one["tool"]
         if "reason" in one:
@@ -168,11 +213,22 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--memory", type=float, default=16, help="GB that a peer may use")
     parser.add_argument("--most", type=int, default=60_000, help="largest number of samples for the peers")
     parser.add_argument("--figure", type=Path, help="file of the figure")
+    parser.add_argument(
+        "--agreement", type=Path, help="folder of NAME.npz with x and y: compare candidates with all classes"
+    )
+    parser.add_argument("--candidates", type=int, default=64, help="candidate classes of a sample, for --agreement")
     return parse_with_quick(parser, words, sizes=("600x110",))
 
 
 def main(words: Sequence[str] | None = None) -> None:
     options = parse(words)
+    if options.agreement:
+        for file in sorted(options.agreement.glob("*.npz")):
+            with np.load(file) as data:
+                x, y = data["x"], data["y"]
+            for share in (0.0, 0.1, 0.5):
+                print(json.dumps({"data": file.stem} | compare_with_all(x, y, share, options.candidates)), flush=True)
+        return
     options.out.mkdir(parents=True, exist_ok=True)
     for size in options.sizes:
         samples, classes = map(int, size.split("x"))

@@ -682,6 +682,21 @@ def test_review_actions(start):
     assert groups["actions"] < one["actions"] / 2
 
 
+@starts("benchmarks/scale.py")
+def test_scale(capsys, tmp_path):
+    module = importlib.import_module("scale")
+    module.main(["--quick", "--out", str(tmp_path / "records"), "--figure", str(tmp_path / "scale.png")])
+    found = json.loads((tmp_path / "records" / "600x110-likewise.json").read_text())
+    assert found["seconds"] > 0 and 0.9 < found["precision"] <= 1 and (tmp_path / "scale.png").stat().st_size > 1000
+    assert "600 x 110 | SelfClean" in capsys.readouterr().out
+    assert module.exponent([{"samples": n, "seconds": 2 * n**1.5} for n in (10, 100, 1000)]) == pytest.approx(1.5)
+    z, _, true = module.simulate_shop(600, 300)
+    np.savez(tmp_path / "shop.npz", x=z, y=np.unique(true, return_inverse=True)[1])
+    module.main(["--agreement", str(tmp_path)])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line["wrong"] for line in lines] == [0.0, 0.1, 0.5] and lines[1]["Jaccard"] > 0.8
+
+
 @starts("benchmarks/label_speed.py")
 def test_label_speed(capsys):
     importlib.import_module("label_speed").main(["--quick", "--device", "cpu"])

@@ -121,12 +121,13 @@ def _choose_block(
     (rows, drawn), y, count = block, shared["y"], shared["count"]
     near, central = shared["near"][rows], shared["central"][rows]
     first, own = max(0, count - 1 - central.shape[1]), y[rows, None]
-    voted = torch.where(shared["distance"][rows].isfinite(), y[near], own)
+    given = y[near.long()]
+    voted = torch.where(shared["distance"][rows].isfinite(), given, own)
     listed = torch.cat([own, voted[:, :first], central, voted[:, first:]], 1)
     order = repeats(listed).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
     listed = torch.cat([listed.gather(1, order), drawn.to(y.device)], 1)
     label = listed.masked_fill(repeats(listed), -1)
-    return label.to(torch.int32), _slots(y[near], label, DRAWN_CLASSES_COUNT)
+    return label.to(torch.int32), _slots(given, label, DRAWN_CLASSES_COUNT)
 
 
 def shared_candidates(
@@ -151,7 +152,7 @@ def shared_candidates(
     label = listed.masked_fill(repeats(listed), -1)[number]
     own = (label == y[rows, None]).to(torch.uint8).argmax(1)
     return CandidateClasses(
-        label.to(torch.int32), _slots(y[near], label, chosen.drawn), chosen.classes, chosen.drawn, own
+        label.to(torch.int32), _slots(y[near.long()], label, chosen.drawn), chosen.classes, chosen.drawn, own
     )
 
 

@@ -69,6 +69,9 @@ SHRINK_GRID = (0.5, 0.2, 0.8, 0.95)
 SELECTION_SCORES_LIMIT = 2**17
 """Maximum number of scores that the scaling and the shrinkage are chosen by."""
 
+CLASS_BLOCK_SIZE = 4096
+"""Number of classes whose sums over folds are added at a time."""
+
 REFIT_CLASSES_COUNT = 24
 """Number of candidates of a sample that classes are fitted again with, the most probable ones."""
 
@@ -151,7 +154,7 @@ def joint_scores(
     """
     if each.candidates is None:
         return each.scores(rows), None
-    near, every = each.votes.near[rows], torch.arange(len(rows), device=rows.device)
+    near, every = each.votes.near[rows].long(), torch.arange(len(rows), device=rows.device)
     chosen = shared_candidates(each.candidates, rows, number, y, near)
     assert isinstance(each.votes, ClassVotes)
     votes = replace(each.votes, near=near, distance=each.votes.distance[rows], candidates=chosen)
@@ -186,19 +189,30 @@ def lay_out(
     cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
     scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
     voting = vote_distances(near, distance, cluster)
-    return Layout(scaled, near, voting, cluster, draw_folds(cluster, folds, seed), recall)
+    return Layout(scaled, near.int(), voting, cluster, draw_folds(cluster, folds, seed), recall)
 
 
-def most_likely(make: Callable[[Setting], T], gain: Callable[[T], float]) -> T:
-    """Return what `make` returns for the setting with the highest gain: first of both scalings, then of all shrinkages."""
+def most_likely(make: Callable[[Setting], T], gain: Callable[[T], float], keep: bool = True) -> T:
+    """Return what `make` returns for the setting with the highest gain: first of both scalings, then of all shrinkages.
 
-    def tried(setting: Setting) -> tuple[float, Setting, T]:
-        made = make(setting)
-        return gain(made), setting, made
+    Args:
+        keep: whether the best one so far stays in memory; otherwise it is made again at the end.
+    """
+    held: dict[Setting, T] = {}
+    gains: dict[Setting, float] = {}
 
-    best = max((tried((way, SHRINK_GRID[0])) for way in (False, True)), key=lambda one: one[0])
-    way = best[1][0]
-    return max((best, *(tried((way, shrink)) for shrink in SHRINK_GRID[1:])), key=lambda one: one[0])[2]
+    def best_of(settings: list[Setting]) -> Setting:
+        for setting in settings:
+            made = make(setting)
+            gains[setting] = gain(made)
+            if keep and gains[setting] == max(gains.values()):
+                held.clear()
+                held[setting] = made
+        return max(gains, key=lambda one: gains[one])
+
+    way = best_of([(way, SHRINK_GRID[0]) for way in (False, True)])[0]
+    best = best_of([(way, shrink) for shrink in SHRINK_GRID[1:]])
+    return held[best] if best in held else make(best)
 
 
 def discriminate(
@@ -234,7 +248,7 @@ def discriminate(
         each = LabelEvidence(sums.fitted(), votes, layout.cluster, setting, candidates=chosen, recall=layout.recall)
         return Trial(sums, votes, each, seed)
 
-    best = most_likely(trial, lambda one: one.gain) if setting is None else trial(setting)
+    best = most_likely(trial, lambda one: one.gain, keep=chosen is None) if setting is None else trial(setting)
     each, noise = best.evidence, fit_noise(best.evidence, y, seed=seed)
     if rounds == 1 or not noise.informative:
         return each, noise
@@ -360,9 +374,11 @@ class FoldSums:
     def without(self, *left_out: int) -> ClassDensity:
         """Return the densities of all folds but some."""
         kept = [k for k in range(len(self.rows)) if k not in left_out]
-        return fit_class_density(
-            self.count[kept].sum(0), self.total[kept].sum(0), self.square[kept].sum(0), self.shrink
-        )
+        total = torch.empty_like(self.total[0])
+        for some in torch.arange(len(total), device=total.device).split(CLASS_BLOCK_SIZE):
+            part = slice(int(some[0]), int(some[-1]) + 1)
+            total[part] = self.total[kept, part].sum(0)
+        return fit_class_density(self.count[kept].sum(0), total, self.square[kept].sum(0), self.shrink)
 
     def fitted(self) -> CrossFitted:
         """Return the densities that are fitted with these labels."""

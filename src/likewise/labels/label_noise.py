@@ -275,7 +275,9 @@ class _Likelihood:
             return nearest_table(p.T @ p)
         from scipy.sparse import csr_matrix  # slow to import
 
-        row, column = ((p > MIN_SHARED_PROBABILITY) & (self.columns.size == 0)).nonzero(as_tuple=True)
+        row, column = (p > MIN_SHARED_PROBABILITY).nonzero(
+            as_tuple=True
+        )  # a drawn class counts for those that it stands for
         place = (row.cpu().numpy(), self.columns.label[row, column].cpu().numpy())
         few = csr_matrix((p[row, column].cpu().numpy(), place), (len(p), len(self.count)))
         return nearest_table(torch.as_tensor((few.T @ few).toarray()).to(p))
@@ -288,7 +290,7 @@ class _Likelihood:
         else:
             place = (self.columns.label, self.y[:, None].expand_as(self.columns.label))
             count = p.new_zeros(len(self.count), len(self.count))
-            count = count.index_put_(place, p * (self.columns.size == 0), accumulate=True).fill_diagonal_(0)
+            count = count.index_put_(place, p, accumulate=True).fill_diagonal_(0)
         usual = count.sum(1, keepdim=True) / (len(count) - 1)
         count = count.where((count >= MIN_CONFUSED_SAMPLES) & (count >= MIN_CONFUSED_RATIO * usual), 0)
         return count / count.sum(1, keepdim=True).clamp_min(1e-30)

@@ -49,7 +49,7 @@ class ClassVotes:
         return row_blocks(len(self.near), width, self.near.device)
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b W"]:
-        near, distance = self.near[rows], self.distance[rows]
+        near, distance = self.near[rows].long(), self.distance[rows]
         if self.silent is not None:
             distance = distance.masked_fill(self.silent[near], torch.inf)
         weight = (-distance).softmax(1).nan_to_num(0.0)
@@ -83,7 +83,7 @@ class LabelVotes:
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b L"]:
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        share = F.embedding_bag(self.near[rows], self.has, mode="sum", per_sample_weights=weight.to(self.has))
+        share = F.embedding_bag(self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has))
         others = (self.has.sum(0) - self.has[rows]) / (len(self.has) - 1)
         share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
         return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]
@@ -110,12 +110,12 @@ class SoftVotes:
 
     def _scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b C"]:
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        votes = torch.bmm(weight[:, None], self.q[self.near[rows]])[:, 0]
+        votes = torch.bmm(weight[:, None], self.q[self.near[rows].long()])[:, 0]
         return (votes + ADDED_VOTES_SHARE / self.classes).log()
 
     def without(self, voter: Bool[Tensor, "N"]) -> SoftVotes:
         """Return the votes without those of some samples."""
-        return replace(self, distance=self.distance.masked_fill(voter[self.near], torch.inf))
+        return replace(self, distance=self.distance.masked_fill(voter[self.near.long()], torch.inf))
 
 
 def vote_distances(

@@ -394,3 +394,19 @@ def test_the_quality_of_a_sample_is_that_of_its_most_suspect_label():
         assert float(found.confidence[row]) == pytest.approx(sure, rel=1e-6)
     some = found.of(torch.tensor([7, 3]))
     assert some.states is not None and torch.equal(some.states.wrong, found.states.wrong[[7, 3]])
+
+
+def test_what_candidates_miss_is_measured():
+    random = torch.Generator().manual_seed(0)
+    true = torch.arange(400).repeat_interleave(6)
+    x = 1.3 * torch.randn(400, 24, generator=random)[true] + torch.randn(len(true), 24, generator=random)
+    shift = torch.randint(1, 400, (len(true),), generator=random)
+    y = true.where(torch.rand(len(true), generator=random) > 0.15, (true + shift) % 400)
+    found = class_label_quality(x, y)
+    search = found.search
+    assert search is not None and (search.candidates, search.classes, search.checked) == (64, 400, 256)
+    assert 0 <= search.hidden <= search.hidden_most <= 1 and search.hidden < 0.01 and search.recall == 1
+    flagged = found.score < 0.5
+    assert (flagged == (y != true)).float().mean() > 0.97
+    assert (found.suggested[flagged & (y != true)] == true[flagged & (y != true)]).float().mean() > 0.8
+    assert class_label_quality(x[:1200], y[:1200].clamp_max(199)).search is None  # all classes have scores

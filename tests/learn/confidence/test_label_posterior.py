@@ -469,3 +469,35 @@ def test_bad_arguments():
     part = LabelSetPosterior(np.zeros(3, int), [(0,)])
     with pytest.raises(LikewiseError, match="features must be finite"):
         part.relabel(Embedded(torch.full((3, 2), torch.nan), torch.zeros(3, dtype=torch.long), torch.arange(3)))
+
+
+def many_classes(classes=400, per_class=6, dim=24, seed=0):
+    """Features, given and true labels of more classes than have scores of their own for every sample."""
+    rng = np.random.default_rng(seed)
+    true = np.repeat(np.arange(classes), per_class)
+    x = (1.3 * rng.normal(size=(classes, dim)))[true] + rng.normal(size=(len(true), dim))
+    bad = rng.random(len(true)) < 0.2
+    return x.astype(np.float32), np.where(bad, (true + rng.integers(1, classes, len(true))) % classes, true), true
+
+
+def test_candidates_in_place_of_all_classes_give_the_same_labels(monkeypatch):
+    x, given, true = many_classes()
+    few = LabelPosterior(400, given).relabel(embedded(x, given))
+    monkeypatch.setattr("likewise.labels.label_evidence.MAX_DENSE_CLASSES", 400)
+    every = LabelPosterior(400, given).relabel(embedded(x, given))
+    assert (few.y == every.y).float().mean() > 0.99 and (few.w == every.w).float().mean() > 0.98
+    used = few.w > 0
+    assert (few.y.numpy() == true)[used.numpy()].mean() > 0.97
+    assert few.facts["wrong labels, any"] == pytest.approx(every.facts["wrong labels, any"], abs=0.01)
+
+
+def test_copies_with_different_labels_share_one_posterior_of_candidates():
+    x, given, true = many_classes()
+    source = np.arange(0, 1200, 97)
+    copy = np.r_[np.arange(len(x)), source]
+    x, given, true = x[copy], given[copy].copy(), true[copy]
+    given[-len(source) :] = (true[-len(source) :] + 7) % 400
+    part = LabelPosterior(400, given, copies=lambda: copy)
+    found = part.relabel(embedded(x, given))
+    assert torch.equal(found.y[source], found.y[-len(source) :])
+    assert (found.y[source].numpy() == true[source]).mean() > 0.8

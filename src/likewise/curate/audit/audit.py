@@ -165,6 +165,7 @@ def build_summary(
             "states": found.state_counts,
             "unknown_reason": unknown_reason(found), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
             "any": scored.any, "similar": scored.similar,
+            "candidates": None if scored.search is None else scored.search._asdict(),
         }  # fmt: skip
     used = [name for name in SCORE_DESCRIPTIONS if any(name in found.single for found in quality.values())]
     names, split_of, pairs = list(subject.splits), copies.split_of, copies.found

@@ -21,7 +21,12 @@ from likewise.curate.audit.single_scores import check_labelled
 from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, keep_candidates
 from likewise.labels.class_columns import Columns, class_of, given_column, without_drawn
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
+from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
+from likewise.labels.neighbour_votes import ClassVotes
 from likewise.labels.off_topic import off_topic
+
+CHECKED_SAMPLES_COUNT = 256
+"""Number of random samples that are scored against all classes, to measure what candidates miss."""
 
 UNINFORMATIVE_REASON = "the features explain the labels no better than the class frequencies do"
 """Reason why no label of a data set can be scored."""
@@ -69,6 +74,23 @@ class LabelStates:
         return torch.where(worst < 0, torch.nan, 1 - worst)
 
 
+class CandidateSearch(NamedTuple):
+    """How many classes of a sample have scores, and what the others would have got, by random samples with all classes."""
+
+    candidates: int
+    classes: int
+    recall: float  # share of the nearest neighbours that the search found
+    hidden: float  # mean probability of all classes that are no candidates
+    hidden_most: float  # the largest one
+    checked: int  # number of random samples
+
+    def __str__(self) -> str:
+        return (
+            f"labels are scored against {self.candidates} candidate classes of {self.classes:,} per sample; on {self.checked} "
+            f"random samples the other classes have {self.hidden:.2%} of the probability together, at most {self.hidden_most:.0%}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class LabelQuality:
     """P(the label is right) for every sample, and the suggested label if it is wrong.
@@ -78,7 +100,7 @@ class LabelQuality:
     similar one. `unknown` marks labels that cannot be scored: their score is NaN, and `unknown_reason` is the reason in one
     sentence. `off_topic`: probability that the image fits no class; None: not computed. `candidates`: the most probable true
     classes; a label that cannot be scored is its only candidate. `states`: the single labels of samples with several labels; the
-    score of a sample is then that of its most suspect label.
+    score of a sample is then that of its most suspect label. `search`: which classes have scores; None: all.
     """
 
     score: Float[Tensor, "N"]
@@ -93,6 +115,7 @@ class LabelQuality:
     off_topic: Float[Tensor, "N"] | None = None
     candidates: Candidates | None = None
     states: LabelStates | None = None
+    search: CandidateSearch | None = None
 
     def __post_init__(self):
         unknown = self.score.isnan() if self.unknown is None else self.unknown | self.score.isnan()
@@ -182,7 +205,25 @@ def class_label_quality(
     shares = (noise.any, noise.similar) if usable else (math.nan, math.nan)
     single = {"density": density.masked_fill(unknown, torch.nan)}
     candidates = Candidates(label[kept.label], kept.probability)
-    return LabelQuality(score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside, candidates)
+    search = check_candidates(each, noise, y, seed) if usable and each.candidates is not None else None
+    return LabelQuality(
+        score, single, label[suggested], sure, ahead, *shares, unknown, reason, outside, candidates, search=search
+    )
+
+
+def check_candidates(each: LabelEvidence, noise: Noise, y: Int[Tensor, "N"], seed: int) -> CandidateSearch:
+    """Return what the classes that are no candidates would have got, from random samples that are scored against all classes."""
+    assert each.candidates is not None and isinstance(each.votes, ClassVotes)
+    rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:CHECKED_SAMPLES_COUNT].to(y.device)
+    every = replace(each, candidates=None, votes=replace(each.votes, candidates=None))
+    hidden = []
+    for some in rows.split(max(1, SCORE_BLOCK_SIZE // each.classes)):
+        columns = each.columns(some)
+        q = noise.posterior(every.scores(some).double(), y[some]).gather(1, columns.label)
+        hidden.append(1 - (q * (columns.size == 0)).sum(1))
+    found = torch.cat(hidden).clamp_min(0)
+    width = each.candidates.width - each.candidates.drawn
+    return CandidateSearch(width, each.classes, each.recall, float(found.mean()), float(found.max()), len(rows))
 
 
 class ScoredBlock(NamedTuple):

@@ -142,6 +142,8 @@ def score_together(
         x = label_features(subject, names, rows, config)
         part = torch.cat([torch.full((len(subject.splits[name].e.row),), n) for n, name in enumerate(names)])
         scored = class_label_quality(x.to(device), y.to(device), config.seed, group, part.to(device))
+        if scored.search is not None:
+            subject.notes.append(str(scored.search))
         overlap = class_overlap(at_least_float32(x.to(device)), place.to(device), group, seed=config.seed)
     scored = scored if weighed is None else weighed.rescore(scored.of(torch.arange(len(y))), rows, y)
     found, start = {}, 0
