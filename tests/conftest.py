@@ -19,7 +19,7 @@ beartype.beartype = beartype.beartype(
 )  # 2 is a float where one is wanted
 install_import_hook("likewise", "beartype.beartype")
 
-pytest_plugins = ["small_runs", "calibrated_runs", "browser"]
+pytest_plugins = ["small_runs", "calibrated_runs", "browser", "ray_nodes"]
 HERE = str(Path(__file__).parent)
 sys.path[:0] = [HERE, str(Path(HERE).parent)]  # modules that tests send to another process, and `tests` itself
 

@@ -17,7 +17,7 @@ from likewise.labels.class_columns import (
     without_drawn,
 )
 from likewise.labels.label_evidence import SoftLabels as Soft
-from likewise.labels.label_evidence import add_soft_labels, discriminate, joint_scores
+from likewise.labels.label_evidence import add_soft_terms, discriminate, joint_scores, soft_terms
 from likewise.labels.label_noise import Noise, _Likelihood
 
 
@@ -129,7 +129,7 @@ def test_soft_labels_of_candidates_are_added_by_class():
     x, q = torch.randn(4, 3), torch.tensor([[0.5, 0.4995, 0.0005], [1.0, 0, 0], [0.25, 0.25, 0.5], [0.9, 0.1, 0]])
     label = torch.tensor([[0, 5, 2], [5, 0, 1], [1, 2, 5], [3, 4, 0]])
     count, total = torch.zeros(6), torch.zeros(6, 3)
-    add_soft_labels(count, total, Soft(q, label), x)
+    add_soft_terms(count, total, soft_terms(Soft(q, label), x), x)
     kept = torch.where(q >= 1e-3, q, 0)
     whole = torch.zeros(4, 6).scatter_add_(1, label, kept / kept.sum(1, keepdim=True))
     torch.testing.assert_close(count, whole.sum(0))

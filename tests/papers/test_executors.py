@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from likewise.config import Bench, Train, to_dict
 from likewise.errors import DiskFull, LikewiseError, OutOfMemory
 
 from likewise.core.processes import Child, command, stop_all
+from likewise.core.ray_cluster import in_root_folder
 from likewise.papers import executors as module
 from likewise.papers.bench import choose_executor
 from likewise.papers.executors import (
@@ -26,10 +26,8 @@ from likewise.papers.executors import (
     RayExecutor,
     attempt,
     check_visible,
-    connect,
     cpus_for,
     gpus_for,
-    in_root_folder,
     missing,
     start_worker,
     train_on_node,
@@ -400,41 +398,6 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
         pass
 
 
-def recorded(monkeypatch, folder):
-    """A Ray that only writes down how it was started, where /tmp is this folder."""
-    started = []
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_TMPDIR", str(folder))
-    monkeypatch.setenv("PYTHONPATH", "here")
-    return SimpleNamespace(init=lambda **how: started.append(how), started=started)
-
-
-def test_a_cluster_that_does_not_answer_is_not_replaced_by_another(monkeypatch, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    fake = recorded(monkeypatch, tmp_path)
-    for address, variable in ((f"ray://127.0.0.1:{port}", ""), ("ray", f"127.0.0.1:{port}")):
-        monkeypatch.setenv("RAY_ADDRESS", variable)
-        with pytest.raises(LikewiseError, match=rf"'\S*127.0.0.1:{port}' \(Connection.*; start it"):
-            connect(fake, address, 1)
-    assert fake.started == []
-
-
-def test_a_cluster_that_answers_is_used_and_learns_where_our_code_is(monkeypatch, tmp_path):
-    fake, path = recorded(monkeypatch, tmp_path), str(Path("here").absolute())
-    (tmp_path / "ray").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        there = f"127.0.0.1:{server.getsockname()[1]}"
-        assert connect(fake, f"ray://{there}", 1) is False
-        (tmp_path / "ray" / "ray_current_cluster").write_text(there)
-        assert connect(fake, "ray", 1) is False
-    assert [how["address"] for how in fake.started] == [f"ray://{there}", "auto"]
-    assert all(how["runtime_env"] == {"env_vars": {"PYTHONPATH": path}} for how in fake.started)
-    assert connect(fake, "ray", 5) is True  # nobody answers there any more
-    assert fake.started[2]["address"] == "local" and fake.started[2]["num_cpus"] >= 5
-
-
 def test_workers_import_nothing_from_the_folder_that_ray_is_started_in(monkeypatch, tmp_path):
     """Ray hands that folder on; a user's own modules are found where we find them, after all others."""
     monkeypatch.chdir(tmp_path)
@@ -447,16 +410,3 @@ def test_workers_import_nothing_from_the_folder_that_ray_is_started_in(monkeypat
     monkeypatch.setattr(module, "attempt", lambda config: Attempt())
     train_on_node(str(tmp_path), ["", "/lib", "/own"], Train(data="x"))
     assert sys.path == ["/lib", str(tmp_path), "/own"]
-
-
-def test_a_ray_that_does_not_start_is_tried_again(monkeypatch, tmp_path):
-    fake, tried = recorded(monkeypatch, tmp_path), []
-
-    def init(**how):
-        tried.append(how)
-        raise TimeoutError("the raylet did not come up")
-
-    fake.init, fake.shutdown = init, lambda: None
-    with pytest.raises(LikewiseError, match="the raylet did not come up.; use --jobs"):
-        connect(fake, "ray", 1)
-    assert len(tried) == 3

@@ -6,12 +6,15 @@ those with the nearest centres. Some random other classes stand for all the rest
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from likewise.core.block_executors import map_blocks
 
 CANDIDATE_CLASSES_COUNT = 64
 """Number of candidate classes of a sample, its given class included."""
@@ -104,20 +107,27 @@ def choose_candidates(
         seed: of the drawn classes.
     """
     random = torch.Generator().manual_seed(seed)
-    first = max(0, count - 1 - central.shape[1])
-    labels, slots = [], []
-    for rows in _blocks(near):
-        own = y[rows, None]
-        given = y[near[rows].long()]
-        voted = torch.where(distance[rows].isfinite(), given, own)
-        listed = torch.cat([own, voted[:, :first], central[rows], voted[:, first:]], 1)
-        order = repeats(listed).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
-        drawn = torch.randint(classes, (len(rows), DRAWN_CLASSES_COUNT), generator=random).to(y.device)
-        listed = torch.cat([listed.gather(1, order), drawn], 1)
-        label = listed.masked_fill(repeats(listed), -1)
-        labels.append(label.to(torch.int32))
-        slots.append(_slots(given, label, DRAWN_CLASSES_COUNT))
-    return CandidateClasses(torch.cat(labels), torch.cat(slots), classes, DRAWN_CLASSES_COUNT)
+    blocks = _blocks(near)
+    drawn = [torch.randint(classes, (len(rows), DRAWN_CLASSES_COUNT), generator=random) for rows in blocks]
+    shared = {"y": y, "near": near, "distance": distance, "central": central, "count": count}
+    label, slot = zip(*map_blocks(_choose_block, shared, list(zip(blocks, drawn, strict=True))), strict=True)
+    return CandidateClasses(torch.cat(label), torch.cat(slot), classes, DRAWN_CLASSES_COUNT)
+
+
+def _choose_block(
+    shared: Mapping[str, Any], block: tuple[Int[Tensor, "b"], Int[Tensor, "b d"]]
+) -> tuple[Int[Tensor, "b W"], Int[Tensor, "b k"]]:
+    """Return the candidates of some samples, and the columns of the classes of their neighbours. `block`: rows, drawn classes."""
+    (rows, drawn), y, count = block, shared["y"], shared["count"]
+    near, central = shared["near"][rows], shared["central"][rows]
+    first, own = max(0, count - 1 - central.shape[1]), y[rows, None]
+    given = y[near.long()]
+    voted = torch.where(shared["distance"][rows].isfinite(), given, own)
+    listed = torch.cat([own, voted[:, :first], central, voted[:, first:]], 1)
+    order = repeats(listed).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+    listed = torch.cat([listed.gather(1, order), drawn.to(y.device)], 1)
+    label = listed.masked_fill(repeats(listed), -1)
+    return label.to(torch.int32), _slots(given, label, DRAWN_CLASSES_COUNT)
 
 
 def shared_candidates(
@@ -142,7 +152,7 @@ def shared_candidates(
     label = listed.masked_fill(repeats(listed), -1)[number]
     own = (label == y[rows, None]).to(torch.uint8).argmax(1)
     return CandidateClasses(
-        label.to(torch.int32), _slots(y[near], label, chosen.drawn), chosen.classes, chosen.drawn, own
+        label.to(torch.int32), _slots(y[near.long()], label, chosen.drawn), chosen.classes, chosen.drawn, own
     )
 
 

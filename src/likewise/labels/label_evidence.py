@@ -8,17 +8,18 @@ given it, in any round: classes are fitted in nested folds, and labels without t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.core.block_executors import map_blocks
 from likewise.labels.class_columns import (
     CANDIDATE_CLASSES_COUNT,
     MAX_DENSE_CLASSES,
@@ -381,7 +382,13 @@ class FoldSums:
 
     def fitted(self) -> CrossFitted:
         """Return the densities that are fitted with these labels."""
-        return CrossFitted(self.x, self.fold, [self.without(k) for k in range(len(self.rows))])
+        folds = [(k,) for k in range(len(self.rows))]
+        return CrossFitted(self.x, self.fold, list(map_blocks(_fit_without, {"sums": self._statistics}, folds)))
+
+    @property
+    def _statistics(self) -> FoldSums:
+        """Return the sums without samples, for fits in other processes."""
+        return replace(self, x=self.x[:0], fold=self.fold[:0], rows=[one[:0] for one in self.rows])
 
     def refitted(self, posterior: Callable[[ClassDensity, int, Tensor], SoftLabels]) -> CrossFitted:
         """Return densities that are fitted with posteriors as soft labels; no posterior saw the fold that it serves.
@@ -391,15 +398,39 @@ class FoldSums:
                 but j and k, and k.
         """
         count, total, square = torch.zeros_like(self.count), torch.zeros_like(self.total), self.square.sum(0)
-        for pair in combinations(range(len(self.rows)), 2):
-            model = self.without(*pair)
-            for k, own in (pair, pair[::-1]):
-                for rows in self.rows[own].split(max(1, SCORE_BLOCK_SIZE // self.width)):
-                    add_soft_labels(count[k], total[k], posterior(model, k, rows), self.x[rows])
-        models = [
-            fit_class_density(count[k], total[k], square - self.square[k], self.shrink) for k in range(len(self.rows))
-        ]
-        return CrossFitted(self.x, self.fold, models)
+        pairs = list(combinations(range(len(self.rows)), 2))
+        found = map_blocks(_soft_terms_of_pair, {"sums": self, "posterior": posterior}, pairs)
+        for pair, terms in zip(pairs, found, strict=True):
+            for k, own, parts in ((*pair, terms[0]), (*pair[::-1], terms[1])):
+                for rows, one in zip(self.row_blocks(own), parts, strict=True):
+                    add_soft_terms(count[k], total[k], one, self.x[rows])
+        shared = {"count": count, "total": total, "square": square - self.square, "shrink": self.shrink}
+        return CrossFitted(self.x, self.fold, list(map_blocks(_fit_soft, shared, range(len(self.rows)))))
+
+    def row_blocks(self, k: int) -> tuple[Int[Tensor, "n"], ...]:
+        """Return the rows of a fold in blocks whose scores fit in memory."""
+        return self.rows[k].split(max(1, SCORE_BLOCK_SIZE // self.width))
+
+
+def _fit_without(shared: Mapping[str, Any], folds: tuple[int, ...]) -> ClassDensity:
+    """Return the densities of all folds but some."""
+    return shared["sums"].without(*folds)
+
+
+def _fit_soft(shared: Mapping[str, Any], k: int) -> ClassDensity:
+    """Return the densities that serve fold k, from sums over soft labels."""
+    return fit_class_density(shared["count"][k], shared["total"][k], shared["square"][k], shared["shrink"])
+
+
+def _soft_terms_of_pair(shared: Mapping[str, Any], pair: tuple[int, int]) -> tuple[list[SoftTerms], list[SoftTerms]]:
+    """Return for two folds what the samples of the second add to the sums that serve the first, and vice versa, by blocks."""
+    sums, posterior = shared["sums"], shared["posterior"]
+    model = sums.without(*pair)
+    first, second = (
+        [soft_terms(posterior(model, k, rows), sums.x[rows]) for rows in sums.row_blocks(own)]
+        for k, own in (pair, pair[::-1])
+    )
+    return first, second
 
 
 class SoftLabels(NamedTuple):
@@ -409,23 +440,42 @@ class SoftLabels(NamedTuple):
     label: Int[Tensor, "n W"] | None = None  # None: column c is class c
 
 
-def add_soft_labels(
-    count: Float[Tensor, "C"], total: Float[Tensor, "C F"], soft: SoftLabels, x: Float[Tensor, "n F"]
-) -> None:
-    """Add softly labelled samples to the number and the sum of the samples of every class.
+class SoftTerms(NamedTuple):
+    """What some softly labelled samples add to the number and the sum of the samples of every class.
+
+    Of all classes: the two sums. Of candidates: a share of a sample for each class that it counts for, which is far less.
+    """
+
+    share: Float[Tensor, "_"]  # number of samples of every class, or share of one
+    total: Float[Tensor, "C F"] | None  # sum of the samples of every class; None: of candidates
+    row: Int[Tensor, "M"] | None = None  # sample of each share, from 0
+    label: Int[Tensor, "M"] | None = None  # class of each share
+
+
+def soft_terms(soft: SoftLabels, x: Float[Tensor, "n F"]) -> SoftTerms:
+    """Return what softly labelled samples add to the sums of classes.
 
     Of candidates, those with less than `MIN_SOFT_SHARE` are left out, and the others add up to 1.
     """
     if soft.label is None:
-        count += soft.q.sum(0)
-        total += soft.q.T @ x
-        return
+        return SoftTerms(soft.q.sum(0), soft.q.T @ x)
     q = soft.q * (soft.q >= MIN_SOFT_SHARE)
     q = q / q.sum(1, keepdim=True).clamp_min(1e-30)
     row, column = q.nonzero(as_tuple=True)
-    label, share = soft.label[row, column], q[row, column]
-    count.index_add_(0, label, share)
-    total.index_add_(0, label, x[row] * share[:, None])
+    return SoftTerms(q[row, column], None, row, soft.label[row, column])
+
+
+def add_soft_terms(
+    count: Float[Tensor, "C"], total: Float[Tensor, "C F"], terms: SoftTerms, x: Float[Tensor, "n F"]
+) -> None:
+    """Add softly labelled samples to the number and the sum of the samples of every class."""
+    if terms.total is not None:
+        count += terms.share
+        total += terms.total
+        return
+    assert terms.row is not None and terms.label is not None
+    count.index_add_(0, terms.label, terms.share)
+    total.index_add_(0, terms.label, x[terms.row] * terms.share[:, None])
 
 
 def fold_sums(
@@ -474,14 +524,26 @@ def refit(trial: Trial, noise: Noise) -> CrossFitted:
     votes = [voters.without(sums.fold == k) for k in folds]
     prior = [true_frequencies(given - sums.count[k], noise.any).log() for k in folds]
 
-    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> SoftLabels:
-        x, y, columns = sums.x[rows], trial.votes.y[rows], None if chosen is None else chosen.columns(rows)
-        density = model.scores(x) if columns is None else model.scores_at(x, columns.label)
-        scores = torch.cat([density[None], votes[k].scores(rows)])
-        q = noise._replace(prior=prior[k]).posterior(scores, y, columns)
-        return SoftLabels(q, None if columns is None else columns.label)
+    return sums.refitted(FirstRound(sums.x, trial.votes.y, chosen, votes, prior, noise))
 
-    return sums.refitted(posterior)
+
+@dataclass(frozen=True, eq=False)
+class FirstRound:
+    """Posteriors by the evidence of the first round, for `FoldSums.refitted`; it can be sent to other processes."""
+
+    x: Float[Tensor, "N F"]
+    y: Int[Tensor, "N"]
+    chosen: CandidateClasses | None
+    votes: list[ClassVotes]  # without the votes of each fold
+    prior: list[Float[Tensor, "C"]]  # without each fold
+    noise: Noise
+
+    def __call__(self, model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> SoftLabels:
+        x, y, columns = self.x[rows], self.y[rows], None if self.chosen is None else self.chosen.columns(rows)
+        density = model.scores(x) if columns is None else model.scores_at(x, columns.label)
+        scores = torch.cat([density[None], self.votes[k].scores(rows)])
+        q = self.noise._replace(prior=self.prior[k]).posterior(scores, y, columns)
+        return SoftLabels(q, None if columns is None else columns.label)
 
 
 def narrow_candidates(
@@ -490,7 +552,14 @@ def narrow_candidates(
     """Return the given class and the most probable other candidates of every sample, without drawn classes."""
     count = min(REFIT_CLASSES_COUNT, chosen.width - chosen.drawn)
     keep = torch.zeros(len(y), count, dtype=torch.long, device=y.device)
-    for rows in each.blocks():
-        q = noise.posterior(each.scores(rows), y[rows], chosen.columns(rows))[:, 1 : chosen.width - chosen.drawn]
-        keep[rows, 1:] = 1 + q.topk(count - 1, 1).indices
+    blocks, shared = list(each.blocks()), {"each": each, "chosen": chosen, "noise": noise, "y": y, "count": count}
+    for rows, kept in zip(blocks, map_blocks(_narrow_block, shared, blocks), strict=True):
+        keep[rows, 1:] = kept
     return chosen.narrowed(keep)
+
+
+def _narrow_block(shared: Mapping[str, Any], rows: Int[Tensor, "n"]) -> Int[Tensor, "n t"]:
+    """Return the columns of the most probable candidates of some samples besides the given class."""
+    each, chosen, noise = (shared[name] for name in ("each", "chosen", "noise"))
+    q = noise.posterior(each.scores(rows), shared["y"][rows], chosen.columns(rows))
+    return 1 + q[:, 1 : chosen.width - chosen.drawn].topk(shared["count"] - 1, 1).indices

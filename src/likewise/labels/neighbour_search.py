@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from likewise.core.block_executors import is_distributed, map_blocks
+from likewise.core.retrieval.integer_scores import row_slices
 
 SIMILARITY_BLOCK_SIZE = 2**25
 """Maximum number of similarities, or of votes with probabilities, that are computed at a time."""
@@ -23,6 +28,9 @@ CELLS_PER_ROOT, PROBED_CELLS = 4.0, 32
 
 TRAINING_ROWS_PER_CELL, TRAINING_STEPS = 40, 8
 """Number of rows per cell that the cells are fitted to, and of steps of k-means."""
+
+SEARCH_BLOCK_ROWS = 2**16
+"""Number of queries that an inverted file is searched with at a time."""
 
 RECALL_QUERIES_COUNT = 256
 """Number of random queries whose exact nearest rows measure the recall of an approximate search."""
@@ -63,10 +71,14 @@ def nearest_centres(z: Float[Tensor, "N D"], centre: Float[Tensor, "C D"], k: in
     k = min(k, len(centre))
     if is_large(len(centre), z) and (found := by_inverted_file(z, centre, k, seed)) is not None:
         return found.row
-    near, size = torch.empty(len(z), k, dtype=torch.long, device=z.device), -0.5 * centre.square().sum(1)
-    for rows in torch.arange(len(z), device=z.device).split(max(1, SIMILARITY_BLOCK_SIZE // len(centre))):
-        near[rows] = torch.addmm(size, z[rows], centre.T).topk(k, 1).indices
-    return near
+    blocks = torch.arange(len(z), device=z.device).split(max(1, SIMILARITY_BLOCK_SIZE // len(centre)))
+    return torch.cat(list(map_blocks(_centres_of_block, {"z": z, "centre": centre, "k": k}, blocks)))
+
+
+def _centres_of_block(shared: Mapping[str, Any], rows: Int[Tensor, "n"]) -> Int[Tensor, "n k"]:
+    """Return the nearest centres of some rows."""
+    centre = shared["centre"]
+    return torch.addmm(-0.5 * centre.square().sum(1), shared["z"][rows], centre.T).topk(shared["k"], 1).indices
 
 
 def is_large(count: int, queries: Float[Tensor, "N D"]) -> bool:
@@ -94,18 +106,53 @@ def by_inverted_file(queries: Float[Tensor, "N D"], rows: Float[Tensor, "M D"], 
     index.train(x)
     index.add(x)
     index.nprobe = min(PROBED_CELLS, cells)
-    square, place = (torch.as_tensor(one).to(rows.device) for one in index.search(queries.cpu().numpy(), k))
+    shared = {"index": index, "queries": queries, "k": k, "probes": index.nprobe}
+    if is_distributed():
+        stored = {"index": faiss.serialize_index(index), "token": uuid4().hex}
+        shared |= stored | {"threads": faiss.omp_get_max_threads()}
+    found = list(map_blocks(_search_block, shared, row_slices(len(queries), SEARCH_BLOCK_ROWS)))
+    square, place = (torch.cat(parts).to(rows.device) for parts in zip(*found, strict=True))
     missing = place < 0  # fewer than k rows in the cells
     return Neighbours(place.masked_fill(missing, 0), square.masked_fill(missing, torch.inf).clamp_min(0).sqrt())
 
 
+def _search_block(shared: Mapping[str, Any], rows: slice) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+    """Return squared distances and places of the rows that an inverted file finds for some queries."""
+    index = _opened_index(shared) if "token" in shared else shared["index"]
+    index.nprobe = shared["probes"]
+    square, place = index.search(shared["queries"][rows].cpu().numpy(), shared["k"])
+    return torch.from_numpy(square), torch.from_numpy(place)
+
+
+_OPENED: dict[str, Any] = {}
+"""The inverted file that this process of a cluster searches, by its token: opening it for every block would copy it."""
+
+
+def _opened_index(shared: Mapping[str, Any]) -> Any:
+    """Return the inverted file in a process of a cluster, which searches with as many threads as the process of the command."""
+    import faiss
+
+    token = shared["token"]
+    if token not in _OPENED:
+        faiss.omp_set_num_threads(shared["threads"])
+        _OPENED.clear()
+        _OPENED[token] = faiss.deserialize_index(shared["index"])
+    return _OPENED[token]
+
+
 def _exact_neighbours(z: Float[Tensor, "N D"], rows: Int[Tensor, "n"], k: int) -> Neighbours:
     """Return the k nearest other rows of some rows of unit vectors."""
-    row, distance = [], []
-    for some in rows.split(max(1, SIMILARITY_BLOCK_SIZE // len(z))):
-        similarity = z[some] @ z.T
-        similarity[torch.arange(len(some), device=z.device), some] = -torch.inf
-        top = similarity.topk(k, 1)
-        row.append(top.indices)
-        distance.append((2 - 2 * top.values).clamp_min(0).sqrt())
+    blocks = rows.split(max(1, SIMILARITY_BLOCK_SIZE // len(z)))
+    row, distance = zip(*map_blocks(_neighbours_of_block, {"z": z, "k": k}, blocks), strict=True)
     return Neighbours(torch.cat(row), torch.cat(distance))
+
+
+def _neighbours_of_block(
+    shared: Mapping[str, Any], some: Int[Tensor, "n"]
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """Return the nearest other rows of some rows, and their distances."""
+    z = shared["z"]
+    similarity = z[some] @ z.T
+    similarity[torch.arange(len(some), device=z.device), some] = -torch.inf
+    top = similarity.topk(shared["k"], 1)
+    return top.indices, (2 - 2 * top.values).clamp_min(0).sqrt()

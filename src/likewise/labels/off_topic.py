@@ -6,13 +6,15 @@ A wrong label alone does not make a sample off-topic: the sample is compared wit
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
+from likewise.core.block_executors import map_blocks
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
@@ -154,15 +156,32 @@ def density_distances(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], classes: int
         whole = fit_predictive(p, y, typical, classes)
         near = nearest_centres((p - whole.origin) @ whole.map, whole.centre, NEAREST_CENTRES_COUNT, seed)
         width = p.shape[1] * (1 + near.shape[1])
+    folds = order.tensor_split(min(FOLD_COUNT, len(p)))
+    blocks = [(k, fold[some]) for k, fold in enumerate(folds) for some in row_blocks(len(fold), width, fold.device)]
     for _ in range(ROUND_COUNT):
-        for fold in order.tensor_split(min(FOLD_COUNT, len(p))):
-            outside = torch.ones_like(typical)
-            outside[fold] = False
-            known = fit_predictive(p, y, _restored(y, typical & outside, outside, classes), classes)
-            for rows in (fold[some] for some in row_blocks(len(fold), width, fold.device)):
-                best[rows], top[rows] = known.distances(p[rows], y[rows], None if near is None else near[rows])
+        shared = {"p": p, "y": y, "typical": typical, "classes": classes}
+        known = list(map_blocks(_fit_without, shared, folds))
+        found = map_blocks(_distances_of_block, {"p": p, "y": y, "near": near, "known": known}, blocks)
+        for (_, rows), (distance, nearest) in zip(blocks, found, strict=True):
+            best[rows], top[rows] = distance, nearest
         typical = (top == y) & (best <= _quantile(best, 1 - TRIMMED_SHARE))
     return best
+
+
+def _fit_without(shared: Mapping[str, Any], fold: Int[Tensor, "n"]) -> Predictive:
+    """Return the densities that are fitted to the typical samples outside of a fold."""
+    p, y, classes = shared["p"], shared["y"], shared["classes"]
+    outside = torch.ones_like(shared["typical"])
+    outside[fold] = False
+    return fit_predictive(p, y, _restored(y, shared["typical"] & outside, outside, classes), classes)
+
+
+def _distances_of_block(
+    shared: Mapping[str, Any], block: tuple[int, Int[Tensor, "n"]]
+) -> tuple[Float[Tensor, "n"], Int[Tensor, "n"]]:
+    """Return `Predictive.distances` of some samples of one fold. `block`: number of the fold, rows."""
+    (k, rows), near = block, shared["near"]
+    return shared["known"][k].distances(shared["p"][rows], shared["y"][rows], None if near is None else near[rows])
 
 
 def fit_predictive(p: Float[Tensor, "N K"], y: Int[Tensor, "N"], used: Bool[Tensor, "N"], classes: int) -> Predictive:

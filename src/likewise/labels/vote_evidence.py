@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -190,10 +190,20 @@ def refit_with_votes(
         like: log P(votes | true class).
     """
     voters = [votes.without(sums.fold == k) for k in range(len(sums.rows))]
+    return sums.refitted(VotesAndFeatures(sums.x, voters, weight, frequency, like))
 
-    def posterior(model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> SoftLabels:
-        scores = torch.cat([model.scores(sums.x[rows])[None], voters[k].scores(rows)]).double()
-        log_p = class_probabilities(scores, weight, frequency).clamp_min(1e-12).log()
-        return SoftLabels(torch.softmax(log_p + like[rows], 1).to(sums.x))
 
-    return sums.refitted(posterior)
+@dataclass(frozen=True, eq=False)
+class VotesAndFeatures:
+    """Posteriors by votes of workers and features, for `FoldSums.refitted`; it can be sent to other processes."""
+
+    x: Float[Tensor, "N F"]
+    voters: list[SoftVotes]  # without each fold
+    weight: Float[Tensor, "2"]
+    frequency: Float[Tensor, "C"]
+    like: Float[Tensor, "N C"]
+
+    def __call__(self, model: ClassDensity, k: int, rows: Int[Tensor, "n"]) -> SoftLabels:
+        scores = torch.cat([model.scores(self.x[rows])[None], self.voters[k].scores(rows)]).double()
+        log_p = class_probabilities(scores, self.weight, self.frequency).clamp_min(1e-12).log()
+        return SoftLabels(torch.softmax(log_p + self.like[rows], 1).to(self.x))

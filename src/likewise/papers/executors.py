@@ -11,12 +11,10 @@ import queue
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import chdir, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -33,6 +31,7 @@ from likewise.core.processes import (
     stop_all,
     stop_with_parent,
 )
+from likewise.core.ray_cluster import LOST_TASK_ERRORS, MAX_RAY_TRIES, check_address, ray_cluster
 from likewise.core.settings import Train, to_dict
 from likewise.core.settings.setting_values import from_dict
 from likewise.learn.training.loop import stop_on_signal
@@ -40,18 +39,11 @@ from likewise.learn.training.loop import stop_on_signal
 MAX_TRIES = 3
 """Number of processes that may be killed during one training, before it counts as failed."""
 
-MAX_RAY_TRIES = 5
-"""How often a training is started or resumed before it counts as failed: nodes of a cluster come and go."""
+INSTEAD_OF_RAY = "use --jobs to train on this machine"
+"""What works without Ray, for errors."""
 
-LOST_TASK_ERRORS = (
-    "WorkerCrashedError",
-    "NodeDiedError",
-    "LocalRayletDiedError",
-    "OutOfMemoryError",
-    "ObjectLostError",
-    "OwnerDiedError",
-)
-"""Ray errors that are not caused by settings: a process was killed (by a user, or for memory), or its node is gone."""
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Bytes of the object store of a local Ray: trainings exchange only settings."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +232,7 @@ class RayExecutor:
     """
 
     def __init__(self, address: str, jobs: int = 1, gpus_per_run: float | None = None):
-        if address != "ray" and not address.startswith("ray://"):
-            raise LikewiseError(f'bench: --executor must be "ray" or "ray://HOST:PORT", got "{address}"')
+        check_address("bench", address)
         if jobs < 1:
             raise LikewiseError(f"executor: jobs must be 1 or more, got {jobs}")
         if gpus_per_run is not None and (gpus_per_run < 0 or (gpus_per_run > 1 and gpus_per_run % 1)):
@@ -249,26 +240,17 @@ class RayExecutor:
                 f"bench: --gpus-per-run must be a fraction of a GPU or a whole number of GPUs, got {gpus_per_run}"
             )
         self.address, self.jobs, self.gpus_per_run = address, jobs, gpus_per_run
-        self.began = self.here_only = False
+        self.here_only = False
         self.ray: Any = None  # the module, once it is needed
+        self._cluster: Any = None
 
     def __enter__(self) -> RayExecutor:
-        try:
-            import ray
-        except ModuleNotFoundError:
-            raise LikewiseError(
-                'bench: --executor ray needs Ray, which is not installed; pip install "likewise[ray]"'
-            ) from None
-        self.ray = ray
-        if not ray.is_initialized():
-            with in_root_folder():
-                self.here_only = connect(ray, self.address, self.jobs)
-            self.began = True
+        self._cluster = ray_cluster("bench", self.address, INSTEAD_OF_RAY, self.jobs, OBJECT_STORE_BYTES)
+        self.ray, self.here_only = self._cluster.__enter__()
         return self
 
     def __exit__(self, *problem) -> None:
-        if self.began:
-            self.ray.shutdown()
+        self._cluster.__exit__(*problem)
 
     def work(
         self, configs: Sequence[Train], more: Callable[[], bool] = lambda: True
@@ -377,63 +359,6 @@ def check_visible(answers: list[tuple[str, list[str]]], mark: Path) -> None:
                 f"bench: runs must lie on storage that all nodes share, but {host} does not see '{folder}'; use a working "
                 "directory and an --out that all nodes mount under the same path (NFS, Lustre)"
             )
-
-
-@contextmanager
-def in_root_folder() -> Iterator[None]:
-    """Change into the root folder, with the paths of PYTHONPATH made absolute.
-
-    Ray puts the folder in which it is started first on the import path of its workers, where a file could shadow a module.
-    """
-    before = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join(os.path.abspath(p) for p in before.split(os.pathsep) if p)
-    os.environ |= {"PYTHONPATH": path} if path else {}
-    try:
-        with chdir(Path.cwd().anchor):
-            yield
-    finally:
-        os.environ |= {"PYTHONPATH": before} if path else {}
-
-
-def connect(ray, address: str, jobs: int) -> bool:
-    """Connect to the running cluster, or start a local one. Returns whether it was started here."""
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    path = os.pathsep.join(os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
-    imports = {"runtime_env": {"env_vars": {"PYTHONPATH": path}}} if path else {}
-    known = os.environ.get("RAY_ADDRESS") if address == "ray" else address
-    last = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
-    where = known or (last.read_text().strip() if last.exists() else "local")
-    try:
-        if where != "local":
-            check_reachable(where)
-            ray.init(address=known or "auto", **imports, **quiet)
-            return False
-    except Exception as error:  # every kind of connection has its own exceptions
-        if known:
-            raise LikewiseError(
-                f"bench: no Ray cluster answers at '{known}' ({type(error).__name__}: {str(error).splitlines()[0]}); start it, "
-                "correct the address, set RAY_AUTH_MODE=token if it needs a token, or use --jobs to train on this machine"
-            ) from None
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
-    small = {"num_cpus": max(cores(), jobs), "include_dashboard": False, "object_store_memory": 100 * 2**20}
-    for left in (2, 1, 0):  # on a busy machine its processes may time out at first
-        try:
-            ray.init(address="local", **small, **quiet)
-            break
-        except Exception as error:
-            ray.shutdown()
-            if not left:
-                raise LikewiseError(
-                    f"bench: Ray does not start here ({error}); use --jobs to train without it"
-                ) from None
-    return True
-
-
-def check_reachable(address: str) -> None:
-    """Raise unless a server accepts connections at the address; Ray itself would retry for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=20).close()
 
 
 def gpus_for(config: Train, each: float | None, nodes: list[dict]) -> float:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int
 
+from likewise.core.block_executors import executing, is_distributed, map_blocks
 from likewise.core.devices import choose_device
 from likewise.core.distributed.process_group import world
 from likewise.core.errors import print_text
 from likewise.core.files import check_output_path, names_folder
 from likewise.core.locks import folder_lock
 from likewise.core.progress import Bar, bar
+from likewise.core.retrieval.integer_scores import row_slices
 from likewise.core.settings import Embed, Train, check
 from likewise.core.types import Embedded, Items, LikewiseError
 from likewise.core.vectors import Vectors
@@ -35,6 +39,9 @@ from likewise.runs.network import make_embedder, to_device, transforms
 from likewise.runs.open import OpenRun
 from likewise.score.checks import check_input
 from likewise.score.scoring import as_compared
+
+EMBED_BLOCK_ROWS = 2**12
+"""Number of rows that a task of a cluster embeds; a multiple of the batch, so that all batches are those of one process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +64,38 @@ class Embedding:
         )  # fmt: skip
         return Embedded(e.f, e.y, e.row, f=e.f) if by_feature and e.f is not None else as_compared(e, self.similarity)
 
+    def blocks(self, blocks: Sequence[range], shown: Bar, whole: bool = False) -> Iterator[Embedded]:
+        """Yield the embeddings of blocks of rows, by the executor of the command.
+
+        Args:
+            whole: on a cluster, return all that `rows` returns; otherwise only the embeddings `z`, without raw ones.
+        """
+        if not is_distributed():
+            for block in blocks:
+                yield self.rows(np.arange(block.start, block.stop), title=shown)
+            return
+        config = replace(self.config, quiet=True, workers=0)
+        shared = {"job": replace(self, config=config), "whole": whole}
+        for block, e in zip(blocks, map_blocks(_embed_block, shared, blocks), strict=True):
+            shown.advance(len(block))
+            yield e
+
+    def all_rows(self) -> Embedded:
+        """Return the embeddings of all rows."""
+        if not is_distributed():
+            return self.rows(np.arange(len(self.items)))
+        blocks = [range(at.start, at.stop) for at in row_slices(len(self.items), EMBED_BLOCK_ROWS)]
+        with bar("embed", len(self.items), quiet=self.config.quiet) as shown:
+            parts = list(self.blocks(blocks, shown, whole=True))
+        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(Embedded)}
+        return Embedded(**{name: torch.cat(own) for name, own in columns.items() if own[0] is not None})
+
+
+def _embed_block(shared: Mapping[str, Any], rows: range) -> Embedded:
+    """Return the embeddings of some rows, in a process of a cluster."""
+    e = shared["job"].rows(np.arange(rows.start, rows.stop))
+    return e if shared["whole"] else Embedded(e.z, e.y, e.row)
+
 
 def embed(
     config: Embed, say=print, fetch: bool = True, items: Items | None = None, made_by: dict[str, str] | None = None
@@ -72,12 +111,20 @@ def embed(
         made_by: further words about the origin of the file, which `runs.embeddings.origin` returns.
     """
     check(config)
+    with executing("embed", config.executor):
+        return embed_items(config, say, fetch, items, made_by)
+
+
+def embed_items(
+    config: Embed, say, fetch: bool, items: Items | None, made_by: dict[str, str] | None
+) -> Embedded | Vectors:
+    """As `embed`, by the executor of the command."""
     sharded = names_folder(config.out)
     check_folder_flags(config, sharded)
     if sharded:
         check_folder(Path(config.out).expanduser())
     out = check_output_path(config.out, ".npz", "embed") if config.out and not sharded else None
-    device = choose_device(config.device)
+    device = torch.device("cpu") if is_distributed() else choose_device(config.device)
     is_run = not is_hub_name(config.run) and (os.path.exists(os.path.expanduser(config.run)) or os.sep in config.run)
     options = {"checkpoint": config.checkpoint, "device": device, "allow_imports": config.allow_imports}
     for flag, given in (("--weights", config.weights), ("--size", config.size)):
@@ -103,7 +150,7 @@ def embed(
     job = Embedding(network, transform, items, device, similarity, config)
     if sharded:
         return embed_shards(job, Path(config.out).expanduser(), words, say)
-    e = job.rows(np.arange(len(items)))
+    e = job.all_rows()
     if out:
         save_embeddings(out, e, items, words | {"similarity": job.similarity})
     return e
@@ -114,6 +161,10 @@ def check_folder_flags(config: Embed, sharded: bool) -> None:
     if config.dtype is not None and not sharded:
         raise LikewiseError(
             f"embed: --dtype needs a folder of shards, got --out '{config.out}'; write a folder (--out FOLDER/), or drop --dtype"
+        )
+    if config.executor and config.device not in (None, "cpu"):
+        raise LikewiseError(
+            f"embed: --executor computes on the CPU cores of the cluster, got --device {config.device}; drop one of them"
         )
     if world()[1] > 1 and sharded:
         raise LikewiseError("embed: shards must be written by one process, got several; start it without torchrun")
@@ -149,10 +200,10 @@ def embed_shards(job: Embedding, folder: Path, words: dict, say=print) -> Vector
         if len(missing) < index.count:
             say(f"{index.count - len(missing)} of {index.count} shards in {folder} are complete and are kept")
         with bar("embed", len(items), start=len(items) - left, quiet=config.quiet) as shown:
-            for number in missing:
-                rows = np.arange(len(items))[index.rows_of(number).start : index.rows_of(number).stop]
-                z = job.rows(rows, title=shown).z.numpy()
-                writer.write(number, z, row_columns(items, rows) | {"label": code[rows].astype(np.int32)})
+            blocks = [index.rows_of(number) for number in missing]
+            for number, e in zip(missing, job.blocks(blocks, shown), strict=True):
+                rows = e.row.numpy()
+                writer.write(number, e.z.numpy(), row_columns(items, rows) | {"label": code[rows].astype(np.int32)})
     return open_shards(folder)[0]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
+from likewise.core.block_executors import executing
 from likewise.core.contracts import Protocol, Split
 from likewise.core.devices import bytes_of, choose_device
 from likewise.core.distributed.process_group import joined, world
@@ -45,7 +46,7 @@ def evaluate(config: Evaluate, say=print) -> Scored:
     check(config)
     target = find_target(config.target, "evaluate")
     out = check_output_path(config.out, ".json", "evaluate") if config.out else None
-    with joined(choose_device(config.device)) as device:
+    with joined(choose_device(config.device)) as device, executing("evaluate", config.executor):
         result = evaluate_target(config, target, device, say)
         if out and world()[0] == 0:
             write_json(out, result)

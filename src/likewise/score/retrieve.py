@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from likewise.core.block_executors import current_executor, is_distributed, map_blocks
 from likewise.core.contracts import Protocol, Relevance
-from likewise.core.distributed.process_group import rank_in_shares, world
+from likewise.core.distributed.process_group import joined_queries, rank_in_shares, world
 from likewise.core.retrieval.integer_scores import Exclusions, euclidean_scale, row_slices
 from likewise.core.retrieval.ranking import WORKING_MEMORY_BYTES, pair_groups, rank
 from likewise.core.retrieval.relevant_rows import ANY_RELEVANCE, GradedRows, RowRelevance, count_relevant
@@ -27,6 +29,9 @@ CPU = torch.device("cpu")
 
 MAX_STORED_RESULTS = 10
 """Results stored for each query, for figures and tables."""
+
+MIN_BLOCK_QUERIES, BLOCKS_PER_WORKER = 256, 4
+"""Smallest number of queries that a task of a cluster ranks, and number of tasks per slot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +72,8 @@ class Scoring:
 
     @property
     def exact_device(self) -> torch.device:
-        """The device, or the CPU if the device has no float64, which exact ranking needs."""
-        return torch.device("cpu") if self.device.type == "mps" else self.device
+        """The device, or the CPU if the device has no float64, which exact ranking needs, or if a cluster ranks."""
+        return CPU if self.device.type == "mps" or is_distributed() else self.device
 
     def sides(self, e: Embedded) -> tuple[Bool[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
         """Return which of the embeddings are queries (of the sample, if one was drawn), and which are in the gallery."""
@@ -111,7 +116,8 @@ def retrieve(
         "similarity": scoring.similarity, "device": scoring.exact_device, "budget": scoring.budget,
     }  # fmt: skip
     pairs = None if scoring.exclude is None else _positions(scoring.exclude, e, items)
-    if is_query.all() and in_gallery.all() and world()[1] == 1 and part is None:
+    distributed = is_distributed()
+    if is_query.all() and in_gallery.all() and world()[1] == 1 and not distributed and part is None:
         how["relevance"] = relevance
         labels = None if levels is None else (levels.label, levels.label)
         return rank(e.z, y, group=group, exclude=pairs, levels=labels, **how)
@@ -125,22 +131,43 @@ def retrieve(
         pairs = torch.cat([pairs, pairs.flip(1)])
         pairs = torch.stack([in_q[pairs[:, 0]], in_g[pairs[:, 1]]], 1)
         pairs = pairs[(pairs >= 0).all(1)]
-
-    def rank_some(mine: slice) -> Retrieval:
-        own = None if pairs is None else pairs[(pairs[:, 0] >= mine.start) & (pairs[:, 0] < mine.stop)]
-        return rank(
-            z[mine], y[q[mine]], gallery_z, y[g], own=in_g[q[mine]],
-            levels=None if levels is None else (levels.label[:, q[mine]], levels.label[:, g]),
-            group=None if group is None else group[q[mine]], gallery_group=None if group is None else group[g],
-            exclude=None if own is None else own - torch.tensor([mine.start, 0]),
-            relevance=relevance and replace(relevance, query=relevance.query[q[mine]], gallery=relevance.gallery[g]), **how,
-        )  # fmt: skip
-
-    found = rank_in_shares(len(q), rank_some)
+    sides = {
+        "z": z, "gallery_z": gallery_z, "q": q, "g": g, "y": y, "own": in_g[q], "group": group, "pairs": pairs,
+        "levels": None if levels is None else levels.label, "relevance": relevance, "how": how,
+    }  # fmt: skip
+    found = rank_in_blocks(len(q), sides) if distributed else rank_in_shares(len(q), partial(rank_block, sides))
     g = g.to(found.row.device)
     row = torch.where(found.row >= 0, g[found.row.clamp_min(0)], -1)
     hit_row = None if found.hit_row is None else g[found.hit_row]
     return replace(found, query=q.to(g.device), row=row, hit_row=hit_row)
+
+
+def rank_block(sides: Mapping[str, Any], mine: slice) -> Retrieval:
+    """Rank the gallery for some of the queries, which count from 0 in the result. `sides`: both sides, as `retrieve` has them."""
+    q, g, levels, group, pairs, relevance = (
+        sides[name] for name in ("q", "g", "levels", "group", "pairs", "relevance")
+    )
+    q = q[mine]
+    if pairs is not None:
+        pairs = pairs[(pairs[:, 0] >= mine.start) & (pairs[:, 0] < mine.stop)] - torch.tensor([mine.start, 0])
+    return rank(
+        sides["z"][mine], sides["y"][q], sides["gallery_z"], sides["y"][g], own=sides["own"][mine],
+        levels=None if levels is None else (levels[:, q], levels[:, g]),
+        group=None if group is None else group[q], gallery_group=None if group is None else group[g], exclude=pairs,
+        relevance=relevance and replace(relevance, query=relevance.query[q], gallery=relevance.gallery[g]), **sides["how"],
+    )  # fmt: skip
+
+
+def rank_in_blocks(queries: int, sides: Mapping[str, Any]) -> Retrieval:
+    """Rank all queries in blocks, by the executor of the command. Ranking is exact: blocks do not change the result.
+
+    A block has `MIN_BLOCK_QUERIES` queries or more, and every slot of the cluster gets `BLOCKS_PER_WORKER`, so that the cost of
+    preparing the gallery, once per block, stays small beside that of ranking.
+    """
+    how = sides["how"] | {"progress": None}
+    size = max(MIN_BLOCK_QUERIES, -(-queries // (BLOCKS_PER_WORKER * current_executor().slots)))
+    blocks = row_slices(queries, size)
+    return joined_queries(list(map_blocks(rank_block, {**sides, "how": how}, blocks, sides["how"]["progress"])))
 
 
 def _positions(pairs: Int[np.ndarray, "M 2"], e: Embedded, items: Items) -> Int[torch.Tensor, "m 2"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -106,13 +106,28 @@ def rank_in_shares(queries: int, rank_some: Callable[[slice], Retrieval]) -> Ret
     own = rank_some(slice(edge[rank], edge[rank + 1]))
     if shares == 1:
         return own
-    count = _gather(own.start.diff(), shares)
+    parts = {name: _gather(getattr(own, name), shares) for name in _query_fields(own)}
+    return _with_starts(own, _gather(own.start.diff(), shares), parts)
+
+
+def joined_queries(parts: Sequence[Retrieval]) -> Retrieval:
+    """Return the rankings of several blocks of queries as one; the queries of each count from 0."""
+    count = torch.cat([one.start.diff() for one in parts])
+    whole = {name: torch.cat([getattr(one, name) for one in parts]) for name in _query_fields(parts[0])}
+    return _with_starts(parts[0], count, whole)
+
+
+def _query_fields(found: Retrieval) -> tuple[str, ...]:
+    """Return the names of the fields with one entry per query or hit, that the ranking has."""
     names = ("row", "match", "sim", "relevant", "depth", "hit_rank")
     optional = ("hit_row", "relevant_at", "value", "best", "hit_value")
-    names += tuple(name for name in optional if getattr(own, name) is not None)
-    whole = {name: _gather(getattr(own, name), shares) for name in names}
+    return names + tuple(name for name in optional if getattr(found, name) is not None)
+
+
+def _with_starts(found: Retrieval, count: Tensor, whole: dict[str, Tensor]) -> Retrieval:
+    """Return a ranking with other fields, and with the numbers of hits of all queries."""
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    return replace(own, query=torch.arange(queries, device=start.device), start=start, **whole)
+    return replace(found, query=torch.arange(len(count), device=start.device), start=start, **whole)
 
 
 def _gather(part: Tensor, count: int) -> Tensor:

@@ -109,6 +109,9 @@ class Audit(Checkpoint):
     """Number of causes listed per error and direction (harmful, helpful); with --overlap, number of classes per run."""
     seed: Seed = 0
     """Seed of all random choices: folds, batches for losses that compare samples, random baselines, resamples."""
+    executor: str | None = None
+    """What computes neighbours and scores: "ray" (the Ray cluster at RAY_ADDRESS, a running local one, or else a new local one)
+    or "ray://HOST:PORT". The result is the same. By default this process."""
 
 
 @dataclass(frozen=True)

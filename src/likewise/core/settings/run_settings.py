@@ -75,7 +75,10 @@ class Evaluate(Checkpoint):
     folder has such a file for its own data. By default none."""
     memory: Memory = "512MB"
     """Working memory of the ranking on the device that ranks, besides the embeddings; less is slower and gives the same
-    results."""
+    results. With --executor, the memory of every task."""
+    executor: str | None = None
+    """What computes the ranking: "ray" (the Ray cluster at RAY_ADDRESS, a running local one, or else a new local one)
+    or "ray://HOST:PORT". The result is the same. By default this process."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,9 @@ class Embed(Computation):
     """For a backbone: side of the square input image, in pixels. By default the input size of the backbone."""
     strict: bool = False
     """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
+    executor: str | None = None
+    """What embeds: "ray" (the Ray cluster at RAY_ADDRESS, a running local one, or else a new local one) or "ray://HOST:PORT",
+    on CPU cores; all nodes must see the images under the same path. The result is the same. By default this process."""
 
 
 @dataclass(frozen=True)

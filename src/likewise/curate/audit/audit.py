@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from likewise.core.block_executors import executing
 from likewise.core.errors import LikewiseError
 from likewise.core.files import write_json
 from likewise.core.notebook import view
@@ -72,7 +73,8 @@ class Audited:
 
 def audit_targets(config: Audit, say: Callable[[str], None] = print) -> Audited | ErrorOverlap:
     """Return the audit of one target; with `config.overlap`, the classes with most errors of several runs."""
-    return overlap(config, say) if config.overlap else audit(config, say)
+    with executing("audit", config.executor):
+        return overlap(config, say) if config.overlap else audit(config, say)
 
 
 def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from likewise.core.block_executors import map_blocks
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.curate.audit.single_scores import check_labelled
@@ -190,24 +192,11 @@ def class_label_quality(
         kept = Candidates(y[:, None].expand(-1, width).clone(), score.new_zeros(len(y), width))
         kept.probability[:, 0] = 1  # of labels that cannot be scored nothing else is known
         lone = torch.bincount(y[alone], minlength=len(label)) > 0
-        for rows in each.blocks() if noise.informative else ():
-            scores, columns = each.scores(rows).double(), each.columns(rows)
-            own = given_column(y[rows], columns)
-            q = among_candidates(noise.posterior(scores, y[rows], columns), own, lone, columns)
-            score[rows] = q.gather(1, own)[:, 0]
-            by_density = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1], columns)
-            density[rows] = by_density.gather(1, own)[:, 0]
-            q, some = without_drawn(q, columns), ~alone[rows]
-            found = keep_candidates(q[some], own[some, 0], width)
-            kept.label[rows[some]] = class_of(found.label, None if columns is None else columns.of(some))
-            kept.probability[rows[some]] = found.probability
-            top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
-            wrong = (1 - score[rows]).clamp_min(1e-12)
-            best = class_of(top.indices[:, :1], columns)[:, 0]
-            # the label itself, if there is no other
-            suggested[rows] = best.where(top.values[:, 0] > 0, y[rows])
-            sure[rows] = (top.values[:, 0] / wrong).clamp_max(1)
-            ahead[rows] = sure[rows] - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
+        blocks = list(each.blocks()) if noise.informative else []
+        shared = {"each": each, "noise": noise, "y": y, "alone": alone, "lone": lone, "width": width}
+        for rows, found in zip(blocks, map_blocks(_score_block, shared, blocks), strict=True):
+            score[rows], density[rows], sure[rows], ahead[rows], suggested[rows] = found[:5]
+            kept.label[rows[~alone[rows]]], kept.probability[rows[~alone[rows]]] = found.kept
     bounded = torch.minimum(score, 1 - outside.double())  # the label of an image that fits no class cannot be right
     score = score.where(outside < 0.5, bounded)
     usable = noise.informative
@@ -235,6 +224,38 @@ def check_candidates(each: LabelEvidence, noise: Noise, y: Int[Tensor, "N"], see
     found = torch.cat(hidden).clamp_min(0)
     width = each.candidates.width - each.candidates.drawn
     return CandidateSearch(width, each.classes, each.recall, float(found.mean()), float(found.max()), len(rows))
+
+
+class ScoredBlock(NamedTuple):
+    """What `class_label_quality` finds for some samples; `kept`: the candidates of those that are not alone in their class."""
+
+    score: Float[Tensor, "n"]
+    density: Float[Tensor, "n"]
+    sure: Float[Tensor, "n"]
+    ahead: Float[Tensor, "n"]
+    suggested: Int[Tensor, "n"]
+    kept: Candidates
+
+
+def _score_block(shared: Mapping[str, Any], rows: Int[Tensor, "n"]) -> ScoredBlock:
+    """Return the probability of the given label of some samples, and the label that is suggested if it is wrong."""
+    each, noise, y = shared["each"], shared["noise"], shared["y"][rows]
+    scores, columns = each.scores(rows).double(), each.columns(rows)
+    own = given_column(y, columns)
+    q = among_candidates(noise.posterior(scores, y, columns), own, shared["lone"], columns)
+    score = q.gather(1, own)[:, 0]
+    by_density = noise._replace(weight=noise.weight[:1]).probabilities(scores[:1], columns)
+    q, some = without_drawn(q, columns), ~shared["alone"][rows]
+    kept = keep_candidates(q[some], own[some, 0], shared["width"])
+    kept = kept._replace(label=class_of(kept.label, None if columns is None else columns.of(some)))
+    top = q.scatter(1, own, 0).topk(min(2, q.shape[1] - 1), 1)
+    wrong = (1 - score).clamp_min(1e-12)
+    best = class_of(top.indices[:, :1], columns)[:, 0]
+    sure = (top.values[:, 0] / wrong).clamp_max(1)
+    ahead = sure - (top.values[:, 1] / wrong if top.values.shape[1] > 1 else 0)
+    # the label itself, if there is no other
+    suggested = best.where(top.values[:, 0] > 0, y)
+    return ScoredBlock(score, by_density.gather(1, own)[:, 0], sure, ahead, suggested, kept)
 
 
 def among_candidates(
