@@ -24,8 +24,8 @@ from forecast_order import PLANS, measure_orders
 from forecast_plots import draw_forecasts, draw_orders
 
 from likewise.core.render.figures import save_figure
-from likewise.labels.candidates import Candidates
 from likewise.labels.many_heads import HeadSettings
+from likewise.labels.posterior_update import Candidates
 from likewise.labels.review_forecast import METRICS, forecast_review
 
 SHARES = (0.05, 0.1, 0.2, 0.4)

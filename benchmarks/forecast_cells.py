@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from likewise.curate.audit.label_probability import class_label_quality
-from likewise.labels.candidates import Candidates
 from likewise.labels.many_heads import HeadSettings, score_heads
+from likewise.labels.posterior_update import Candidates
 
 CLASSES, PER_CLASS, DIMS = 80, 20, 64
 """Maximum number of classes of a cell, of samples per class, and of principal components of the features."""

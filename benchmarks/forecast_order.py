@@ -7,8 +7,8 @@ import torch
 from forecast_cells import Cell, Planted, corrected
 from torch import Tensor
 
-from likewise.labels.candidates import update_posterior
 from likewise.labels.many_heads import HeadSettings, score_heads, train_heads
+from likewise.labels.posterior_update import update_posterior
 from likewise.labels.review_forecast import Action, label_effects, make_actions
 
 PLANS = ("suspicion", "suspicion, groups", "gain, single", "gain, groups", "gain, groups, updated")

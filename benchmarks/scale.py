@@ -126,7 +126,7 @@ def posteriors(x, y, classes: int, candidates: int) -> tuple[np.ndarray, float]:
     """Return the posterior of every given label, and the noise rate; the noise is fitted on all samples."""
     import torch
 
-    from likewise.labels.class_columns import given_column
+    from likewise.labels.candidate_classes import given_column
     from likewise.labels.label_evidence import discriminate
     from likewise.labels.label_noise import fit_noise
 

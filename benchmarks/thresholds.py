@@ -27,7 +27,7 @@ from likewise.types import LikewiseError
 
 from likewise.core.progress import bar
 from likewise.deploy.calibration.fit_calibration import RELIABILITY_BINS, fit_probability
-from likewise.deploy.calibration.promises import (
+from likewise.deploy.calibration.threshold_promises import (
     Nearest,
     PairRates,
     Promise,

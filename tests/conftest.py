@@ -32,10 +32,9 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 NUMERIC = (
-    "core/retrieval", "core/test_class_sums", "core/test_class_tree", "core/test_kmeans", "core/test_lambert_w",
-    "core/test_ring_buffer", "curate/audit", "data/noise", "data/relevance", "labels", "learn/confidence", "learn/losses",
-    "learn/miners", "learn/samplers", "learn/terms", "learn/training/test_objective",
-    "runs/engine/test_grad_cache", "score/metrics", "score/test_error_overlap",
+    "core/retrieval", "core/test_class_sums", "core/test_kmeans", "curate/audit", "data/noise", "data/relevance", "labels", "learn/confidence", "learn/losses",
+    "learn/miners", "learn/test_lambert_w", "learn/test_ring_buffer", "learn/samplers", "learn/terms", "learn/training/test_objective",
+    "models/test_grad_cache", "score/metrics", "score/test_error_overlap",
     "score/test_intervals", "score/test_scoring", "score/test_significance", "test_similarity",
     "test_examples",
 )  # fmt: skip

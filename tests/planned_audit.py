@@ -8,7 +8,7 @@ import torch
 
 from likewise.curate.audit.review_queue import ReviewQueue
 from likewise.curate.audit.write import FIXED_COLUMNS
-from likewise.labels.candidates import Candidates
+from likewise.labels.posterior_update import Candidates
 
 NAMES = ("finch", "gull", "robin", "tit", "wren")
 HEAD = [*FIXED_COLUMNS, "off_topic"]

@@ -32,7 +32,6 @@ LISTED = {
     "protocols",
     "relevance",
     "recipes",
-    "settings",
 }
 """Folders that the tree names without their files, which are alike."""
 

@@ -8,8 +8,8 @@ import torch
 from likewise.types import LikewiseError
 from scipy.stats import t as student
 
-from likewise.labels.candidates import Candidates
 from likewise.labels.many_heads import HeadSettings
+from likewise.labels.posterior_update import Candidates
 from likewise.labels.review_forecast import (
     Action,
     Forecast,

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from likewise.core.render.html import TEMPLATES
-from likewise.deploy.calibration.promises import describe_promise
+from likewise.deploy.calibration.threshold_promises import describe_promise
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration
 from likewise.score.score_table import (
     corrected_notes,

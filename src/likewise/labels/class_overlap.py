@@ -14,7 +14,7 @@ from torch.nn.functional import embedding
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
-from likewise.labels.class_columns import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT, repeats
+from likewise.labels.candidate_classes import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT, repeats
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE
 from likewise.labels.neighbour_search import nearest_centres
 

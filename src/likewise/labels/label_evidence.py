@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.core.block_executors import map_blocks
-from likewise.labels.class_columns import (
+from likewise.labels.candidate_classes import (
     CANDIDATE_CLASSES_COUNT,
     MAX_DENSE_CLASSES,
     NEAREST_CENTRES_COUNT,

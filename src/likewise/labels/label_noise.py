@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from likewise.labels.class_columns import Columns, given_column
+from likewise.labels.candidate_classes import Columns, given_column
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.labels.class_columns import CandidateClasses
+from likewise.labels.candidate_classes import CandidateClasses
 from likewise.labels.label_noise import row_blocks
 from likewise.labels.neighbour_search import SIMILARITY_BLOCK_SIZE
 

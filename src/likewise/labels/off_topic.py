@@ -18,7 +18,7 @@ from likewise.core.block_executors import map_blocks
 from likewise.core.class_sums import class_sums
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
-from likewise.labels.class_columns import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT
+from likewise.labels.candidate_classes import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT
 from likewise.labels.class_density import eigenvectors
 from likewise.labels.label_evidence import principal_components
 from likewise.labels.label_noise import row_blocks

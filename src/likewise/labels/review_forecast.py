@@ -23,8 +23,8 @@ from scipy.stats import t as student
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
-from likewise.labels.candidates import Candidates, draw_worlds
 from likewise.labels.many_heads import HeadSettings, score_heads, train_heads
+from likewise.labels.posterior_update import Candidates, draw_worlds
 
 INTERVAL_COVERAGE_SHARE = 0.9
 """Probability with which the interval contains the gain of one review and one training."""

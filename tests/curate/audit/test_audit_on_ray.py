@@ -11,7 +11,7 @@ from likewise.config import Audit
 from likewise.core.block_executors import executing, using
 from likewise.curate.audit.audit import audit_targets
 from likewise.curate.audit.label_probability import class_label_quality
-from likewise.labels import class_columns, label_evidence, label_noise, neighbour_search, off_topic
+from likewise.labels import candidate_classes, label_evidence, label_noise, neighbour_search, off_topic
 
 EVERY_SET = {
     "_neighbours_of_block", "_fit_without", "_soft_terms_of_pair", "_fit_soft", "_distances_of_block", "_score_block"
@@ -36,7 +36,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(neighbour_search, "SIMILARITY_BLOCK_SIZE", 2**17)
     monkeypatch.setattr(neighbour_search, "SEARCH_BLOCK_ROWS", 128)
     monkeypatch.setattr(label_noise, "SCORE_BLOCK_SIZE", 2**14)
-    monkeypatch.setattr(class_columns, "COLUMN_BLOCK_ROWS", 100)
+    monkeypatch.setattr(candidate_classes, "COLUMN_BLOCK_ROWS", 100)
 
 
 def assert_equal(one, two, name=""):

@@ -40,8 +40,8 @@ from likewise.curate.audit.proof import (
 from likewise.curate.audit.read import PROOF_FILE, QUEUE_FILE, read_findings, read_forecast, read_proof
 from likewise.curate.audit.review_queue import read_queue
 from likewise.curate.audit.summary import show_findings
-from likewise.labels.candidates import Candidates
 from likewise.labels.many_heads import HeadSettings
+from likewise.labels.posterior_update import Candidates
 
 
 @pytest.fixture(scope="module")

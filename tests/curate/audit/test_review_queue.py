@@ -7,7 +7,7 @@ from likewise.types import LikewiseError
 
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.review_queue import POSTERIOR_FILE, build_queue, class_numbers, queue_of_findings, read_queue
-from likewise.labels.candidates import Candidates
+from likewise.labels.posterior_update import Candidates
 from likewise.labels.review_forecast import remaining_gain
 
 

@@ -23,8 +23,8 @@ from likewise.core.types import LikewiseError
 from likewise.curate.audit.read import FORECAST_FILE, QUEUE_FILE, Findings
 from likewise.curate.audit.records import SplitQuality, Subject
 from likewise.curate.audit.review_queue import Order, ReviewQueue, build_queue
-from likewise.labels.candidates import Candidates
 from likewise.labels.class_density import eigenvectors
+from likewise.labels.posterior_update import Candidates
 from likewise.labels.review_forecast import (
     FLAT_SHARE,
     INTERVAL_COVERAGE_SHARE,

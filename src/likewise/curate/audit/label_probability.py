@@ -18,12 +18,12 @@ from likewise.core.block_executors import map_blocks
 from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.curate.audit.single_scores import check_labelled
-from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, keep_candidates
-from likewise.labels.class_columns import Columns, class_of, given_column, without_drawn
+from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
 from likewise.labels.neighbour_votes import ClassVotes
 from likewise.labels.off_topic import off_topic
+from likewise.labels.posterior_update import CANDIDATES_COUNT, Candidates, keep_candidates
 
 CHECKED_SAMPLES_COUNT = 256
 """Number of random samples that are scored against all classes, to measure what candidates miss."""

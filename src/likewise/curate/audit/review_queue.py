@@ -17,9 +17,9 @@ from torch import Tensor
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, load_arrays
 from likewise.curate.audit.read import Findings
-from likewise.labels.candidates import CANDIDATES_COUNT, Candidates, update_posterior
 from likewise.labels.neighbour_search import nearest_neighbours
 from likewise.labels.neighbour_votes import copy_clusters
+from likewise.labels.posterior_update import CANDIDATES_COUNT, Candidates, update_posterior
 from likewise.labels.review_forecast import Action as Action
 from likewise.labels.review_forecast import label_effects, make_actions
 

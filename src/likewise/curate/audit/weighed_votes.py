@@ -25,7 +25,7 @@ from likewise.labels.annotators import (
     decide,
     worker_quality,
 )
-from likewise.labels.candidates import Candidates, keep_candidates
+from likewise.labels.posterior_update import Candidates, keep_candidates
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
 
 VOTE_FILES = ("consensus.csv", "annotators.csv", "annotator_confusions.csv", "annotator_votes.csv")

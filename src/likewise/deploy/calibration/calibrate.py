@@ -23,7 +23,7 @@ from likewise.core.settings import Calibrate, Train, check
 from likewise.core.settings.spec import brief, describe
 from likewise.core.types import Items, LikewiseError
 from likewise.deploy.calibration.fit_calibration import MIN_CALIBRATION_CLASSES, Target, at_most, build_calibration
-from likewise.deploy.calibration.promises import PROMISE_LEVEL
+from likewise.deploy.calibration.threshold_promises import PROMISE_LEVEL
 from likewise.runs.calibration import (
     CALIBRATION_FILE,
     Calibration,

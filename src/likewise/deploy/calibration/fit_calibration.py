@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
 from likewise.core.types import LikewiseError
-from likewise.deploy.calibration.promises import (
+from likewise.deploy.calibration.threshold_promises import (
     Nearest,
     Promise,
     choose,

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 
 from likewise.core.errors import LikewiseError
 from likewise.deploy.calibration.fit_calibration import calibrate_gallery
-from likewise.deploy.calibration.promises import PROMISE_LEVEL, compare
+from likewise.deploy.calibration.threshold_promises import PROMISE_LEVEL, compare
 from likewise.deploy.index.stored_rows import Rows, untrained_places
 from likewise.deploy.index.vector_index import Hit, Index
 from likewise.runs.calibration import CALIBRATION_FILE, Calibration, read_calibration, write_calibration

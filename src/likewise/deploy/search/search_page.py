@@ -47,7 +47,7 @@ from likewise.core.http import (
 from likewise.core.image_files import as_jpeg
 from likewise.core.settings import Search
 from likewise.data.images import check_shape, to_rgb, upright
-from likewise.deploy.calibration.promises import describe_promise
+from likewise.deploy.calibration.threshold_promises import describe_promise
 from likewise.deploy.index.known_unknown import NO_DECISION, IndexCalibration, levels_of, warning_of
 from likewise.deploy.index.open_index import path_of, row_image
 from likewise.deploy.index.row_labels import MAX_FILTER_LETTERS, parse_filter

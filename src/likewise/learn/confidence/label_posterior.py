@@ -12,7 +12,7 @@ from likewise.core.similarity import full_precision_matmul
 from likewise.core.types import Embedded, LikewiseError, Relabelling, SampleWeights, Votes
 from likewise.data.label_sets import label_table
 from likewise.labels.annotators import ballots_of, decide
-from likewise.labels.class_columns import Columns, class_of, given_column, without_drawn
+from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets, joint_scores
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
 from likewise.labels.neighbour_votes import MAX_CONFLICT_SHARE

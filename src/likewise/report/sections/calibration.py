@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from likewise.deploy.calibration.promises import describe_promise
+from likewise.deploy.calibration.threshold_promises import describe_promise
 from likewise.report.section import Section, Study
 from likewise.runs.calibration import Calibration, Threshold, read_calibration
 

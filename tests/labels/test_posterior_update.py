@@ -8,7 +8,14 @@ import pytest
 import torch
 from likewise.types import LikewiseError
 
-from likewise.labels.candidates import Candidates, draw_worlds, keep_candidates, shift_odds, shifted, update_posterior
+from likewise.labels.posterior_update import (
+    Candidates,
+    draw_worlds,
+    keep_candidates,
+    shift_odds,
+    shifted,
+    update_posterior,
+)
 
 
 def some():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from likewise.labels import label_evidence
-from likewise.labels.class_columns import (
+from likewise.labels.candidate_classes import (
     DRAWN_CLASSES_COUNT,
     CandidateClasses,
     choose_candidates,

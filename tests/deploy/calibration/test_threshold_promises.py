@@ -9,7 +9,7 @@ from made_calibration import threshold
 from scipy import stats
 from sklearn.metrics import roc_curve
 
-from likewise.deploy.calibration.promises import (
+from likewise.deploy.calibration.threshold_promises import (
     Nearest,
     PairRates,
     Promise,
