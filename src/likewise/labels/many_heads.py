@@ -9,11 +9,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.labels.neighbour_search import SIMILARITY_BLOCK_SIZE
+
 SAMPLES_PER_CLASS, CLASSES_PER_BATCH = 4, 28
 """Samples of a class that come together in a batch, and the number of such groups: the default batch of a run."""
 
 LOSS_ALPHA, LOSS_BETA, LOSS_BASE, LOSS_MARGIN = 2.0, 40.0, 0.5, 0.1
 """Constants of the Multi-Similarity loss and of its miner, as in `losses.MultiSimilarity`."""
+
+MAX_SCORED_QUERIES = 20_000
+"""Maximum number of queries that a head is scored on; each is ranked against all samples."""
 
 HEADS_PER_BLOCK = 32
 """Number of heads that are trained at once."""
@@ -131,7 +136,7 @@ def score_queries(x: Float[Tensor, "T F"], y: Int[Tensor, "T"], w: Float[Tensor,
     """Return the scores of one head on some samples, each a query among the others; -1: neither query nor result.
 
     Formula: MAP@R of a query = 1/R sum_{i <= R} [result i is relevant] precision@i, R the number of its relevant samples.
-    Samples without a relevant one are no queries.
+    Samples without a relevant one are no queries. Of more than `MAX_SCORED_QUERIES`, evenly spaced ones are scored.
     """
     known = (y >= 0).nonzero()[:, 0]
     z, (names, label) = F.normalize(x[known] @ w, dim=1), y[known].unique(return_inverse=True)
@@ -139,14 +144,18 @@ def score_queries(x: Float[Tensor, "T F"], y: Int[Tensor, "T"], w: Float[Tensor,
     most = int(relevant.max()) if len(known) else 0
     if most < 1:
         return QueryScores(known[:0], x.new_zeros(0), x.new_zeros(0), known[:0])
-    sim = (z @ z.T).fill_diagonal_(-torch.inf)
-    near, place = sim.topk(most, 1).indices, torch.arange(1, most + 1)
-    hit = (label[near] == label[:, None]) & (place <= relevant[:, None])
-    precision = (hit.cumsum(1) / place * hit).sum(1) / relevant.clamp_min(1)
-    other = sim.masked_fill_(label == label[:, None], -torch.inf).max(1)
-    rival = torch.where(other.values > -torch.inf, names[label[other.indices]], -1)
-    asked = relevant > 0
-    return QueryScores(known[asked], hit[asked, 0].to(x), precision[asked].to(x), rival[asked])
+    asked, place, found = (relevant > 0).nonzero()[:, 0], torch.arange(1, most + 1), []
+    asked = asked[torch.linspace(0, len(asked) - 1, min(len(asked), MAX_SCORED_QUERIES)).round().long()]
+    for rows in asked.split(max(1, SIMILARITY_BLOCK_SIZE // len(z))):
+        sim = z[rows] @ z.T
+        sim[torch.arange(len(rows)), rows] = -torch.inf
+        near = sim.topk(most, 1).indices
+        hit = (label[near] == label[rows, None]) & (place <= relevant[rows, None])
+        precision = (hit.cumsum(1) / place * hit).sum(1) / relevant[rows]
+        other = sim.masked_fill_(label == label[rows, None], -torch.inf).max(1)
+        rival = torch.where(other.values > -torch.inf, names[label[other.indices]], -1)
+        found.append((hit[:, 0].to(x), precision.to(x), rival))
+    return QueryScores(known[asked], *(torch.cat(column) for column in zip(*found, strict=True)))
 
 
 def score_heads(x: Float[Tensor, "T F"], y: Int[Tensor, "H T"], w: Float[Tensor, "H F D"]) -> Quality:
