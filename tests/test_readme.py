@@ -20,6 +20,8 @@ def blocks(kind: str):
         if page.name in ("exchange.md", "gallery.md") and kind == "python":
             continue  # run by tests/curate/exchange/test_docs.py, each with the package of its tool, and by tests/test_gallery.py
         for number, found in enumerate(re.finditer(rf"^```{kind}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S), 1):
+            if "tune/mine" in found[1]:
+                continue  # needs a search of its own: run by tests/papers/test_tune.py
             yield pytest.param(found[1], id=f"{page.name}-{number}")
 
 
