@@ -52,7 +52,7 @@ def read_votes(file: str, items: Items) -> Votes:
     label = label_numbers(sheet, items)
     words = words_of(sheet, "worker") if "worker" in sheet.column else [""] * len(sheet)
     kept = np.flatnonzero(row >= 0)
-    found = gather(row[kept], [words[at] for at in kept], label[kept])
+    found = gather(row[kept], [words[at] for at in kept.tolist()], label[kept])
     check_workers(found, items, lambda at: sheet.at(int(kept[at])))
     return found
 

@@ -177,6 +177,7 @@ def audit_classes(z: Any, y: Any, features: Any, group: Any, seed: int, device: 
     items = from_arrays(z, y, "z")
     given, label = as_array(y), torch.as_tensor(items.y)
     check_classes(label)
+    assert isinstance(items.x, np.ndarray)  # arrays in memory
     x, number = prepare(items.x, features, group, device)
     found = class_label_quality(x, label.to(x.device), seed, number)
     score = found.score.cpu()
@@ -202,8 +203,8 @@ def audit_sets(
         )
     x, number = prepare(values, features, group, device)
     found = score_states(x, torch.as_tensor(has).to(x.device), seed, number)
-    arrays = (one.numpy() for one in (found.wrong, found.missing, found.superfluous))
-    return LabelSetAudit(names, has, *arrays, found.reason)
+    wrong, missing, superfluous = (one.numpy() for one in (found.wrong, found.missing, found.superfluous))
+    return LabelSetAudit(names, has, wrong, missing, superfluous, found.reason)
 
 
 def prepare(

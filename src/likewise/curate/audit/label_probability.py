@@ -218,7 +218,7 @@ def check_candidates(each: LabelEvidence, noise: Noise, y: Int[Tensor, "N"], see
     every = replace(each, candidates=None, votes=replace(each.votes, candidates=None))
     hidden = []
     for some in rows.split(max(1, SCORE_BLOCK_SIZE // each.classes)):
-        columns = each.columns(some)
+        columns = each.candidates.columns(some)
         q = noise.posterior(every.scores(some).double(), y[some]).gather(1, columns.label)
         hidden.append(1 - (q * (columns.size == 0)).sum(1))
     found = torch.cat(hidden).clamp_min(0)
