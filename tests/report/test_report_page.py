@@ -206,7 +206,7 @@ def test_a_page_of_a_sample_says_so(open_page, tmp_path, monkeypatch):
     facts = replace(facts, runs=(run,), found={})
     view = open_page(write_page(facts, tmp_path / "a.html", True))
     for name in ("galleries", "confusion"):
-        assert "They are of 38 random queries of 40." in view.locator(f"#{name}").inner_text()
+        assert "38 random queries of 40 were ranked." in view.locator(f"#{name}").inner_text()
     view.mouse.click(*on_screen(view, facts, place))
     view.locator(".pinned").wait_for()
     assert "ranked for 38 random samples of 40" in view.locator(".pinned").inner_text()

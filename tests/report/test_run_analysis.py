@@ -25,7 +25,7 @@ from likewise.report.run_analysis import (
     shown_settings,
     suspects_of,
 )
-from likewise.report.write_report import make_pool
+from likewise.report.write_report import collect_facts, make_pool
 from likewise.runs.folder import Run
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
@@ -134,6 +134,18 @@ def test_samples_that_were_no_queries_are_drawn_too(many):
     assert (near[ranked] == nearest[ranked]).all() and (sim[ranked] > -1).all()
     few = dataclasses.replace(one.queries, sample={"queries": 9, "of": 60, "seed": 0})
     assert not len(places_to_rank(dataclasses.replace(one, queries=few), np.ones(60, bool)))
+
+
+def test_two_files_are_compared_on_the_same_drawn_queries(many, tmp_path):
+    one = many[0]
+    noise = np.random.default_rng(1).normal(size=one.items.x.shape).astype(np.float32)
+    np.savez(tmp_path / "worse.npz", x=one.items.x + noise, label=one.items.y)
+    both = str(tmp_path / "many.npz"), str(tmp_path / "worse.npz")
+    facts = collect_facts(Report(both, **WAY, map="pca"), print)
+    (compared,) = facts.found["compared"]
+    assert len(facts.pools) == 1 and compared.metric == "MAP@R" and compared.queries
+    assert {asked.place for pair in compared.queries for asked in pair} <= set(one.queries.row.tolist())
+    assert all(len(asked.neighbours) == 8 for pair in compared.queries for asked in pair)
 
 
 def test_a_query_with_nothing_to_find_is_not_confused(tmp_path):

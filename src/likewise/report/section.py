@@ -271,7 +271,7 @@ class Section:
 def of_drawn(intro: str, facts: Facts) -> str:
     """Return an introduction with a sentence about the queries that were drawn, if a run has a sample of its queries."""
     drawn = " and ".join(dict.fromkeys(run.drawn for run in facts.runs if run.drawn))
-    return f"{intro} They are of {drawn}." if drawn else intro
+    return f"{intro} {drawn} were ranked." if drawn else intro
 
 
 def load_sections() -> tuple[Section, ...]:
