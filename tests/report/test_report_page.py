@@ -195,6 +195,21 @@ def test_a_point_shows_its_sample_and_its_neighbours(page, written):
 
 
 @pytest.mark.browser
+def test_a_search_box_suggests_some_of_many_classes(open_page, tmp_path):
+    facts = made_facts(2600, 1300, 0)
+    view = open_page(write_page(replace(facts, runs=facts.runs[:1], found={}), tmp_path / "a.html", True))
+    view.locator("#map").scroll_into_view_if_needed()
+    box, last = view.locator("#map input[type=search]"), facts.pools[0].class_name[-1]
+    suggested = "() => [...document.querySelector('#map datalist').options].map(one => one.value)"
+    box.wait_for()
+    assert view.evaluate(suggested) == list(facts.pools[0].class_name[:1000])
+    until(view, "!document.querySelector('.sea .wait')")
+    box.fill(last)
+    assert view.evaluate(suggested) == [name for name in facts.pools[0].class_name if last in name]
+    assert view.locator(".chips button").all_inner_texts() == [last]
+
+
+@pytest.mark.browser
 def test_a_page_of_a_sample_says_so(open_page, tmp_path, monkeypatch):
     facts = made_facts(40, 4, 0)
     run, place = facts.runs[0], lonely(facts.runs[0].found["map"]["t-SNE"])
