@@ -110,7 +110,7 @@ class MapSection {
     if (!current()) return;
     this.wait.remove();
     if (this.several) this.drawControls();
-    this.view.place(Float32Array.from(new Uint16Array(raw), value => value / 65535));
+    this.view.place(new Float32Array(new Uint16Array(raw)).map(value => value / 65535));
     this.withImage = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasImage(imageSlot(this.pool, place)));
     this.regions = chooseRegions(this.view.now, this.withImage, this.label, INSETS);
     this.colour();
@@ -118,7 +118,7 @@ class MapSection {
     const [near, similarity, some] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`),
       ranked ? when(`ranked-${run}`) : null]);
     if (!near || !current()) return;
-    const known = Float32Array.from(new Uint8Array(similarity), value => low + value / 255 * (high - low));
+    const known = new Float32Array(new Uint8Array(similarity)).map(value => low + value / 255 * (high - low));
     const line = some ? new Int32Array(n).fill(-1) : null;
     if (some) new kind(some).forEach((place, i) => { line[place] = i; });
     this.near = { k, place: new kind(near), similarity: known, line };
@@ -152,8 +152,7 @@ class MapSection {
     return this.several ? sharedLabels(this.pool, place, other) > 0 : this.label[other] === this.label[place];
   }
 
-  colourOf(group) {
-    const { names, fixed } = this.colouring;
+  colourOf(group, { names, fixed } = this.colouring) {
     if (group < 0 || group === undefined) return [0.6, 0, 0];
     if (fixed) return getComputedStyle(document.documentElement).getPropertyValue(fixed[group]).trim();
     return hue(group, names.length);
@@ -163,11 +162,15 @@ class MapSection {
 
   colour() {
     if (!labels.has(this.pool) || !this.view.now.length) return;
-    const { names, of } = this.colouring, n = this.view.now.length / 2, colour = new Uint8Array(3 * n), rank = new Uint8Array(n);
-    const shades = names.map((_, i) => asRgb(this.colourOf(i))), none = rgb([0.6, 0, 0]);
+    const { colouring } = this, { names, of } = colouring, n = this.view.now.length / 2;
+    const colour = new Uint8Array(3 * n), rank = new Uint8Array(n);
+    const shades = names.map((_, i) => asRgb(this.colourOf(i, colouring))), none = rgb([0.6, 0, 0]);
     for (let i = 0; i < n; i++) {
       const group = of(i);
-      colour.set(shades[group] ?? none, 3 * i);
+      const shade = shades[group] ?? none;
+      colour[3 * i] = shade[0];
+      colour[3 * i + 1] = shade[1];
+      colour[3 * i + 2] = shade[2];
       rank[i] = this.chosen >= 0 && group === this.chosen ? 1 : 0;
     }
     this.view.look(colour, rank);
