@@ -195,6 +195,48 @@ def test_a_point_shows_its_sample_and_its_neighbours(page, written):
 
 
 @pytest.mark.browser
+def test_a_search_box_suggests_some_of_many_classes(open_page, tmp_path):
+    facts = made_facts(2600, 1300, 0)
+    view = open_page(write_page(replace(facts, runs=facts.runs[:1], found={}), tmp_path / "a.html", True))
+    view.locator("#map").scroll_into_view_if_needed()
+    box, last = view.locator("#map input[type=search]"), facts.pools[0].class_name[-1]
+    suggested = "() => [...document.querySelector('#map datalist').options].map(one => one.value)"
+    box.wait_for()
+    assert view.evaluate(suggested) == list(facts.pools[0].class_name[:1000])
+    until(view, "!document.querySelector('.sea .wait')")
+    box.fill(last)
+    assert view.evaluate(suggested) == [name for name in facts.pools[0].class_name if last in name]
+    assert view.locator(".chips button").all_inner_texts() == [last]
+
+
+@pytest.mark.browser
+def test_a_page_of_a_sample_says_so(open_page, tmp_path, monkeypatch):
+    facts = made_facts(40, 4, 0)
+    run, place = facts.runs[0], lonely(facts.runs[0].found["map"]["t-SNE"])
+    near, sim = run.near.copy(), run.near_sim.copy()
+    other = (place + 1) % 40
+    near[[place, other]], sim[[place, other]] = -1, np.nan
+    monkeypatch.setattr("likewise.report.sections.map.USUAL_QUERY_COUNT", 39)
+    run = replace(run, near=near, near_sim=sim, drawn="38 random queries of 40")
+    facts = replace(facts, runs=(run,), found={})
+    view = open_page(write_page(facts, tmp_path / "a.html", True))
+    for name in ("galleries", "confusion"):
+        assert "38 random queries of 40 were ranked." in view.locator(f"#{name}").inner_text()
+    view.mouse.click(*on_screen(view, facts, place))
+    view.locator(".pinned").wait_for()
+    assert "ranked for 38 random samples of 40" in view.locator(".pinned").inner_text()
+    assert not view.locator(".pinned .answers .tile").count()
+    xy = run.found["map"]["t-SNE"]
+    apart = np.linalg.norm(xy[:, None] - xy[None], axis=2) + np.diag(np.full(len(xy), np.inf))
+    ranked = int(np.where(near[:, 0] >= 0, apart.min(1), -1).argmax())
+    view.mouse.click(*on_screen(view, facts, ranked))
+    until(view, "document.querySelectorAll('.pinned .answers .tile').length === 8")
+    names = [tile.get_attribute("title").split(" · ")[1] for tile in view.locator(".pinned .answers .tile").all()]
+    assert names == [facts.pools[0].caption[other] for other in near[ranked]]
+    assert "were ranked for" not in view.locator(".pinned").inner_text()
+
+
+@pytest.mark.browser
 def test_classes_are_found_and_colours_switched(page, written):
     facts = written[0]
     on_screen(page, facts, 0)

@@ -178,6 +178,26 @@ def test_neighbours_are_rows_of_the_data():
     assert found.queries.row.tolist() == [10, 11, 12, 13, 14] and found.queries.nearest[0, 0] == 11
 
 
+def test_of_many_queries_a_sample_is_ranked_against_all_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat(np.arange(3), [20, 12, 8]))
+    x = (np.eye(3)[y] + 0.8 * rng.normal(size=(40, 3))).astype(np.float32)
+    one = ReportTarget("me", items=Items("toy", y, ("a", "b", "c"), x=x), row=np.arange(40) + 10)
+    whole = score_now(one, QUIET)
+    assert whole.queries.sample is None and len(whole.queries.row) == 40
+    monkeypatch.setattr("likewise.report.report_target.USUAL_QUERY_COUNT", 40)
+    assert score_now(one, QUIET).scores == whole.scores, "as many queries as the sample: all are ranked"
+    monkeypatch.setattr("likewise.report.report_target.USUAL_QUERY_COUNT", 10)
+    some = score_now(one, QUIET)
+    assert some.scores["sample"] == some.queries.sample == {"queries": 10, "of": 40, "seed": 0}
+    assert np.bincount(some.queries.label).tolist() == [5, 3, 2], "a quarter of each class"
+    place = some.queries.row - 10
+    assert (some.queries.nearest == whole.queries.nearest[place]).all()
+    assert (some.queries.relevant == whole.queries.relevant[place]).all()
+    for name, value in some.queries.each.items():
+        assert value.tolist() == whole.queries.each[name][place].tolist()
+
+
 def test_what_cannot_be_scored_is_noted():
     assert score_now(target(np.array([0, 1, 2])), QUIET).notes[-1].startswith("no query has a relevant")
     trained = Train(data="x", protocol="UnseenClasses(train=1)")

@@ -19,12 +19,13 @@ from likewise.report.run_analysis import (
     baseline_notes,
     facts_of,
     neighbours,
+    places_to_rank,
     scores_of,
     seconds_as_text,
     shown_settings,
     suspects_of,
 )
-from likewise.report.write_report import make_pool
+from likewise.report.write_report import collect_facts, make_pool
 from likewise.runs.folder import Run
 
 WAY = {"quiet": True, "device": "cpu", "workers": 0}
@@ -96,6 +97,55 @@ def test_samples_that_only_answer_have_neighbours_too(tmp_path):
     sim = (unit @ unit.T - 2 * torch.eye(24))[:, 6:]
     assert (found.near == 6 + sim.sort(descending=True).indices[:, :4].numpy()).all()
     assert {asked.place for some in found.found["galleries"].values() for asked in some} <= set(range(6))
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """Sixty embeddings of four classes: more than the nine that a page of so many ranks."""
+    y = np.arange(60) % 4
+    x = (np.eye(4)[y] + 0.6 * np.random.default_rng(0).normal(size=(60, 4))).astype(np.float32)
+    np.savez(tmp_path / "many.npz", x=x, label=y)
+    for module in ("report_target", "run_analysis", "sections.map"):
+        monkeypatch.setattr(f"likewise.report.{module}.USUAL_QUERY_COUNT", 9)
+    unit = F.normalize(torch.as_tensor(x), dim=1)
+    nearest = (unit @ unit.T - 2 * torch.eye(60)).sort(descending=True).indices[:, :4].numpy()
+    return open_target(str(tmp_path / "many.npz"), "many", Report(**WAY), {}, print), nearest
+
+
+def test_neighbours_of_many_samples_are_those_of_the_drawn_queries(many):
+    one, nearest = many
+    found = analyse_run(one, 0, make_pool(one), Report(**WAY, map="pca", k=4, top=40))
+    ranked = np.flatnonzero((found.near >= 0).any(1))
+    assert ranked.tolist() == one.queries.row.tolist() and len(ranked) == 9
+    assert (found.near[ranked] == nearest[ranked]).all() and np.isnan(np.delete(found.near_sim, ranked, 0)).all()
+    assert {asked.place for some in found.found["galleries"].values() for asked in some} <= set(ranked.tolist())
+    assert sum(pair.count for pair in found.found["confusion"].pairs) == (nearest[ranked, 0] % 4 != ranked % 4).sum()
+    assert found.drawn == "9 random queries of 60" and any("sample of 9 of 60 queries" in line for line in found.sample)
+    assert "the map has the neighbours of 9 random samples of 60" in found.notes
+    assert any("a random sample of 60 queries" in fact for fact in found.facts)
+
+
+def test_samples_that_were_no_queries_are_drawn_too(many):
+    one, nearest = many
+    apart = dataclasses.replace(one, queries=None, scores={})  # nothing was ranked before
+    near, sim = neighbours(apart, as_tensor(one.items.x, "cosine"), 4, True)
+    ranked = np.flatnonzero((near >= 0).all(1))
+    assert len(ranked) == 9 and set(np.bincount(one.items.y[ranked]).tolist()) == {2, 3}, "each class alike"
+    assert (near[ranked] == nearest[ranked]).all() and (sim[ranked] > -1).all()
+    few = dataclasses.replace(one.queries, sample={"queries": 9, "of": 60, "seed": 0})
+    assert not len(places_to_rank(dataclasses.replace(one, queries=few), np.ones(60, bool)))
+
+
+def test_two_files_are_compared_on_the_same_drawn_queries(many, tmp_path):
+    one = many[0]
+    noise = np.random.default_rng(1).normal(size=one.items.x.shape).astype(np.float32)
+    np.savez(tmp_path / "worse.npz", x=one.items.x + noise, label=one.items.y)
+    both = str(tmp_path / "many.npz"), str(tmp_path / "worse.npz")
+    facts = collect_facts(Report(both, **WAY, map="pca"), print)
+    (compared,) = facts.found["compared"]
+    assert len(facts.pools) == 1 and compared.metric == "MAP@R" and compared.queries
+    assert {asked.place for pair in compared.queries for asked in pair} <= set(one.queries.row.tolist())
+    assert all(len(asked.neighbours) == 8 for pair in compared.queries for asked in pair)
 
 
 def test_a_query_with_nothing_to_find_is_not_confused(tmp_path):

@@ -28,6 +28,7 @@ from likewise.runs.network import make_relevance
 from likewise.runs.open import OpenRun
 from likewise.runs.scores import PER_QUERY, PerQuery, read_per_query
 from likewise.score.metrics import reach
+from likewise.score.query_sample import USUAL_QUERY_COUNT
 from likewise.score.retrieve import Scoring, count_relevant_rows, max_results
 
 
@@ -214,7 +215,8 @@ def is_tested(settings: Train) -> bool:
 def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     """Return the target with the scores and queries that `likewise evaluate` would compute.
 
-    Without a test split or without relevant rows, the target gets a note instead.
+    Of more than `USUAL_QUERY_COUNT` queries, a random sample of this many is ranked, as with `--queries`, so that the cost grows
+    with the gallery alone. Without a test split or without relevant rows, the target gets a note instead.
     """
     from likewise.score.checks import check_length
     from likewise.score.scoring import score_all
@@ -234,13 +236,14 @@ def score_now(one: ReportTarget, config: Report) -> ReportTarget:
     e = Embedded(torch.as_tensor(in_memory(items.x)), torch.as_tensor(items.y), torch.as_tensor(place))
     check_length(e.z, one.similarity == "cosine")
     scoring = Scoring(items, protocol, metrics, one.similarity, choose_device(config.device), config.quiet)
+    scoring = dataclasses.replace(scoring, sample=USUAL_QUERY_COUNT)
     scores, each, found = score_all(e, scoring)
     assert found is not None
     near = found.row.cpu().numpy()
     queries = PerQuery(
         row[each.query], each.label, np.asarray(items.class_name)[each.label], found.relevant.cpu().numpy(), each.each,
         np.where(near >= 0, row[near], -1), found.sim.cpu().double().numpy(),
-        relevance=each.relevance,
+        relevance=each.relevance, sample=each.sample and each.sample.facts,
     )  # fmt: skip
     return dataclasses.replace(one, queries=queries, scores=scores)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,6 +23,7 @@ from likewise.report.report_target import relevance_of
 from likewise.report.section import Pool, ReportTarget, RunView, Score, Study, load_sections, places_of
 from likewise.runs.usage import sessions
 from likewise.score.metrics import as_text
+from likewise.score.query_sample import USUAL_QUERY_COUNT, draw_queries
 from likewise.score.retrieve import hidden_groups
 from likewise.score.score_table import (
     by_camera,
@@ -80,11 +81,18 @@ def analyse_run(one: ReportTarget, number: int, pool: Pool | None, config: Repor
         facts_of(one),
         suspects_of(one),
         tuple(sample_lines(one.scores)),
+        drawn_queries(one),
     )
 
 
+def drawn_queries(one: ReportTarget) -> str:
+    """Return how many queries were drawn of how many, such as "20,000 random queries of 1,000,000"; "" if all were ranked."""
+    sample = None if one.queries is None else one.queries.sample
+    return f"{sample['queries']:,} random queries of {sample['of']:,}" if sample else ""
+
+
 def study_run(one: ReportTarget, pool: Pool | None, config: Report) -> Study:
-    """Return the data that several sections use: the log, the embeddings and the nearest neighbours of every sample."""
+    """Return the data that several sections use: the log, the embeddings and the nearest neighbours of the samples."""
     log = [] if one.run is None else one.run.read_log()
     study = Study(one, config, log, main_metric(one), notes_of(one), pool)
     if pool is None:
@@ -225,8 +233,8 @@ def neighbours(
 ) -> tuple[Int[np.ndarray, "N K"], Float[np.ndarray, "N K"]]:
     """Return the places and similarities of the `k` nearest gallery samples of every sample; -1 and NaN for missing ones.
 
-    Neighbours that the evaluation saved are used if there are at least `k` for a query; all other samples are ranked now. If `z`
-    is None, saved neighbours are used in any number, and nothing is ranked.
+    Neighbours that the evaluation saved are used if there are at least `k` for a query; other samples are ranked now, at most
+    as many as `places_to_rank` allows. If `z` is None, saved neighbours are used in any number, and nothing is ranked.
     """
     assert one.items is not None and one.row is not None
     n = len(one.row)
@@ -238,7 +246,7 @@ def neighbours(
         sim[place, :width] = np.where(near[place, :width] >= 0, one.queries.similarity[:, :width], np.nan)
         todo[place] = False
     gallery = np.flatnonzero(one.query_gallery[1])
-    query = np.flatnonzero(todo)
+    query = places_to_rank(one, todo)
     if z is None or not len(query) or not len(gallery):
         return near, sim
     own = torch.as_tensor(places_of(query, gallery))
@@ -255,3 +263,17 @@ def neighbours(
     near[query, :width] = np.where(row >= 0, gallery[row], -1)
     sim[query, :width] = np.where(row >= 0, found.sim.numpy(), np.nan)
     return near, sim
+
+
+def places_to_rank(one: ReportTarget, todo: Bool[np.ndarray, "N"]) -> Int[np.ndarray, "q"]:
+    """Return the samples among `todo` whose neighbours are ranked: a random sample, stratified by class, if they are many.
+
+    With the queries of a sample that were ranked for the scores, they are at most `USUAL_QUERY_COUNT`.
+    """
+    assert one.items is not None
+    query = np.flatnonzero(todo)
+    ranked = len(one.queries.row) if one.queries is not None and one.queries.sample else 0
+    most = max(0, USUAL_QUERY_COUNT - ranked)
+    if len(query) <= most or not most:
+        return query[:most]
+    return np.sort(query[draw_queries(one.items.y[query], most)])

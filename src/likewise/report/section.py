@@ -102,6 +102,7 @@ class RunView:
     facts: tuple[str, ...] = ()  # when and how long it trained, and the size of the test
     suspects: dict[int, str] = field(default_factory=dict)  # place of a label that the audit flagged -> suggested label
     sample: tuple[str, ...] = ()  # sentences about the sample of queries that the scores are estimated from
+    drawn: str = ""  # "20,000 random queries of 1,000,000"; "": all queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +266,12 @@ class Section:
     def code(self) -> tuple[str, ...]:
         """File names of the scripts of this section."""
         return () if self.template else tuple(f"{name}.js" for name in self.scripts or (self.name,))
+
+
+def of_drawn(intro: str, facts: Facts) -> str:
+    """Return an introduction with a sentence about the queries that were drawn, if a run has a sample of its queries."""
+    drawn = " and ".join(dict.fromkeys(run.drawn for run in facts.runs if run.drawn))
+    return f"{intro} {drawn} were ranked." if drawn else intro
 
 
 def load_sections() -> tuple[Section, ...]:

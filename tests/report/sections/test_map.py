@@ -78,6 +78,25 @@ def test_nobody_is_the_largest_number():
     assert read(found["near-0"], "<u2").reshape(50, -1)[3, 2] == 65535
 
 
+def test_neighbours_of_some_samples_come_with_their_places(monkeypatch):
+    facts = made_facts(300, 10, 20)
+    near, sim = facts.runs[0].near.copy(), facts.runs[0].near_sim.copy()
+    places = np.array([4, 17, 250])
+    near[np.delete(np.arange(300), places)] = -1
+    sim[near < 0] = np.nan
+    facts = replace(facts, runs=(replace(facts.runs[0], near=near, near_sim=sim),))
+    assert "ranked-0" not in {block.name for block in large_blocks(facts)}, "a small set lists all of its samples"
+    monkeypatch.setattr(section, "USUAL_QUERY_COUNT", 299)
+    found = {block.name: block for block in large_blocks(facts)}
+    assert read(found["ranked-0"], "<u2").tolist() == places.tolist()
+    assert (read(found["near-0"], "<u2").reshape(3, -1) == near[places]).all()
+    assert len(read(found["similarity-0"], "u1")) == near[places].size
+    told = json.loads(pack_page(facts)[0][0].text)["runs"][0]["map"]["near"]
+    assert told["ranked"] == 3 and told["k"] == near.shape[1]
+    monkeypatch.setattr(section, "MAX_NEIGHBOUR_BYTES", 3 * 3 * 8)
+    assert shown_neighbours(facts, facts.runs[0]) == 8, "only ranked samples take room"
+
+
 def test_neighbours_are_fewer_where_there_is_no_room(monkeypatch):
     facts = made_facts(300, 10, 20)
     assert shown_neighbours(facts, facts.runs[0]) == 8

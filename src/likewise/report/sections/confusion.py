@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_matrix
 
-from likewise.report.section import Facts, Packing, Pool, Section, Study
+from likewise.report.section import Facts, Packing, Pool, Section, Study, of_drawn
 from likewise.report.sections.labels import label_matrix
 from likewise.report.sections.tree import class_means, leaves
 
@@ -127,13 +127,12 @@ def examples(pair: Confused, pool: Pool, with_image: Int[np.ndarray, "P"], near:
 
 
 def words(facts: Facts) -> tuple[str, str] | None:
-    """Return title and introduction about labels if samples have several, otherwise None."""
+    """Return title and introduction about labels if samples have several, or about a sample of queries, otherwise None."""
     if not any(pool.label_sets for pool in facts.pools):
-        return None
-    return (
-        "Confused labels",
-        "Queries whose nearest neighbour lacks one of their labels and has another in its place, more often than by chance.",
-    )
+        intro = of_drawn(SECTION.intro, facts)
+        return None if intro == SECTION.intro else (SECTION.title, intro)
+    intro = "Queries whose nearest neighbour lacks one of their labels and has another in its place, more often than by chance."
+    return "Confused labels", of_drawn(intro, facts)
 
 
 def count_label_confusions(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from likewise.report.section import Facts, Neighbour, Packing, PairRelevance, RankedQuery, Section, Study
+from likewise.report.section import Facts, Neighbour, Packing, PairRelevance, RankedQuery, Section, Study, of_drawn
 
 MAX_GALLERY_CLASSES = 400
 """Largest number of classes in the gallery "each class"."""
@@ -96,15 +96,16 @@ def pack(found: dict[str, tuple[RankedQuery, ...]], packing: Packing) -> dict[st
 
 
 def words(facts: Facts) -> tuple[str, str] | None:
-    """Return title and introduction if a neighbour has a relevance, otherwise None."""
+    """Return title and introduction if a neighbour has a relevance or the queries are a sample, otherwise None."""
     some = (one for run in facts.runs for gallery in run.found.get("galleries", {}).values() for one in gallery[:1])
     if not any(near.relevance is not None for one in some for near in one.neighbours):
-        return None
+        intro = of_drawn(SECTION.intro, facts)
+        return None if intro == SECTION.intro else (SECTION.title, intro)
     intro = "A query and its nearest gallery samples. The bar shows how relevant a neighbour is, from 0 to 1"
     shared = (
         "; labels that it shares with the query are coloured" if any(pool.label_sets for pool in facts.pools) else ""
     )
-    return "Queries and their nearest neighbours", f"{intro}{shared}."
+    return SECTION.title, of_drawn(f"{intro}{shared}.", facts)
 
 
 def ranked_query(

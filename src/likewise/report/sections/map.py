@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.core.progress import bar
@@ -22,6 +22,7 @@ from likewise.report.section import (
     finite_range,
     index_dtype,
 )
+from likewise.score.query_sample import USUAL_QUERY_COUNT
 
 MAX_MAPPED_SAMPLES, MAX_TSNE_SAMPLES = 10_000, 200_000
 """With --map auto: samples that t-SNE maps, the others are placed between them; and samples above which t-SNE is skipped."""
@@ -35,6 +36,9 @@ def of_run(study: Study) -> dict[str, Float[np.ndarray, "N 2"]]:
     if study.z is None:
         return {}
     study.notes.extend(choose_slow_map(len(study.z), study.config)[1])
+    ranked = None if study.near is None else ranked_places(study.near)
+    if ranked is not None and study.config.map != "none":
+        study.notes.append(f"the map has the neighbours of {len(ranked):,} random samples of {len(study.z):,}")
     return {} if study.config.map == "none" else {"PCA": projection.pca(study.z)}
 
 
@@ -70,7 +74,9 @@ def pack(maps: dict[str, Float[np.ndarray, "N 2"]], packing: Packing) -> dict:
     assert run is not None
     shown = shown_neighbours(packing.facts, run)
     low, high = finite_range(run.near_sim) if shown and run.near_sim is not None else (0, 1)
-    return {"names": list(maps), "near": {"k": shown, "low": low, "high": high}}
+    ranked = None if not shown or run.near is None else ranked_places(run.near)
+    some = {} if ranked is None else {"ranked": len(ranked)}
+    return {"names": list(maps), "near": {"k": shown, "low": low, "high": high, **some}}
 
 
 def blocks(facts: Facts) -> Iterator[Block]:
@@ -82,19 +88,29 @@ def blocks(facts: Facts) -> Iterator[Block]:
         shown = shown_neighbours(facts, run)
         if shown:
             assert run.near is not None and run.near_sim is not None
-            near = run.near[:, :shown]
+            kind, ranked = index_dtype(len(run.near)), ranked_places(run.near)
+            if ranked is not None:
+                yield array_block(f"ranked-{number}", ranked.astype(kind))
+            rows = slice(None) if ranked is None else ranked
             low, high = finite_range(run.near_sim)
-            share = np.nan_to_num((run.near_sim[:, :shown] - low) / (high - low)).clip(0, 1)
+            share = np.nan_to_num((run.near_sim[rows, :shown] - low) / (high - low)).clip(0, 1)
             # the cast turns -1, no neighbour, into the maximum of the dtype
-            yield array_block(f"near-{number}", near.astype(index_dtype(len(near))))
+            yield array_block(f"near-{number}", run.near[rows, :shown].astype(kind))
             yield array_block(f"similarity-{number}", np.round(255 * share).astype(np.uint8))
+
+
+def ranked_places(near: Int[np.ndarray, "N K"]) -> Int[np.ndarray, "n"] | None:
+    """Return the samples that have neighbours, if these were ranked for a sample of more than `USUAL_QUERY_COUNT`; else None."""
+    ranked = np.arange(len(near)) if len(near) <= USUAL_QUERY_COUNT else np.flatnonzero((near >= 0).any(1))
+    return None if len(ranked) == len(near) else ranked
 
 
 def shown_neighbours(facts: Facts, run: RunView) -> int:
     """Return the number of neighbours per sample that fit into the page."""
     if run.near is None or run.near_sim is None or "map" not in run.found:
         return 0
-    whole = sum(len(one.near) for one in facts.runs if one.near is not None)
+    every = [one.near for one in facts.runs if one.near is not None]
+    whole = sum(len(near) if (ranked := ranked_places(near)) is None else len(ranked) for near in every)
     each = index_dtype(len(run.near))().nbytes + 1
     return min(run.near.shape[1], MAX_NEIGHBOUR_BYTES // max(1, whole * each))
 

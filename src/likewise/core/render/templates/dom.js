@@ -56,13 +56,18 @@ function oneOf(label, names, chosen, onChoose) {
 
 let lists = 0;
 
+/** Largest number of names that a search box suggests: tens of thousands of elements delay the page by seconds. */
+const SUGGESTED_NAMES = 1000;
+
 /** A search box for names; `onFind` gets the index of the exact name or of the only match, otherwise -1. */
 function searchBox(label, names, onFind) {
-  const list = h("datalist", { id: `names-${lists++}` }, names.map(name => h("option", { value: name })));
+  const options = some => some.slice(0, SUGGESTED_NAMES).map(name => h("option", { value: name }));
+  const list = h("datalist", { id: `names-${lists++}` }, options(names));
   const find = event => {
     const text = event.target.value.trim().toLowerCase();
     const fits = text ? names.flatMap((name, i) => name.toLowerCase().includes(text) ? [i] : []) : [];
     const whole = fits.find(i => names[i].toLowerCase() === text);
+    if (names.length > SUGGESTED_NAMES) list.replaceChildren(...options(text ? fits.map(i => names[i]) : names));
     onFind(whole ?? (fits.length === 1 ? fits[0] : -1));
   };
   const box = h("input", { type: "search", list: list.id, placeholder: label, "aria-label": label, oninput: find });

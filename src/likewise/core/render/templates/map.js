@@ -110,16 +110,25 @@ class MapSection {
     if (!current()) return;
     this.wait.remove();
     if (this.several) this.drawControls();
-    this.view.place(Float32Array.from(new Uint16Array(raw), value => value / 65535));
+    this.view.place(new Float32Array(new Uint16Array(raw)).map(value => value / 65535));
     this.withImage = Object.keys(more.slots[this.pool]).map(Number).filter(place => hasImage(imageSlot(this.pool, place)));
     this.regions = chooseRegions(this.view.now, this.withImage, this.label, INSETS);
     this.colour();
-    const [near, similarity] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`)]);
+    const { k, low, high, ranked } = facts.runs[run].map.near, { n } = facts.pools[this.pool], kind = indexKind(n);
+    const [near, similarity, some] = await Promise.all([when(`near-${run}`), when(`similarity-${run}`),
+      ranked ? when(`ranked-${run}`) : null]);
     if (!near || !current()) return;
-    const { k, low, high } = facts.runs[run].map.near, kind = indexKind(facts.pools[this.pool].n);
-    const known = Float32Array.from(new Uint8Array(similarity), value => low + value / 255 * (high - low));
-    this.near = { k, place: new kind(near), similarity: known };
+    const known = new Float32Array(new Uint8Array(similarity)).map(value => low + value / 255 * (high - low));
+    const line = some ? new Int32Array(n).fill(-1) : null;
+    if (some) new kind(some).forEach((place, i) => { line[place] = i; });
+    this.near = { k, place: new kind(near), similarity: known, line };
     this.colour();
+  }
+
+  /** Where the neighbours of a sample begin; negative for one whose neighbours were not ranked. */
+  nearAt(place) {
+    const { k, line } = this.near;
+    return k * (line ? line[place] : place);
   }
 
   /** Neighbours of a sample: place, similarity, and whether they have its label. */
@@ -127,21 +136,23 @@ class MapSection {
     if (!this.near) return [];
     const { k, place: near, similarity } = this.near, found = [];
     for (let j = 0; j < k; j++) {
-      const at = place * k + j, right = this.isRight(place, j);
+      const at = this.nearAt(place) + j, right = this.isRight(place, j);
       if (this.hasNeighbour(place, j)) found.push({ other: near[at], similarity: similarity[at], right });
     }
     return found;
   }
 
-  hasNeighbour(place, j) { return this.near.place[place * this.near.k + j] < facts.pools[this.pool].n; }
+  hasNeighbour(place, j) {
+    const at = this.nearAt(place);
+    return at >= 0 && this.near.place[at + j] < facts.pools[this.pool].n;
+  }
 
   isRight(place, j) {
-    const other = this.near.place[place * this.near.k + j];
+    const other = this.near.place[this.nearAt(place) + j];
     return this.several ? sharedLabels(this.pool, place, other) > 0 : this.label[other] === this.label[place];
   }
 
-  colourOf(group) {
-    const { names, fixed } = this.colouring;
+  colourOf(group, { names, fixed } = this.colouring) {
     if (group < 0 || group === undefined) return [0.6, 0, 0];
     if (fixed) return getComputedStyle(document.documentElement).getPropertyValue(fixed[group]).trim();
     return hue(group, names.length);
@@ -151,11 +162,15 @@ class MapSection {
 
   colour() {
     if (!labels.has(this.pool) || !this.view.now.length) return;
-    const { names, of } = this.colouring, n = this.view.now.length / 2, colour = new Uint8Array(3 * n), rank = new Uint8Array(n);
-    const shades = names.map((_, i) => asRgb(this.colourOf(i))), none = rgb([0.6, 0, 0]);
+    const { colouring } = this, { names, of } = colouring, n = this.view.now.length / 2;
+    const colour = new Uint8Array(3 * n), rank = new Uint8Array(n);
+    const shades = names.map((_, i) => asRgb(this.colourOf(i, colouring))), none = rgb([0.6, 0, 0]);
     for (let i = 0; i < n; i++) {
       const group = of(i);
-      colour.set(shades[group] ?? none, 3 * i);
+      const shade = shades[group] ?? none;
+      colour[3 * i] = shade[0];
+      colour[3 * i + 1] = shade[1];
+      colour[3 * i + 2] = shade[2];
       rank[i] = this.chosen >= 0 && group === this.chosen ? 1 : 0;
     }
     this.view.look(colour, rank);
@@ -231,12 +246,16 @@ class MapSection {
         relevance: this.several ? sharedLabels(pool, pinned, other) : undefined }));
     const button = (name, onclick) => h("button", { type: "button", class: "plain", onclick }, name);
     const highlight = own < 0 || this.several ? null : button("Show its class", () => this.find(own));
+    const { ranked } = facts.runs[this.run].map.near, { n } = facts.pools[pool];
+    const missing = ranked && this.near && this.nearAt(pinned) < 0
+      ? `Neighbours were ranked for ${count(ranked)} random samples of ${count(n)}, without this one.` : "";
     const heading = `Nearest neighbours: ${near.filter(one => one.right).length} of ${near.length} `
       + (this.several ? "share a label" : "of its class");
     return h("div", { class: "pinned" },
       h("div", { class: "bar" }, h("h3", {}, nameOf(pool, pinned)), button("Close", () => this.pin(-1))),
       h("div", { class: "whole" }, this.wholeImage(pinned)), h("p", { class: "soft" }, captionOf(pool, pinned)), highlight,
-      near.length ? h("h3", {}, heading) : null, h("div", { class: "answers" }, tiles));
+      near.length ? h("h3", {}, heading) : null, missing ? h("p", { class: "soft" }, missing) : null,
+      h("div", { class: "answers" }, tiles));
   }
 
   insets() {
