@@ -25,6 +25,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from likewise.curate.audit import near_duplicates as near
 from likewise.curate.audit.near_duplicates import MIN_DETAIL_DIFFERENCE, copy_log_odds, copy_probabilities
+from likewise.curate.audit.single_scores import nearest_samples
 from likewise.data.images import read_image
 
 MIN_DIFFERENT_PAIRS = 20
@@ -121,7 +122,7 @@ def measure(folder: Path, options: argparse.Namespace, seed: int = 0) -> None:
     rng, count = np.random.default_rng(seed), len(images)
     codes = np.stack([near.perceptual_hash(image) for image in images])
     z = thumbs(images)
-    close, _ = near._neighbours(z, 5)
+    close = nearest_samples(z, 5).row.numpy()
     pair = near._pairs(
         np.concatenate(
             [

@@ -178,7 +178,7 @@ def embed(data: str, options) -> dict:
             for way in rates:
                 began = finished(options)
                 if way == "ours":
-                    where = {"device": torch.device(options.device), "held": held, "batch": batch}
+                    where = {"device": torch.device(options.device), "held": held}
                     embed_rows(embedder, items, rows, Plain(size), quiet=True, **where)
                 else:
                     for _ in range(len(rows) // batch):

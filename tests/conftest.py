@@ -32,11 +32,11 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 NUMERIC = (
-    "core/retrieval", "core/test_class_sums", "core/test_kmeans", "curate/audit", "data/noise", "data/relevance", "labels", "learn/confidence", "learn/losses",
-    "learn/miners", "learn/test_lambert_w", "learn/test_ring_buffer", "learn/samplers", "learn/terms", "learn/training/test_objective",
-    "models/test_grad_cache", "score/metrics", "score/test_error_overlap",
-    "score/test_intervals", "score/test_scoring", "score/test_significance", "test_similarity",
-    "test_examples",
+    "core/retrieval", "core/test_class_sums", "core/test_kmeans", "curate/audit", "data/noise", "data/relevance", "labels",
+    "learn/confidence", "learn/losses", "learn/miners", "learn/samplers", "learn/terms", "learn/test_lambert_w",
+    "learn/test_ring_buffer", "learn/training/test_objective", "models/test_grad_cache", "score/metrics",
+    "score/test_error_overlap", "score/test_intervals", "score/test_scoring", "score/test_significance", "test_examples",
+    "test_similarity",
 )  # fmt: skip
 """Folders and files whose tests are about formulas and numbers: CI runs them under a second instruction set."""
 

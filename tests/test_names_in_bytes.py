@@ -14,6 +14,7 @@ from likewise.errors import LikewiseError
 from planned_audit import write_planned
 
 from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.samples import Samples
 from likewise.curate.review.consensus import write_corrected_table
 from likewise.curate.review.review_page import Served, make_app
 from likewise.curate.review.store import Store
@@ -39,9 +40,10 @@ def findings(tmp_path):
         names = {name: NAME if getattr(one, name) == "tit" else getattr(one, name) for name in ("label", "suggested")}
         return one._replace(path=one.path.replace(".png", "\udcff.png"), **names)
 
-    members = {(split, NAME if label == "tit" else label): rows for (split, label), rows in found.members.items()}
-    sample = {row: rename(one) for row, one in found.sample.items()}
-    return replace(found, sample=sample, suspects=[rename(one) for one in found.suspects], members=members)
+    samples = Samples.of(map(rename, found.sample.values()))
+    return replace(
+        found, sample=samples, suspects=samples.suspects(), off_topic=samples.outside(), members=samples.members()
+    )
 
 
 def test_review(tmp_path, findings):

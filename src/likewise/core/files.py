@@ -107,8 +107,8 @@ def check_output_path(out: str, suffix: str, owner: str, flag: str = "--out") ->
 
 
 def names_folder(out: str) -> bool:
-    """Whether an output path is that of a folder: it ends in a separator, or there is such a folder."""
-    return out.endswith(("/", os.sep)) or os.path.isdir(os.path.expanduser(out))
+    """Whether an output path is that of a folder: it ends in a separator, or is a folder without the ending of a file."""
+    return out.endswith(("/", os.sep)) or (not out.endswith(".npz") and os.path.isdir(os.path.expanduser(out)))
 
 
 def check_output_file(out: str | os.PathLike, owner: str, flag: str = "--out") -> Path:

@@ -180,8 +180,8 @@ class Samples(Mapping[int, Sample]):
     def __contains__(self, row: object) -> bool:
         return isinstance(row, int | np.integer) and self.place(int(row)) >= 0
 
-    def __getitem__(self, row: int) -> Sample:
-        place = self.place(row)
+    def __getitem__(self, row: int | np.integer) -> Sample:
+        place = self.place(int(row))
         if place < 0:
             raise KeyError(row)
         return self.at(place)
@@ -326,6 +326,11 @@ class SampleList(Sequence[Sample]):
         return (
             SampleList(self.samples, self.place[at]) if isinstance(at, slice) else self.samples.at(int(self.place[at]))
         )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride] - as of lists
 
     def __iter__(self) -> Iterator[Sample]:
         for begin in range(0, len(self), BLOCK_ROWS):
