@@ -141,7 +141,7 @@ def test_a_block_that_kills_every_process_is_named(ray, tmp_path):
 @pytest.mark.slow
 @pytest.mark.process
 def test_an_error_of_the_work_comes_as_it_is(ray):
-    with pytest.raises(LikewiseError, match=r"^rows must be below 4, got 0; drop them$"):
+    with pytest.raises(LikewiseError, match=r"^rows must be below 4, got [04]; drop them$"):  # of any block
         list(map_blocks(refusing, {}, row_slices(8, 4)))
     with pytest.raises(LikewiseError, match=r"test: block 2 of 2 \(rows 4 to 7\) failed .*ZeroDivisionError"):
         list(map_blocks(broken, {}, row_slices(8, 4)))
