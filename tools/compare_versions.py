@@ -60,7 +60,7 @@ PARTS = {
 """Part -> the commands of `likewise` that it runs, in a folder of its own."""
 
 CHANGING_NAMES = re.compile(
-    r"time|seconds|minutes|speed|per_s|memory|bytes|path|version|digest|fingerprint|machine|host|created|date|usage|energy|pid|started|^run$"
+    r"time|seconds|minutes|speed|per_s|memory|bytes|path|version|digest|fingerprint|machine|host|created|date|usage|energy|pid|started|commit|^run$"
 )
 """Names of values that differ from call to call, or that name the files of a checkout."""
 
