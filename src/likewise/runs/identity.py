@@ -72,7 +72,7 @@ def find_run(config: Train, items: Items, data: str | None = None, choice: str =
     return Claim(run, about)
 
 
-NEUTRAL_VALUES = {"freeze_backbone": False, "lora": None, "relevance": None, "votes": None}
+NEUTRAL_VALUES = {"freeze_backbone": False, "lora": None, "relevance": None, "votes": None, "average": 0.0}
 """Settings that were added after the first records were published -> the value that trains as before. With this value they are
 no part of the identity, so `bench --adopt` still recognises these records."""
 

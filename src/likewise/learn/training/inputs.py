@@ -131,7 +131,8 @@ def validate(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     """Score the validation split, and save the network if it is the best so far. The test split is never used."""
     log.check_finite(state)
     samples, select = state.samples, state.config.select
-    e = embed(state, inputs, samples.val_rows)
+    with state.averaged():
+        e = embed(state, inputs, samples.val_rows)
     how = {"trained": True, "allow_imports": state.config.allow_imports}
     relevance = relevance_of(samples.items, samples.val_rows, state.config.relevance, **how)
     scoring = Scoring(
@@ -157,7 +158,8 @@ def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     log.check_finite(state)
     samples = state.samples
     rows = samples.protocol.rows(samples.loaded, "test")
-    e = replace(as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows]))
+    with state.averaged():
+        e = replace(as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows]))
     names = [name for name in state.config.metrics if not is_set_metric(name)]
     how = {"trained": True, "allow_imports": state.config.allow_imports}
     relevance = relevance_of(samples.loaded, rows, state.config.relevance, **how)

@@ -65,8 +65,10 @@ class AsyncScalars:
             entry.write(dict(zip(entry.names, entry.values.tolist(), strict=True)))
 
 
-MODEL_PREFIXES = ("embedder.", "loss.")
-"""Prefixes of the tensors in model.safetensors: the network, and the parameters of the loss."""
+def shown_tensors(state: TrainState) -> dict[str, Tensor]:
+    """Return the tensors of model.safetensors on the CPU: the network, averaged if it is, and the loss. All processes must call it."""
+    with state.averaged():
+        return {name: t.detach().cpu().clone() for name, t in state.tensors("embedder", "loss").items()}
 
 
 class RunLog:
@@ -162,19 +164,18 @@ class RunLog:
             self.note({"step": state.step, "suspicion": histogram})
 
     def save_best(self, state: TrainState) -> None:
-        """Save the network and the loss as the best on validation."""
-        best = state.tensors("embedder", "loss")  # all processes take part
+        """Save the network and the loss as the best on validation. The network has its averaged weights, as when it was scored."""
+        best = shown_tensors(state)
         if self.writes:
             self.run.save_tensors("best.safetensors", best)
 
     def save(self, state: TrainState) -> None:
         """Save a checkpoint for an exact resume (state.pt), and the network alone (model.safetensors)."""
         self.check_finite(state)
-        stored = state.state_dict()  # all processes take part
+        stored, shown = state.state_dict(), shown_tensors(state)
         if not self.writes:
             return
         self.run.save_state(stored)
-        shown = {k: v for k, v in stored["tensors"].items() if k.startswith(MODEL_PREFIXES)}
         self.run.save_tensors("model.safetensors", shown)
         if state.history:
             self.save_losses(state)

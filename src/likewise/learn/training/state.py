@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from likewise.models.cuda_graphs import Mode
 from likewise.models.embedder import Embedder
 from likewise.models.grad_cache import generators
 from likewise.models.teacher import Teacher
+from likewise.models.weight_average import WeightAverage
 from likewise.runs.network import load_into
 
 
@@ -183,6 +185,7 @@ class TrainState:
         kept: the training samples that batches are drawn from: all that were not dropped.
         kept_position: index of every training sample in `kept`.
         total, counted: sum of the losses since the last line of the log, and the number of steps in it.
+        average: average of the weights of the first network; None: the last weights count.
         mode: execution mode of the network; None until it was chosen.
         best, waited: best validation score, and the number of validations since then.
     """
@@ -215,7 +218,12 @@ class TrainState:
         self.history = LossHistory(zeros) if config.record_losses else None
         self.step, self.best, self.waited = 0, -math.inf, 0
         self.total, self.counted = torch.zeros((), device=device), 0
+        self.average = WeightAverage(components.embedder, config.average) if config.average else None
         self.mode: Mode | None = None
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Return a context in which the first network has its averaged weights, if they are averaged."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def seed(self, purpose: int) -> None:
         """Seed torch's generators from the seed of the settings, the step, and a number for the purpose."""
@@ -264,6 +272,7 @@ class TrainState:
             "counted": self.counted,
             "noise_monitor": {"last": self.monitor.last, "sums": self.monitor.sums},
             "losses": self.history and vars(self.history),
+            "average": self.average and self.average.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any], file: str | Path) -> None:
@@ -289,4 +298,6 @@ class TrainState:
         self.monitor.sums = {name: both.to(self.device) for name, both in state["noise_monitor"]["sums"].items()}
         if stored := state["losses"]:
             self.history = LossHistory(**stored | {"sums": stored["sums"].to(self.device)})
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self.mode = state["mode"]

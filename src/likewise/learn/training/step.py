@@ -98,6 +98,8 @@ def advance(state: TrainState, result: StepResult) -> None:
             reset_state(state.optimizer, component.after_step(state.step))
     if components.teacher is not None:
         components.teacher.update(components.embedder)
+    if state.average is not None:
+        state.average.update()
     for weights in result.weights[:1]:
         state.monitor.add_batch(weights, result.place)
     if state.history:
