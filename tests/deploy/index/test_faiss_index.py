@@ -113,8 +113,8 @@ def test_who_opens_while_the_graph_is_replaced_tries_again(tmp_path, monkeypatch
     index.save(tmp_path / "i")
     real, seen = kept.read, []
 
-    def read(folder, known=False):
-        found = real(folder, known)
+    def read(folder, checked=True):
+        found = real(folder, checked)
         if not seen:  # another command changes the index after index.json was read
             seen.append(True)
             index.add(vectors(1, seed=9), ["gull"], [""])

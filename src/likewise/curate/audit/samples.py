@@ -7,7 +7,6 @@ row is a binary search.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
@@ -18,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from likewise.core.errors import LikewiseError
 from likewise.curate.audit.states import REVIEWED_STATES, SuggestedDecision, suggested_decision
+from likewise.data.images import folders_of_paths
 
 BOX_CORNERS = ("left", "top", "right", "bottom")
 """Columns of the box of an image."""
@@ -111,9 +111,8 @@ class Paths(NamedTuple):
 
     def folders(self) -> set[str]:
         """Return the folders of all paths that are not empty."""
-        every = self.encoded(np.flatnonzero(np.diff(self.begin)))
-        found = {one[: max(one.rfind(b"/"), one.rfind(b"\\")) + 1] for one in every}
-        return {os.path.dirname(one.decode("utf-8", "surrogateescape") + "x") for one in found}
+        text = np.frombuffer(self.text, np.uint8)
+        return {folder for folder, _, _ in folders_of_paths(text, self.begin)}
 
 
 class Samples(Mapping[int, Sample]):
