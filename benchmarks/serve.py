@@ -36,7 +36,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -352,6 +352,7 @@ def write_large_audit(folder: Path, rows: int) -> Path:
     """Write the files of an audit of made rows with one flagged label in ten, and return its folder."""
     from likewise.curate.audit.page import write_page
     from likewise.curate.audit.read import ClassLine, Duplicate, Pair
+    from likewise.curate.audit.states import STATE_DESCRIPTIONS
     from likewise.curate.audit.write import FIXED_COLUMNS
 
     from likewise.core.files import write_csv, write_json
@@ -380,10 +381,15 @@ def write_large_audit(folder: Path, rows: int) -> Path:
     copies = [(row, other, 0.99, 3, "near", "test-test", 0, 0.9) for row, other in zip(test, test[1:])]
     write_csv(out / "duplicates.csv", Duplicate._fields, copies)
     np.savez_compressed(out / "neighbours.npz", row=np.arange(rows), near=rng.integers(0, rows, (rows, 6)))
+    count = [int(flagged[label % 2 == number].sum()) for number in range(2)]
     parts = {
-        name: {"samples": rows // 2, "wrong": rows / 20, "flagged": int(flagged[label % 2 == number].sum()), "states": {}}
-        for number, name in enumerate(SPLITS)
-    }
+        name: {
+            "samples": rows // 2, "classes": classes // 2, "wrong": rows / 20, "flagged": own, "any": 0.1, "similar": 0.0,
+            "of_all": 0.1, "of_touched": 0.1,
+            "states": dict.fromkeys(STATE_DESCRIPTIONS, 0) | {"flagged": own, "ok": rows // 2 - own},
+        }
+        for name, own in zip(SPLITS, count)
+    }  # fmt: skip
     about = {"title": "made rows", "root": "", "rows": rows, "pictures": True, "target": "made rows", "parts": parts}
     about |= {"scores": {"vote": "votes", "density": "density"}, "duplicates": {"test-test": len(copies)}}
     write_json(out / "audit.json", about)
@@ -425,11 +431,16 @@ FIRST_SHOWN = {
 
 def watch(browser, address: str, kind: str, server: subprocess.Popen | None = None) -> dict[str, float]:
     """Open a page and return seconds until its first rows and results, and the megabytes that it has loaded."""
+    from playwright.sync_api import Error
+
     page, loaded = browser.new_page(viewport={"width": 1300, "height": 800}), []
     page.on("requestfinished", lambda one: loaded.append(one.sizes()["responseBodySize"]))
 
     def wait(expression: str, begin: float) -> float:
-        while not page.evaluate(f"() => Boolean({expression})"):
+        shown = False
+        while not shown:
+            with suppress(Error):  # the entry page goes to another address
+                shown = page.evaluate(f"() => Boolean({expression})")
             page.wait_for_timeout(10)
         return round(time.perf_counter() - begin, 2)
 

@@ -245,12 +245,14 @@ def folders_of_paths(
     import pyarrow as pa
 
     place = np.flatnonzero(np.diff(begin))
-    at = np.flatnonzero(np.isin(text, [ord(sign) for sign in (os.sep, os.altsep) if sign]))
+    at = np.flatnonzero((text == ord(os.sep)) | (text == ord(os.altsep or os.sep)))
     after = np.append(0, at + 1)[np.searchsorted(at, begin[1:])]  # behind the last separator of every path
     cuts = np.append(np.stack([begin[:-1], np.maximum(begin[:-1], after)], 1), begin[-1]).astype(np.int64)
     buffers = [None, pa.py_buffer(cuts), pa.py_buffer(np.ascontiguousarray(text))]
     parts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * (len(begin) - 1), buffers)  # folder, name, folder, ...
-    found = parts.take(pa.array(2 * place)).dictionary_encode()
+    even = pa.Array.from_buffers(pa.int64(), len(place), [None, pa.py_buffer(2 * place)])  # `pa.array` imports pandas
+    found = parts.take(even).dictionary_encode()
     names = [os.path.dirname(name.decode("utf-8", "surrogateescape") + "x") for name in found.dictionary.to_pylist()]
-    _, first, count = np.unique(found.indices.to_numpy(), return_index=True, return_counts=True)
+    code = np.frombuffer(found.indices.buffers()[1] or b"", np.int32)[: len(place)]
+    _, first, count = np.unique(code, return_index=True, return_counts=True)
     return list(zip(names, count.tolist(), place[first].tolist(), strict=True))
