@@ -434,7 +434,7 @@ def watch(browser, address: str, kind: str, server: subprocess.Popen | None = No
     from playwright.sync_api import Error
 
     page, loaded = browser.new_page(viewport={"width": 1300, "height": 800}), []
-    page.on("requestfinished", lambda one: loaded.append(one.sizes()["responseBodySize"]))
+    page.on("requestfinished", loaded.append)
 
     def wait(expression: str, begin: float) -> float:
         shown = False
@@ -455,8 +455,8 @@ def watch(browser, address: str, kind: str, server: subprocess.Popen | None = No
         found["results_s"] = wait("document.querySelector('#found .fact')", begin)
         begin = time.perf_counter()
         found["words_s"] = wait("document.querySelector('#found .reading')", begin)
+    size = sum(one.sizes()["responseBodySize"] for one in loaded)
     page.close()
-    size = Path(urlsplit(address).path).stat().st_size if server is None else sum(loaded)
     return found | {"mb": round(size / 1e6, 2)}
 
 
