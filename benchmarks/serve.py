@@ -15,8 +15,9 @@ fills an index with vectors in clusters of 50 around random centres, as embeddin
 
 `pages` opens the search page, the review page and the page of an audit in chromium, each in a new process with made rows, 50 per
 class: `server_s` until the server has printed its address, `first_s` from there until the page shows its first rows or images,
-`results_s` from a click on a row until its nearest rows are shown, `words_s` from there until the results are read as same, similar
-or weak, and `mb` what the browser has loaded by then. `server_cpu_s` is the CPU time of the server until the first rows are shown.
+`results_s` from a click on a row until its nearest rows are shown, `words_s` from there until the results are marked as same,
+similar or weak, and `mb` is what the browser has loaded by then. `server_cpu_s` is the CPU time of the server until it shows
+its first rows.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -350,12 +352,11 @@ def write_index(folder: Path, rows: int, dim: int) -> Path:
 
 def write_large_audit(folder: Path, rows: int) -> Path:
     """Write the files of an audit of made rows with one flagged label in ten, and return its folder."""
+    from likewise.core.files import write_csv, write_json
     from likewise.curate.audit.page import write_page
     from likewise.curate.audit.read import ClassLine, Duplicate, Pair
     from likewise.curate.audit.states import STATE_DESCRIPTIONS
     from likewise.curate.audit.write import FIXED_COLUMNS
-
-    from likewise.core.files import write_csv, write_json
     from likewise.data.images import read_image
 
     rng, classes, out = np.random.default_rng(0), max(3, rows // 50), folder / "audit"
@@ -367,18 +368,27 @@ def write_large_audit(folder: Path, rows: int) -> Path:
     vote = rng.random(rows)
 
     def line(row: int) -> list:
-        found = ["flagged", names[suggested[row]], 0.9, 0.4, "6 nearest: 5 with the suggested label, 1 with the given label"]
+        found = [
+            "flagged",
+            names[suggested[row]],
+            0.9,
+            0.4,
+            "6 nearest: 5 with the suggested label, 1 with the given label",
+        ]
         state = found if flagged[row] else ["ok", "", "", "", ""]
         own = [row, paths[row], names[label[row]], f"{score[row]:.6g}", *state, SPLITS[label[row] % 2], ""]
         return [*own, f"{vote[row]:.6g}", f"{1 - vote[row]:.6g}"]
 
     write_csv(out / "audit.csv", [*FIXED_COLUMNS, "vote", "density"], map(line, range(rows)))
-    kinds = [(SPLITS[c % 2], names[c], 50, 5, 0.1, names[c - 2], 0.5, "individual", names[c - 2], 0.01, "distinct") for c in range(classes)]
+    kinds = [
+        (SPLITS[c % 2], names[c], 50, 5, 0.1, names[c - 2], 0.5, "individual", names[c - 2], 0.01, "distinct")
+        for c in range(classes)
+    ]
     write_csv(out / "classes.csv", ClassLine._fields, kinds)
     test = np.flatnonzero(label % 2)[: min(20_000, rows // 5)].tolist()
-    errors = [(row, other, "confusion", 0.1, other, row) for row, other in zip(test, test[1:])]
+    errors = [(row, other, "confusion", 0.1, other, row) for row, other in pairwise(test)]
     write_csv(out / "pairs.csv", Pair._fields, errors)
-    copies = [(row, other, 0.99, 3, "near", "test-test", 0, 0.9) for row, other in zip(test, test[1:])]
+    copies = [(row, other, 0.99, 3, "near", "test-test", 0, 0.9) for row, other in pairwise(test)]
     write_csv(out / "duplicates.csv", Duplicate._fields, copies)
     np.savez_compressed(out / "neighbours.npz", row=np.arange(rows), near=rng.integers(0, rows, (rows, 6)))
     count = [int(flagged[label % 2 == number].sum()) for number in range(2)]
@@ -434,7 +444,7 @@ def watch(browser, address: str, kind: str, server: subprocess.Popen | None = No
     from playwright.sync_api import Error
 
     page, loaded = browser.new_page(viewport={"width": 1300, "height": 800}), []
-    page.on("requestfinished", loaded.append)
+    page.on("requestfinished", lambda one: loaded.append(one))  # playwright takes no method of a list
 
     def wait(expression: str, begin: float) -> float:
         shown = False

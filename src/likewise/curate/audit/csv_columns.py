@@ -99,7 +99,9 @@ def numbers(column, dtype: np.dtype, empty: float = 0) -> np.ndarray:
     values = np.frombuffer(data or b"", dtype)[column.offset : column.offset + len(column)]
     if not column.null_count:
         return values
-    known = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[column.offset : column.offset + len(column)]
+    known = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[
+        column.offset : column.offset + len(column)
+    ]
     return np.where(known, values, dtype.type(empty))
 
 

@@ -92,7 +92,9 @@ def behind_of(index: Index) -> str:
     """Return a warning if the faiss index should be updated; "" if not."""
     if not index.behind:
         return ""
-    return f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
+    return (
+        f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
+    )
 
 
 def show_search(found: Neighbours, config: Search) -> None:

@@ -333,8 +333,9 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
         some = np.random.default_rng().choice(here, min(START_ROWS, len(here)), replace=False)
         return JSONResponse({
             "title": context.title, "scope": context.scope, "rows": len(rows), "kind": index.kind, "recall": known.get("recall"),
-            "classes": sorted(rows.class_name[label] for label in rows.used_classes.tolist()), "similarity": rows.similarity, "upload": context.upload,
-            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
+            "classes": sorted(rows.class_name[label] for label in rows.used_classes.tolist()),
+            "similarity": rows.similarity, "upload": context.upload, "pictures": bool(len(rows.text)),
+            "network": context.embed is not None, "changes": context.changes, "start": start,
             "some": [describe(context, Hit(int(place), 1.0)) for place in some],
             "labels": None if rows.labels is None else used_labels(rows), **describe_calibration(context.calibrated),
         })  # fmt: skip
