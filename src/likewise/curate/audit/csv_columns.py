@@ -26,6 +26,11 @@ Kind = type | UnionType
 """Type of a cell: str, bool, int, float, or one of the last two or None."""
 
 
+def min_columns_bytes() -> int:
+    """Return the size from which a file is read by columns: any, if another module has imported pyarrow."""
+    return 0 if "pyarrow" in sys.modules else MIN_COLUMNS_BYTES
+
+
 def read_columns(file: Path, kinds: Mapping[str, Kind], plain: str = "") -> dict[str, Any] | None:
     """Return the columns of these kinds that a file has; None: the file must be read line by line.
 
@@ -35,7 +40,7 @@ def read_columns(file: Path, kinds: Mapping[str, Kind], plain: str = "") -> dict
         plain: name of a column of text with mostly different cells, which is read as `Paths`.
     """
     try:
-        if os.path.getsize(file) < MIN_COLUMNS_BYTES and "pyarrow" not in sys.modules:
+        if os.path.getsize(file) < min_columns_bytes():
             return None
         with open_csv(file) as text:
             head = next(csv.reader(text), [])
