@@ -3,6 +3,7 @@
     python benchmarks/serve.py review [--rows 3000] [--clients 1 64] [--requests 1000 9000] [--think 0]
     python benchmarks/serve.py load TARGET IMAGES [--clients 1 16] [--requests 200 1000]
     python benchmarks/serve.py index [--rows 1000000] [--dim 128] [--kinds exact hnsw ivfpq]
+    python benchmarks/serve.py pages [--rows 1000000] [--dim 128] [--pages search review audit] [--repeats 3]
 
 Prints one JSON object per line. `review` writes images and an audit of their features, starts `likewise review`, and sends
 random requests: each client is a reviewer and waits for the answer to one request before the next, without a pause unless
@@ -11,6 +12,12 @@ search TARGET --serve` and sends random images of a folder; every request is ans
 clients at a bare uvicorn, which answers `{}`: `ratio` is the median of a kind of request to the median there. `server_cpu_ms` is
 the CPU time of the server per request, which other load on the machine changes less. Clients and server share the cores. `index`
 fills an index with vectors in clusters of 50 around random centres, as embeddings are.
+
+`pages` opens the search page, the review page and the page of an audit in chromium, each in a new process with made rows, 50 per
+class: `server_s` until the server has printed its address, `first_s` from there until the page shows its first rows or images,
+`results_s` from a click on a row until its nearest rows are shown, `words_s` from there until the results are marked as same,
+similar or weak, and `mb` is what the browser has loaded by then. `server_cpu_s` is the CPU time of the server until it shows
+its first rows.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -29,9 +37,10 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -271,9 +280,9 @@ def load(target: str, pictures: str, clients: list[int], requests: list[int]) ->
     print(json.dumps({"answers": dict(answers), "lost": lost, "peak_memory_mb": peak, "ended": server.returncode}))
 
 
-def index(rows: int, dim: int, kinds: list[str]) -> None:
+def made_rows(rows: int, dim: int, paths: list[str]):
+    """Return the rows of an index, 50 per class, with these paths."""
     from likewise.deploy.index.stored_rows import Rows, pack
-    from likewise.deploy.index.vector_index import Index
 
     rng = np.random.default_rng(0)
     centre = rng.normal(size=(max(1, rows // 50), dim)).astype(np.float32)
@@ -283,8 +292,16 @@ def index(rows: int, dim: int, kinds: list[str]) -> None:
         label = np.arange(some.start, some.stop) % len(centre)
         vectors[some] = centre[label] + 0.8 * rng.normal(size=(len(label), dim)).astype(np.float32)
         vectors[some] /= np.linalg.norm(vectors[some], axis=1, keepdims=True)
-    table, text = pack(np.arange(rows), np.arange(rows) % len(centre), [f"{row}.jpg" for row in range(rows)])
-    whole = Rows(vectors, table, text, tuple(map(str, range(len(centre)))), np.ones(rows, bool), "cosine")
+    table, text = pack(np.arange(rows), np.arange(rows) % len(centre), paths)
+    names = tuple(f"class {number}" for number in range(len(centre)))
+    return Rows(vectors, table, text, names, np.ones(rows, bool), "cosine")
+
+
+def index(rows: int, dim: int, kinds: list[str]) -> None:
+    from likewise.deploy.index.vector_index import Index
+
+    whole, rng = made_rows(rows, dim, [f"{row}.jpg" for row in range(rows)]), np.random.default_rng(1)
+    vectors = whole.vectors
     queries = vectors[rng.integers(0, rows, 200)] + 0.02 * rng.normal(size=(200, dim)).astype(np.float32)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -311,6 +328,148 @@ def index(rows: int, dim: int, kinds: list[str]) -> None:
             print(json.dumps(facts), flush=True)
 
 
+IMAGE_COUNT = 100
+"""Number of image files that the made rows of `pages` share."""
+SPLITS = ("train", "test")
+
+
+def draw_images(folder: Path, rows: int) -> list[str]:
+    """Draw some images, and return the path of the image of every row."""
+    (folder / "images").mkdir(parents=True)
+    files = [folder / "images" / f"{number}.jpg" for number in range(IMAGE_COUNT)]
+    for number, file in enumerate(files):
+        draw(file, (320, 240), number)
+    return [str(files[row % IMAGE_COUNT]) for row in range(rows)]
+
+
+def write_index(folder: Path, rows: int, dim: int) -> Path:
+    """Write an index of made rows and return its folder."""
+    from likewise.deploy.index.vector_index import Index
+
+    Index(made_rows(rows, dim, draw_images(folder, rows))).save(folder / "shop")
+    return folder / "shop"
+
+
+def write_large_audit(folder: Path, rows: int) -> Path:
+    """Write the files of an audit of made rows with one flagged label in ten, and return its folder."""
+    from likewise.core.files import write_csv, write_json
+    from likewise.curate.audit.page import write_page
+    from likewise.curate.audit.read import ClassLine, Duplicate, Pair
+    from likewise.curate.audit.states import STATE_DESCRIPTIONS
+    from likewise.curate.audit.write import FIXED_COLUMNS
+    from likewise.data.images import read_image
+
+    rng, classes, out = np.random.default_rng(0), max(3, rows // 50), folder / "audit"
+    out.mkdir(parents=True)
+    paths, score, flagged = draw_images(folder, rows), rng.uniform(0.5, 1, rows), rng.random(rows) < 0.1
+    score[flagged] -= 0.5
+    names, label = [f"class {number}" for number in range(classes)], np.arange(rows) % classes
+    suggested = (label + rng.integers(1, classes, rows)) % classes
+    vote = rng.random(rows)
+
+    def line(row: int) -> list:
+        found = [
+            "flagged",
+            names[suggested[row]],
+            0.9,
+            0.4,
+            "6 nearest: 5 with the suggested label, 1 with the given label",
+        ]
+        state = found if flagged[row] else ["ok", "", "", "", ""]
+        own = [row, paths[row], names[label[row]], f"{score[row]:.6g}", *state, SPLITS[label[row] % 2], ""]
+        return [*own, f"{vote[row]:.6g}", f"{1 - vote[row]:.6g}"]
+
+    write_csv(out / "audit.csv", [*FIXED_COLUMNS, "vote", "density"], map(line, range(rows)))
+    kinds = [
+        (SPLITS[c % 2], names[c], 50, 5, 0.1, names[c - 2], 0.5, "individual", names[c - 2], 0.01, "distinct")
+        for c in range(classes)
+    ]
+    write_csv(out / "classes.csv", ClassLine._fields, kinds)
+    test = np.flatnonzero(label % 2)[: min(20_000, rows // 5)].tolist()
+    errors = [(row, other, "confusion", 0.1, other, row) for row, other in pairwise(test)]
+    write_csv(out / "pairs.csv", Pair._fields, errors)
+    copies = [(row, other, 0.99, 3, "near", "test-test", 0, 0.9) for row, other in pairwise(test)]
+    write_csv(out / "duplicates.csv", Duplicate._fields, copies)
+    np.savez_compressed(out / "neighbours.npz", row=np.arange(rows), near=rng.integers(0, rows, (rows, 6)))
+    count = [int(flagged[label % 2 == number].sum()) for number in range(2)]
+    parts = {
+        name: {
+            "samples": rows // 2, "classes": classes // 2, "wrong": rows / 20, "flagged": own, "any": 0.1, "similar": 0.0,
+            "of_all": 0.1, "of_touched": 0.1,
+            "states": dict.fromkeys(STATE_DESCRIPTIONS, 0) | {"flagged": own, "ok": rows // 2 - own},
+        }
+        for name, own in zip(SPLITS, count)
+    }  # fmt: skip
+    about = {"title": "made rows", "root": "", "rows": rows, "pictures": True, "target": "made rows", "parts": parts}
+    about |= {"scores": {"vote": "votes", "density": "density"}, "duplicates": {"test-test": len(copies)}}
+    write_json(out / "audit.json", about)
+    write_page(out, lambda row: read_image(Path(paths[row])), quiet=True)
+    return out
+
+
+def open_pages(rows: int, dim: int, wanted: list[str], repeats: int) -> None:
+    """Open the pages of `wanted` in chromium with made rows, and print how long it takes and what is loaded."""
+    from playwright.sync_api import sync_playwright
+
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
+        shop = write_index(Path(name, "s"), rows, dim) if "search" in wanted else None
+        audited = write_large_audit(Path(name, "a"), rows) if {"review", "audit"} & set(wanted) else None
+        for repeat in range(repeats):
+            for kind in wanted:
+                opened = play.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+                facts = {"page": kind, "rows": rows, "repeat": repeat}
+                if kind == "audit":
+                    facts |= watch(opened, (audited / "audit.html").as_uri(), kind)
+                else:
+                    words = ["search", str(shop), "--serve"] if kind == "search" else ["review", str(audited)]
+                    begin = time.perf_counter()
+                    with started("-m", "likewise", *words, "--port", "0", "--no-browser") as (server, address):
+                        facts["server_s"] = round(time.perf_counter() - begin, 2)
+                        facts |= watch(opened, address.geturl(), kind, server)
+                opened.close()
+                print(json.dumps(facts), flush=True)
+
+
+FIRST_SHOWN = {
+    "search": "[...document.querySelectorAll('#found img')].some((one) => one.complete && one.naturalWidth)",
+    "review": "[...document.querySelectorAll('main img')].some((one) => one.complete && one.naturalWidth)",
+    "audit": "document.readyState === 'complete' && document.body.innerText.length > 100",
+}
+"""Page -> expression that is true when it shows its first rows."""
+
+
+def watch(browser, address: str, kind: str, server: subprocess.Popen | None = None) -> dict[str, float]:
+    """Open a page and return seconds until its first rows and results, and the megabytes that it has loaded."""
+    from playwright.sync_api import Error
+
+    page, loaded = browser.new_page(viewport={"width": 1300, "height": 800}), []
+    page.on("requestfinished", lambda one: loaded.append(one))  # playwright takes no method of a list
+
+    def wait(expression: str, begin: float) -> float:
+        shown = False
+        while not shown:
+            with suppress(Error):  # the entry page goes to another address
+                shown = page.evaluate(f"() => Boolean({expression})")
+            page.wait_for_timeout(10)
+        return round(time.perf_counter() - begin, 2)
+
+    begin = time.perf_counter()
+    page.goto(address, wait_until="commit")
+    found = {"first_s": wait(FIRST_SHOWN[kind], begin)}
+    if server is not None:
+        found["server_cpu_s"] = round(cpu_seconds(server.pid), 2)
+    if kind == "search":
+        begin = time.perf_counter()
+        page.click("#found .pic")
+        found["results_s"] = wait("document.querySelector('#found .fact')", begin)
+        begin = time.perf_counter()
+        found["words_s"] = wait("document.querySelector('#found .reading')", begin)
+    size = sum(one.sizes()["responseBodySize"] for one in loaded)
+    page.close()
+    return found | {"mb": round(size / 1e6, 2)}
+
+
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -330,8 +489,13 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     other.add_argument("--rows", type=int, default=10**6)
     other.add_argument("--dim", type=int, default=128)
     other.add_argument("--kinds", nargs="+", default=["exact", "hnsw", "ivfpq"])
-    toy = {"clients": [1, 2], "requests": [10, 20], "rows": 1000, "dim": 16}
-    return parse_with_quick(parser, words, (first, one, other), **toy)
+    last = commands.add_parser("pages")
+    last.add_argument("--rows", type=int, default=10**6)
+    last.add_argument("--dim", type=int, default=128)
+    last.add_argument("--pages", nargs="+", choices=list(FIRST_SHOWN), default=list(FIRST_SHOWN))
+    last.add_argument("--repeats", type=int, default=3)
+    toy = {"clients": [1, 2], "requests": [10, 20], "rows": 1000, "dim": 16, "repeats": 1}
+    return parse_with_quick(parser, words, (first, one, other, last), **toy)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -340,6 +504,8 @@ def main(words: Sequence[str] | None = None) -> None:
         review(given.rows, given.image_side, given.clients, given.requests, given.think)
     elif given.command == "load":
         load(given.target, given.pictures, given.clients, given.requests)
+    elif given.command == "pages":
+        open_pages(given.rows, given.dim, given.pages, given.repeats)
     else:
         index(given.rows, given.dim, given.kinds)
 

@@ -643,6 +643,20 @@ def test_serve_load(run, pictures, capsys):
     check_latencies(lines[:-1], {"bare uvicorn", "search"})
 
 
+@pytest.mark.browser
+@pytest.mark.process
+def test_serve_pages(capsys):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("playwright")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine")
+    importlib.import_module("serve").main(["pages", "--quick"])
+    lines = {line["page"]: line for line in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert list(lines) == ["search", "review", "audit"]
+    must_be_positive(*(line[key] for line in lines.values() for key in ("first_s", "mb", "rows")))
+    must_be_positive(lines["search"]["results_s"], lines["review"]["server_cpu_s"])
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_serve_review(capsys):

@@ -49,6 +49,26 @@ def test_a_cluster_that_answers_is_used_and_learns_where_our_code_is(monkeypatch
     assert fake.started[2]["address"] == "local" and fake.started[2]["num_cpus"] >= 5
 
 
+@pytest.mark.parametrize("failures", [0, 2, 5])
+def test_a_client_server_whose_process_ended_is_tried_again(monkeypatch, tmp_path, failures):
+    fake = recorded(monkeypatch, tmp_path)
+
+    def init(**how):
+        fake.started.append(how["address"])
+        if len(fake.started) <= failures:
+            raise ConnectionAbortedError("failure from server:\nTraceback\nRuntimeError: see ray_client_server.err\n")
+
+    fake.init = init
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"ray://127.0.0.1:{server.getsockname()[1]}"
+        if failures < 5:
+            assert connect(fake, there, **HOW) is False and fake.started == [there] * (failures + 1)
+            return
+        with pytest.raises(LikewiseError, match=r"\(ConnectionAbortedError: RuntimeError: see ray_client_server.err\)"):
+            connect(fake, there, **HOW)
+    assert fake.started == [there] * 5
+
+
 def test_a_ray_that_does_not_start_is_tried_again(monkeypatch, tmp_path):
     fake, tried = recorded(monkeypatch, tmp_path), []
 

@@ -1,5 +1,7 @@
 """The data of a run."""
 
+import os
+
 import numpy as np
 import pytest
 from likewise.config import Train
@@ -40,11 +42,12 @@ def test_pictures_outside_the_data_are_told(tmp_path):
         str(tmp_path / "data" / "b.png"),
         str(tmp_path / "data" / "deep" / "c.png"),
     ]
+    inside = [(os.path.dirname(file), 1, file) for file in inside]
     assert outside_files_warning(inside, [str(tmp_path / "data")]) == "" == outside_files_warning([], [])
     for file in (tmp_path / "data2" / "x.png", tmp_path / "x.png", tmp_path / "data" / "away" / "x.png"):
-        told = outside_files_warning([*inside, str(file)], ["", str(tmp_path / "link")])
+        told = outside_files_warning([*inside, (str(file.parent), 2, str(file))], ["", str(tmp_path / "link")])
         assert told.startswith(
-            f"1 of 4 images that the embeddings file names are outside of the data folders (first: {file})"
+            f"2 of 5 images that the embeddings file names are outside of the data folders (first: {file})"
         )
     for data, root, folders in (
         (str(tmp_path / "data"), None, [str(tmp_path / "data")]),

@@ -33,6 +33,10 @@ def check_address(who: str, address: str) -> None:
         raise LikewiseError(f'{who}: --executor must be "ray" or "ray://HOST:PORT", got "{address}"')
 
 
+MAX_CONNECTION_TRIES = 5
+"""How often to connect to a ray:// address whose server ends the connection."""
+
+
 @contextmanager
 def ray_cluster(
     who: str, address: str, instead: str, cpus: int = 1, store: int | None = None
@@ -90,13 +94,14 @@ def connect(ray, address: str, *, who: str, instead: str, cpus: int = 1, store: 
     try:
         if where != "local":
             check_reachable(where)
-            ray.init(address=known or "auto", **imports, **quiet)
+            join(ray, known or "auto", **imports, **quiet)
             return False
     except Exception as error:  # every kind of connection has its own exceptions
         if known:
+            reason = ["", *str(error).strip().splitlines()][-1]  # of an error of the server: its own message
             raise LikewiseError(
-                f"{who}: no Ray cluster answers at '{known}' ({type(error).__name__}: {str(error).splitlines()[0]}); start it, "
-                f"correct the address, set RAY_AUTH_MODE=token if it needs a token, or {instead}"
+                f"{who}: no Ray cluster answers at '{known}' ({type(error).__name__}: {reason}); start it, correct the "
+                f"address, set RAY_AUTH_MODE=token if it needs a token, or {instead}"
             ) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     small = {"num_cpus": max(cores(), cpus), "include_dashboard": False, "object_store_memory": store}
@@ -109,6 +114,21 @@ def connect(ray, address: str, *, who: str, instead: str, cpus: int = 1, store: 
             if not left:
                 raise LikewiseError(f"{who}: Ray does not start here ({error}); {instead}") from None
     return True
+
+
+def join(ray, address: str, **options: Any) -> None:
+    """Connect to a running cluster.
+
+    The client server of Ray, which answers at ray:// addresses, forks a process for each client while its gRPC threads run; the
+    process then sometimes ends at once, and the client gets a ConnectionAbortedError. The next try gets a new process.
+    """
+    for left in reversed(range(MAX_CONNECTION_TRIES)):
+        try:
+            ray.init(address=address, **options)
+            return
+        except ConnectionAbortedError:
+            if not left:
+                raise
 
 
 def check_reachable(address: str) -> None:

@@ -166,17 +166,19 @@ def folders_in_table(table: Path) -> list[str]:
     return []
 
 
-def outside_files_warning(files: Sequence[str], folders: Sequence[str]) -> str:
+def outside_files_warning(files: Sequence[tuple[str, int, str]], folders: Sequence[str]) -> str:
     """Return a warning about image files outside of these folders; "" if there are none.
 
     An embeddings file from another source may name any image on this machine, which a published page would then show.
+
+    Args:
+        files: folders with the number of their files and the path of their first file, in the order of the data.
     """
-    homes = [os.path.join(os.path.realpath(folder), "") for folder in folders if folder]
-    real = {folder: os.path.join(os.path.realpath(folder), "") for folder in set(map(os.path.dirname, files))}
-    outside = [file for file in files if not real[os.path.dirname(file)].startswith(tuple(homes))]
+    homes = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders if folder)
+    outside = [one for one in files if not os.path.join(os.path.realpath(one[0]), "").startswith(homes)]
     if not outside:
         return ""
     return (
-        f"{len(outside)} of {len(files)} images that the embeddings file names are outside of the data folders "
-        f"(first: {outside[0]}); check that you want to show them"
+        f"{sum(count for _, count, _ in outside)} of {sum(count for _, count, _ in files)} images that the embeddings "
+        f"file names are outside of the data folders (first: {outside[0][2]}); check that you want to show them"
     )

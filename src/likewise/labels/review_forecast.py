@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.stats import t as student
+from scipy.special import stdtrit
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
@@ -204,7 +204,7 @@ def predictive_interval(
     worlds = gain.shape[1]
     mean = gain.mean(1)
     variance = gain.var(1, ddof=1) * (1 + 1 / worlds) + (relative * mean) ** 2
-    half = student.ppf((1 + coverage) / 2, worlds - 1) * np.sqrt(variance)
+    half = stdtrit(worlds - 1, (1 + coverage) / 2) * np.sqrt(variance)
     return mean, mean - half, mean + half
 
 

@@ -277,7 +277,8 @@ def with_images(number: int, studies: Studies, first: list[int], most: int, say:
     images = {place[row]: image for row, image in found.items()}
     if whole is None:  # the paths come from an embedding file
         folders = [items.root, *data_folders(here[0].settings)]
-        warning = outside_files_warning([os.path.abspath(file_of(items, row)) for row in found], folders)
+        files = [os.path.abspath(file_of(items, row)) for row in found]
+        warning = outside_files_warning([(os.path.dirname(file), 1, file) for file in files], folders)
         if warning:
             say(printable(f"{pool.name}: {warning}"))
     studies.notes.extend([f"{pool.name}: {error}; {MOVED_DATA_HINT}"] if error else [])

@@ -54,7 +54,7 @@ def read_both(folder, monkeypatch):
     """Return the findings by columns, and line by line."""
     found = []
     for least in (0, 2**60):
-        monkeypatch.setattr(csv_columns, "MIN_COLUMNS_BYTES", least)
+        monkeypatch.setattr(csv_columns, "min_columns_bytes", lambda least=least: least)
         found.append(read_findings(folder))
     return found
 
@@ -74,7 +74,7 @@ def test_columns_and_lines_agree(folder, tmp_path_factory, monkeypatch, made):
 
 
 def test_the_columns_were_used(folder, monkeypatch):
-    monkeypatch.setattr(csv_columns, "MIN_COLUMNS_BYTES", 0)
+    monkeypatch.setattr(csv_columns, "min_columns_bytes", lambda: 0)
     monkeypatch.setattr("likewise.curate.audit.read.read_samples_by_line", None)
     assert len(read_findings(folder).sample) == 400
 
@@ -97,11 +97,23 @@ def test_orders_by_hand(folder):
 
 @pytest.mark.parametrize(("cell", "told"), [("low", "score must be a number, got 'low'"), ("nan", "got 'nan'")])
 def test_a_wrong_line_of_a_large_file_is_named(folder, monkeypatch, cell, told):
-    monkeypatch.setattr(csv_columns, "MIN_COLUMNS_BYTES", 0)
+    monkeypatch.setattr(csv_columns, "min_columns_bytes", lambda: 0)
     with open(folder / "audit.csv", "a") as out:
         out.write(f"399,,wren,{cell},ok,,,,,train,,,,\n")
     with pytest.raises(LikewiseError, match=told):
         read_findings(folder)
+
+
+def test_numbers_of_a_column_with_empty_cells():
+    import pyarrow as pa
+
+    column = pa.array([4, None, 6, 7, None, 9, 10, 11, None, 13], pa.int64())
+    assert csv_columns.numbers(column, np.dtype(np.int64), -1).tolist() == [4, -1, 6, 7, -1, 9, 10, 11, -1, 13]
+    assert csv_columns.numbers(column.slice(3, 6), np.dtype(np.int64), -1).tolist() == [7, -1, 9, 10, 11, -1]
+    assert csv_columns.numbers(column.slice(5, 3), np.dtype(np.int64), -1).tolist() == [9, 10, 11]
+    found = csv_columns.numbers(pa.array([0.5, None], pa.float64()), np.dtype(np.float64), np.nan)
+    assert found[0] == 0.5 and np.isnan(found[1]) and len(found) == 2
+    assert csv_columns.numbers(pa.array([], pa.int64()), np.dtype(np.int64), -1).tolist() == []
 
 
 def test_rows_and_places(folder):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from likewise.errors import LikewiseError
 from make_index import make_index, vectors
 
 from likewise.deploy.index import stored_rows as kept
+from likewise.deploy.index import vector_index
 from likewise.deploy.index.vector_index import Index, lists_of, recall
 
 pytest.importorskip("faiss", reason="approximate indices are those of faiss")
@@ -113,8 +115,8 @@ def test_who_opens_while_the_graph_is_replaced_tries_again(tmp_path, monkeypatch
     index.save(tmp_path / "i")
     real, seen = kept.read, []
 
-    def read(folder, known=False):
-        found = real(folder, known)
+    def read(folder, checked=True):
+        found = real(folder, checked)
         if not seen:  # another command changes the index after index.json was read
             seen.append(True)
             index.add(vectors(1, seed=9), ["gull"], [""])
@@ -124,6 +126,27 @@ def test_who_opens_while_the_graph_is_replaced_tries_again(tmp_path, monkeypatch
     monkeypatch.setattr(kept, "read", read)
     again = Index.open(tmp_path / "i")
     assert again.graph.upto == 101 and len(again.rows) == 101
+
+
+def test_a_page_searches_exactly_until_the_graph_is_read(tmp_path, monkeypatch):
+    index, waiting = make_index(100), []
+    index.approximate("hnsw", 5)
+    index.save(tmp_path / "i")
+    monkeypatch.setattr(vector_index, "in_background", lambda work: waiting.append((work, Future())) or waiting[-1][1])
+    opened = Index.open_unchecked(tmp_path / "i")
+    (first, checked), (rest, done) = waiting
+    checked.set_result(first())
+    assert opened.graph is None and opened.kind == "hnsw"
+    assert opened.find(vectors(3, seed=9), 5) == index.find(vectors(3, seed=9), 5, exact=True)
+    done.set_result(rest())
+    assert opened.graph.kind == opened.kind == "hnsw" and not opened.behind
+    file = tmp_path / "i" / opened.about["graph"]["file"]
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    Index.open_unchecked(tmp_path / "i")
+    with pytest.raises(LikewiseError, match="its checksum does not match"):
+        waiting[-1][0]()
+    index.approximate("exact", 5)  # another command removes the graph after index.json was read
+    assert waiting[-1][0]() is None
 
 
 def test_few_rows_are_too_few_for_codes():

@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from likewise.errors import LikewiseError
 from make_index import make_index, make_rows, vectors
 
 from likewise.deploy.index import stored_rows as kept
+from likewise.deploy.index import vector_index
 from likewise.deploy.index.stored_rows import pack, prepare_vectors
 from likewise.deploy.index.vector_index import Index
 
@@ -209,3 +213,58 @@ def test_rows_are_not_written_through_a_link(folder, tmp_path, name):
     with pytest.raises(LikewiseError, match="previous content is unchanged"):
         Index.open(folder).add(vectors(1), ["gull"], ["a.png"])
     assert (tmp_path / "own.txt").read_text() == "the user's own text"
+
+
+def test_rows_are_searched_without_reading_all_of_them():
+    values, wanted = np.array([2, 3, 5, 7, 11]), np.arange(-1, 13)
+    assert kept.find_sorted(values, wanted).tolist() == np.searchsorted(values, wanted).tolist()
+    assert kept.find_sorted(values[:0], wanted).tolist() == [0] * len(wanted)
+    assert kept.find_sorted(values, wanted[:0]).tolist() == []
+
+
+def mapped_bytes(folder):
+    """Return how many bytes of the files of a folder this process has read through its memory maps."""
+    found, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            ours = str(folder) in line
+        elif ours and line.startswith("Rss:"):
+            found += int(line.split()[1]) * 1024
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the memory maps are those of Linux")
+def test_opening_for_a_page_reads_nothing_that_grows_with_the_rows(tmp_path, monkeypatch):
+    count = 2**16  # records of 2.4 MB
+    monkeypatch.setattr(vector_index, "in_background", lambda work: Future())
+    Index(make_rows(count)).save(tmp_path / "big")
+    index = Index.open_unchecked(tmp_path / "big")
+    assert mapped_bytes(tmp_path / "big") == 0 and index._rows.here.all()
+    assert index._rows.places([7, count - 1]).tolist() == [7, count - 1]
+    assert index._rows.path(count - 1) == f"bild {count - 1} ü.png" and index._rows.label(7) == "robin"
+    assert mapped_bytes(tmp_path / "big") > 0
+    Index.open(tmp_path / "big").remove([5, 70])
+    assert np.flatnonzero(~kept.read(tmp_path / "big", checked=False)[0].here).tolist() == [5, 70]
+
+
+@pytest.mark.parametrize("name", ["vectors.f32", "table.bin", "paths.txt"])
+def test_an_index_that_was_opened_unchecked_raises_after_damage(folder, name, monkeypatch):
+    whole, good = (folder / name).read_bytes(), Index.open_unchecked(folder)
+    assert len(good.rows) == 40 and good.wait_for_checks() is None and good.rows is good.rows
+    (folder / name).write_bytes(whole[:5] + bytes([whole[5] ^ 1]) + whole[6:])
+    with pytest.raises(LikewiseError, match=f"checksum of {name} does not match"):
+        Index.open_unchecked(folder).find(vectors(1), 5)
+    monkeypatch.setattr(kept, "MAX_CHECKSUM_BYTES", 0)  # all files are large: they are checked after the first answers
+    large = Index.open_unchecked(folder)
+    with pytest.raises(LikewiseError, match=f"checksum of {name} does not match"):
+        large.wait_for_checks()
+    with pytest.raises(LikewiseError, match=f"checksum of {name} does not match"):
+        large.find(vectors(1), 5)
+
+
+def test_folders_of_files_and_classes_that_have_rows():
+    table, text = pack(np.arange(5), np.array([3, 1, 1, 0, 3]), ["a/b/1.png", "", "ü/2.png", "3.png", "a/b/c.png"])
+    names, here = tuple("wxyz"), np.array([True, True, True, False, True])
+    rows = replace(make_rows(5), table=table, text=text, class_name=names, here=here)
+    assert sorted(rows.folders()) == [("", 1, 3), ("a/b", 2, 0), ("ü", 1, 2)]
+    assert rows.used_classes.tolist() == [1, 3]

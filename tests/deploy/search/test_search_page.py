@@ -384,6 +384,7 @@ class Process:
         while not self.said or "http://" not in self.said[-1]:
             self.said.append(self.process.stdout.readline())
         self.address, _, token = self.said[-1].split()[1].partition("?token=")
+        self.said.append(self.process.stdout.readline())
         self.headers = {"Authorization": f"Bearer {urllib.parse.unquote(token)}"}
 
     def ask(self, path, body=None, method=None):
@@ -414,12 +415,30 @@ def test_from_run_to_page_and_back(picture_run, pictures, tmp_path):
     finally:
         code, _, wrong = served.interrupt()
     assert code == 0 and wrong == "" and served.said[0] == f"index: {folder} (36 rows, exact)\n"
-    assert served.said[1] == f"searched: 36 images, 6 classes: all of {pictures.name}\n"
+    assert served.said[2] == f"searched: 36 images, 6 classes: all of {pictures.name}\n"
     again = Index.open(folder)
     assert (
         again.rows.table["row"][again.rows.here].tolist() == [*range(18), *range(19, 37)]
         and again.rows.label(36) == "new"
     )
+
+
+@pytest.mark.process
+def test_a_damaged_index_ends_the_server_with_an_error(saved):
+    file = saved.folder / "vectors.f32"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    served = Process(str(saved.folder))
+    said, wrong = served.process.communicate(timeout=600)
+    assert served.process.returncode == 2 and "checksum of vectors.f32 does not match" in wrong
+    assert "searched" not in "".join([*served.said, said])
+
+
+def test_a_damaged_index_answers_nothing(saved):
+    file = saved.folder / "table.bin"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    browser = visit(Index.open_unchecked(saved.folder))
+    for asked in (browser.get("/api/about"), browser.get("/api/levels"), browser.post("/api/search?row=103")):
+        assert asked.status_code == 400 and "checksum of table.bin does not match" in asked.json()["error"]
 
 
 def test_what_stands_in_the_way_is_told_before_the_work(picture_run, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
@@ -19,10 +20,15 @@ from likewise.core.files import open_csv
 from likewise.curate.audit.samples import Paths, Texts, optional
 
 MIN_COLUMNS_BYTES = 2**20
-"""Size of a file from which it is read by pyarrow: its import takes as long as reading a smaller file line by line."""
+"""Size of a file from which pyarrow is imported to read it: the import takes as long as reading a smaller file by lines."""
 
 Kind = type | UnionType
 """Type of a cell: str, bool, int, float, or one of the last two or None."""
+
+
+def min_columns_bytes() -> int:
+    """Return the size from which a file is read by columns: any, if another module has imported pyarrow."""
+    return 0 if "pyarrow" in sys.modules else MIN_COLUMNS_BYTES
 
 
 def read_columns(file: Path, kinds: Mapping[str, Kind], plain: str = "") -> dict[str, Any] | None:
@@ -34,7 +40,7 @@ def read_columns(file: Path, kinds: Mapping[str, Kind], plain: str = "") -> dict
         plain: name of a column of text with mostly different cells, which is read as `Paths`.
     """
     try:
-        if os.path.getsize(file) < MIN_COLUMNS_BYTES:
+        if os.path.getsize(file) < min_columns_bytes():
             return None
         with open_csv(file) as text:
             head = next(csv.reader(text), [])
@@ -76,16 +82,32 @@ def as_values(column, kind: Kind) -> np.ndarray | Texts | Paths | None:
         return Paths(memoryview(text or b""), begin)
     if kind in (str, bool):
         names = [name.decode("utf-8", "surrogateescape") for name in column.dictionary.to_pylist()]
-        code = column.indices.to_numpy(zero_copy_only=False)
+        code = numbers(column.indices, np.dtype(np.int32))
         if kind is str:
             return Texts(names, code)
         return np.array([name.lower() in ("1", "true") for name in names], bool)[code]
     if column.null_count and kind in (int, float):
         return None
     if kind in (int, int | None):
-        return column.fill_null(-1).to_numpy(zero_copy_only=False)
-    values = column.to_numpy(zero_copy_only=False)
-    return values.copy() if np.isfinite(values).sum() == len(values) - column.null_count else None
+        return numbers(column, np.dtype(np.int64), -1)
+    values = numbers(column, np.dtype(np.float64), np.nan)
+    return values if np.isfinite(values).sum() == len(values) - column.null_count else None
+
+
+def numbers(column, dtype: np.dtype, empty: float = 0) -> np.ndarray:
+    """Return a column of numbers as an array; pyarrow's own conversion imports pandas, which takes longer than reading.
+
+    Args:
+        empty: value of empty cells.
+    """
+    valid, data = column.buffers()
+    values = np.frombuffer(data or b"", dtype)[column.offset : column.offset + len(column)]
+    if not column.null_count:
+        return values
+    known = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[
+        column.offset : column.offset + len(column)
+    ]
+    return np.where(known, values, dtype.type(empty))
 
 
 def as_cells(values: np.ndarray | Texts, kind: Kind) -> list:

@@ -7,7 +7,6 @@ row is a binary search.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
@@ -18,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from likewise.core.errors import LikewiseError
 from likewise.curate.audit.states import REVIEWED_STATES, SuggestedDecision, suggested_decision
+from likewise.data.images import folders_of_paths
 
 BOX_CORNERS = ("left", "top", "right", "bottom")
 """Columns of the box of an image."""
@@ -111,9 +111,8 @@ class Paths(NamedTuple):
 
     def folders(self) -> set[str]:
         """Return the folders of all paths that are not empty."""
-        every = self.encoded(np.flatnonzero(np.diff(self.begin)))
-        found = {one[: max(one.rfind(b"/"), one.rfind(b"\\")) + 1] for one in every}
-        return {os.path.dirname(one.decode("utf-8", "surrogateescape") + "x") for one in found}
+        text = np.frombuffer(self.text, np.uint8)
+        return {folder for folder, _, _ in folders_of_paths(text, self.begin)}
 
 
 class Samples(Mapping[int, Sample]):
@@ -347,32 +346,48 @@ class SampleList(Sequence[Sample]):
 
 
 class Members(Mapping[tuple[str, str], list[int]]):
-    """(split, class) -> rows, the least suspect first."""
+    """(split, class) -> rows, the least suspect first; the rows are grouped when the first of them are asked for."""
 
     def __init__(self, samples: Samples):
-        self.splits, self.labels = samples.split.names, samples.label.names
-        order = np.lexsort((samples.row, -np.nan_to_num(samples.score), ~samples.state.find("ok")))
-        group = (samples.split.code.astype(np.int64) * len(self.labels) + samples.label.code)[order]
-        self.row = samples.row[order[group.argsort(kind="stable")]]
-        self.group, first, self.count = np.unique(group, return_index=True, return_counts=True)
-        self.begin, self.order = self.count.cumsum() - self.count, first.argsort()
+        self.samples, self.splits, self.labels = samples, samples.split.names, samples.label.names
+        self.count = np.bincount(self.code(), minlength=len(self.splits) * len(self.labels))
         self.split_number = {name: number for number, name in enumerate(self.splits)}
         self.label_number = {name: number for number, name in enumerate(self.labels)}
 
+    def code(self) -> Int[np.ndarray, "N"]:
+        """Return the number of the group of every sample."""
+        return self.samples.split.code.astype(np.int64) * len(self.labels) + self.samples.label.code
+
+    @cached_property
+    def place(self) -> Int[np.ndarray, "N"]:
+        """The places of all samples, group by group."""
+        return np.argsort(self.code(), kind="stable")
+
+    @cached_property
+    def end(self) -> Int[np.ndarray, "G"]:
+        """Where every group ends in `place`."""
+        return self.count.cumsum()
+
     def __len__(self) -> int:
-        return len(self.group)
+        return int((self.count > 0).sum())
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        split, label = np.divmod(self.group[self.order], max(1, len(self.labels)))
+        split, label = np.divmod(np.flatnonzero(self.count), max(1, len(self.labels)))
         return ((self.splits[s], self.labels[y]) for s, y in zip(split.tolist(), label.tolist(), strict=True))
 
     def __getitem__(self, key: tuple[str, str]) -> list[int]:
         split, label = self.split_number.get(key[0], -1), self.label_number.get(key[1], -1)
-        wanted = split * len(self.labels) + label
-        at = int(self.group.searchsorted(wanted)) if min(split, label) >= 0 else len(self)
-        if at == len(self) or self.group[at] != wanted:
+        group = split * len(self.labels) + label
+        if min(split, label) < 0 or not self.count[group]:
             raise KeyError(key)
-        return self.row[self.begin[at] : self.begin[at] + self.count[at]].tolist()
+        own, samples = self.place[self.end[group] - self.count[group] : self.end[group]], self.samples
+        order = np.lexsort((samples.row[own], -np.nan_to_num(samples.score[own]), samples.state.code[own] != self.ok))
+        return samples.row[own[order]].tolist()
+
+    @cached_property
+    def ok(self) -> int:
+        """The number of the state "ok"; -1: no sample has it."""
+        return self.samples.state.names.index("ok") if "ok" in self.samples.state.names else -1
 
 
 class SingleScores(Mapping[int, dict[str, float | None]]):

@@ -151,7 +151,7 @@ def own_accepts(rows: Rows, calibration: Calibration, trained: Collection[str] =
     """
     least, here = calibration.unknown.value, np.flatnonzero(rows.here)
     label = rows.table["label"]
-    if least is None or len(np.unique(label[here])) < 2:
+    if least is None or len(rows.used_classes) < 2:
         return {}
     sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[
         : max(MIN_CHECKED_ROWS, MAX_CHECKED_PAIRS // len(here))
@@ -265,8 +265,8 @@ def levels_of(rows: Rows, calibration: Calibration | None, trained: Collection[s
     Args:
         trained: classes that trained the network: left out where other classes remain, because training moved them apart.
     """
-    label, here = rows.table["label"], np.flatnonzero(rows.here)
-    if rows.labels is not None or len(here) < MIN_SAMPLED_ROWS or len(np.unique(label[here])) < 2:
+    here = np.flatnonzero(rows.here)
+    if rows.labels is not None or len(here) < MIN_SAMPLED_ROWS or len(rows.used_classes) < 2:
         return None
     most = min(SAMPLED_ROWS, max(MIN_SAMPLED_ROWS, MAX_PAIRS // len(here)))
     sample = np.random.default_rng(0).permutation(untrained_places(rows, trained))[:most]
@@ -281,13 +281,13 @@ def levels_of(rows: Rows, calibration: Calibration | None, trained: Collection[s
 
 def nearest_of_others(rows: Rows, places: Int[np.ndarray, "n"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
     """Return for each place the similarity of its nearest row of another class, among these rows."""
-    label, gallery = rows.table["label"], rows.vectors[among]
-    found = []
-    for part in np.array_split(places, max(1, len(places) * len(among) // BLOCK_PAIRS)):
-        sim = compare(rows.vectors[part], gallery, rows.similarity)
-        sim[label[part][:, None] == label[among]] = -np.inf
-        found.append(sim.max(1))
-    return np.concatenate(found)
+    label, query = rows.table["label"], rows.vectors[places]
+    found = np.full(len(places), -np.inf, np.float32)
+    for part in np.array_split(among, max(1, len(places) * len(among) // BLOCK_PAIRS)):
+        sim = compare(query, rows.vectors[part], rows.similarity)
+        sim[label[places][:, None] == label[part]] = -np.inf
+        np.maximum(found, sim.max(1), out=found)
+    return found
 
 
 MIN_NEW_IMAGES = 10
@@ -309,7 +309,7 @@ def add_with_confusions(
         other rows. Both are lists of class, images, share, low and high (95 % interval).
     """
     index, rows = calibrated.index, calibrated.index.rows
-    known = {rows.class_name[label] for label in np.unique(rows.table["label"][rows.here])}
+    known = {rows.class_name[label] for label in rows.used_classes.tolist()}
     new = [place for place, name in enumerate(names) if name not in known]
     before = nearest_accepted(calibrated, z[new], None)
     row = add()

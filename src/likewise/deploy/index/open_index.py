@@ -43,7 +43,7 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
             f"search: --split test is for a run folder, but '{target}' is not one; drop --split, or give the run"
         )
     if stored_rows.is_index(target):
-        index = Index.open(target, config.index)
+        index = Index.open_unchecked(target) if only_serves(config) else Index.open(target, config.index)
         made_by, path = index.about["made_by"], config.model or index.about["made_by"].get("run")
         run = Run(path) if path and (config.model or os.path.isdir(path)) else None
         return index, run and Network(run, made_by, index.rows.similarity, config)
@@ -59,6 +59,11 @@ def open_index(config: Search, say: Callable[[str], None]) -> tuple[Index, Netwo
     source = {"checkpoint": made_by.get("checkpoint", "best"), "trained": trained_classes(gallery) if is_run else []}
     index = Index(rows_of(gallery, rows_in(made_by, len(gallery)), similarity), source)
     return index, run and Network(run, source, similarity, config)
+
+
+def only_serves(config: Search) -> bool:
+    """Return whether the command starts the page and does nothing else before."""
+    return config.serve and config.query is None and not (config.add or config.remove or config.index or config.save)
 
 
 def open_embeddings(config: Search, say: Callable[[str], None]) -> tuple[Items, Run | None, dict]:
@@ -87,10 +92,9 @@ def scope_of(config: Search, network: Network | None) -> str:
 
 def count_rows(rows: Rows) -> str:
     """Return the number of rows and of classes in words."""
-    classes = len(np.unique(rows.table["label"][rows.here]))
-    row = "image" if len(rows.text) else "row"
+    classes, row = len(rows.used_classes), "image" if len(rows.text) else "row"
     if rows.labels is not None:
-        labels = len({name for label in np.unique(rows.table["label"][rows.here]) for name in rows.labels[label]})
+        labels = len({name for label in rows.used_classes.tolist() for name in rows.labels[label]})
         return f"{len(rows):,} {row}{'s' * (len(rows) != 1)}, {labels:,} label{'s' * (labels != 1)}"
     return f"{len(rows):,} {row}{'s' * (len(rows) != 1)}, {classes:,} class{'es' * (classes != 1)}"
 

@@ -71,16 +71,30 @@ def search(config: Search, say=print) -> Neighbours:
         upload, token = check_serving(config)
     index, network = open_index(config, say)
     calibrated = IndexCalibration(index, network)
-    if (config.serve or out) and (warning := outside_of(index, network, config)):
+    if out and not config.serve and (warning := outside_of(index, network, config)):
         say(printable(warning))
     new_classes = change(config, calibrated, say)
     found = Neighbours() if config.query is None else answer(config, calibrated, out)
     scope = scope_of(config, network)
-    found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
     if config.serve:
-        say(printable(f"searched: {found.searched}"))
-        serve(config, calibrated, upload, token, scope, say)
+        serve(config, calibrated, upload, token, scope, lambda: describe_served(index, network, config, scope), say)
+    found.new_classes, found.searched = new_classes, f"{count_rows(index.rows)}: {scope}"
     return found
+
+
+def describe_served(index: Index, network: Network | None, config: Search, scope: str) -> list[str]:
+    """Return what a page searches, and warnings about its index."""
+    facts = [f"searched: {count_rows(index.rows)}: {scope}"]
+    return [one for one in (*facts, outside_of(index, network, config), behind_of(index)) if one]
+
+
+def behind_of(index: Index) -> str:
+    """Return a warning if the faiss index should be updated; "" if not."""
+    if not index.behind:
+        return ""
+    return (
+        f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
+    )
 
 
 def show_search(found: Neighbours, config: Search) -> None:
@@ -99,8 +113,9 @@ def outside_of(index: Index, network: Network | None, config: Search) -> str:
     folders = [str(target if target.is_dir() else target.absolute().parent)]
     if network is not None:
         folders += data_folders(read_config(network.run, allow_imports=config.allow_imports))
-    places = (path_of(index, place) for place in range(len(index.rows.vectors)))
-    return outside_files_warning([os.path.abspath(place) for place in places if place], folders)
+    home, files = index.folder or "", index.rows.folders()
+    found = [(os.path.abspath(os.path.join(home, one)), count, path_of(index, first)) for one, count, first in files]
+    return outside_files_warning([(folder, count, os.path.abspath(file)) for folder, count, file in found], folders)
 
 
 def change(config: Search, calibrated: IndexCalibration, say) -> list[dict]:
@@ -130,10 +145,8 @@ def change(config: Search, calibrated: IndexCalibration, say) -> list[dict]:
     if config.index or config.add or config.remove:
         if (message := index.approximate(config.index or index.kind, config.k, config.quiet)) is not None:
             say(message)
-    elif index.behind:
-        say(
-            f"the {index.kind} index does not cover the current rows, so queries are slow; update it: --index {index.kind}"
-        )
+    elif not config.serve and (warning := behind_of(index)):
+        say(warning)
     if index.folder is not None and (config.save or config.add or config.remove or config.index):
         warning = warning_of(calibrated.current())  # stored in the folder
         say(f"index: {index.folder} ({len(index.rows):,} rows, {index.kind})")

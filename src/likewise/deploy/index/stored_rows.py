@@ -39,6 +39,7 @@ from torch import Tensor
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, no_link, write_json
 from likewise.core.locks import file_lock
+from likewise.data.images import folders_of_paths
 
 ROW_DTYPE = np.dtype([("row", "<i8"), ("label", "<i4"), ("box", "<f4", (4,)), ("path_end", "<i8")])
 """Record of a row. `box` as in `Items`; `path_end`: offset in bytes of the end of its path in the concatenated paths."""
@@ -71,7 +72,7 @@ class Rows:
     def places(self, rows: Sequence[int]) -> Int[np.ndarray, "n"]:
         """Return the places of these rows; raise an error that names the first missing or removed row."""
         known, wanted = self.table["row"], np.asarray([min(max(row, -1), 2**62) for row in rows], np.int64)
-        place = np.searchsorted(known, wanted).clip(0, len(known) - 1)
+        place = find_sorted(known, wanted).clip(0, len(known) - 1)
         missing = [row for row, ok in zip(rows, (known[place] == wanted) & self.here[place], strict=True) if not ok]
         if missing:
             raise LikewiseError(
@@ -98,6 +99,15 @@ class Rows:
         corners = self.table["box"][place]
         return None if np.isnan(corners).any() else tuple(corners.tolist())
 
+    def folders(self) -> list[tuple[str, int, int]]:
+        """Return every folder of image files, the number of its files, and the place of the first."""
+        return folders_of_paths(self.text, np.append(0, self.table["path_end"]))
+
+    @cached_property
+    def used_classes(self) -> Int[np.ndarray, "C"]:
+        """The numbers of the classes that have a row, ascending."""
+        return np.flatnonzero(np.bincount(self.table["label"][self.here]))
+
     def label(self, place: int) -> str:
         """Return the class name of a row."""
         return self.class_name[self.table["label"][place]]
@@ -119,6 +129,16 @@ class Rows:
         return tuple(self.label_names[number] for number in self.label_numbers[self.table["label"][place]])
 
 
+def find_sorted(values: Int[np.ndarray, "N"], wanted: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    """Return what `np.searchsorted` returns, reading only the compared values; numpy copies all values of a field of records."""
+    low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(values), np.int64)
+    while (is_open := low < high).any():
+        middle = np.where(is_open, (low + high) // 2, 0)
+        is_below = values[middle] < wanted
+        low, high = np.where(is_open & is_below, middle + 1, low), np.where(is_open & ~is_below, middle, high)
+    return low
+
+
 def shared_share(ours: Collection[str], theirs: Collection[str]) -> float:
     """Return the relevance of two rows: the number of labels in common, divided by the number of all of their labels."""
     return len(set(ours) & set(theirs)) / max(1, len(set(ours) | set(theirs)))
@@ -138,7 +158,8 @@ def untrained_places(rows: Rows, trained: Collection[str]) -> Int[np.ndarray, "n
     here, names = np.flatnonzero(rows.here), set(trained)
     label = rows.table["label"][here]
     unseen = here[~np.isin(label, [number for number, name in enumerate(rows.class_name) if name in names])]
-    return unseen if len(np.unique(rows.table["label"][unseen])) > 1 else here
+    several = len(unseen) and (rows.table["label"][unseen] != rows.table["label"][unseen[0]]).any()
+    return unseen if several else here
 
 
 def pack(
@@ -259,13 +280,18 @@ def save_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
     return about
 
 
-def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
-    """Return the rows of a saved index and the content of index.json; raise if it is damaged. `known`: skip the checksums."""
+def read(folder: Path, checked: bool = True) -> tuple[Rows, dict]:
+    """Return the rows of a saved index and the content of index.json; raise if a file is missing, too short or damaged.
+
+    Args:
+        checked: whether to check the content of the files, too; without, no file is read as a whole.
+    """
     about = read_about(folder)
-    if known:
-        about["sums"] = {}
     table = _map(folder, about, "table.bin", ROW_DTYPE, (about["rows"],))
-    here = np.isin(table["row"], np.asarray(about["removed"], np.int64), invert=True)
+    here, removed = np.ones(about["rows"], bool), np.asarray(about["removed"], np.int64)
+    if len(removed) and len(table):
+        place = find_sorted(table["row"], removed).clip(max=len(table) - 1)
+        here[place[table["row"][place] == removed]] = False
     rows = Rows(
         _map(folder, about, "vectors.f32", np.dtype("<f4"), (about["rows"], about["dim"])),
         table,
@@ -275,9 +301,24 @@ def read(folder: Path, known: bool = False) -> tuple[Rows, dict]:
         about["similarity"],
         tuple(map(tuple, about["labels"])) if about["format"] == LABELS_FORMAT else None,
     )
-    if about["rows"] and not 0 <= table["label"].min() <= table["label"].max() < len(rows.class_name):
-        raise _damaged(folder, "table.bin has labels beyond the classes")
+    if checked:
+        check_content(folder, about, rows)
     return rows, about
+
+
+def check_content(folder: Path, about: dict, rows: Rows, sizes: range | None = None) -> None:
+    """Raise unless the labels of an index are classes and its files of these sizes have the checksums of index.json.
+
+    Args:
+        sizes: numbers of bytes; None: up to MAX_CHECKSUM_BYTES.
+    """
+    sizes = range(MAX_CHECKSUM_BYTES + 1) if sizes is None else sizes
+    for name, array in zip(DATA_FILES, (rows.vectors, rows.table, rows.text), strict=True):
+        if array.nbytes in sizes and checksum_of_array(array) != about["sums"][name]:
+            raise _damaged(folder, f"the checksum of {name} does not match")
+    label = rows.table["label"]
+    if len(label) and not 0 <= label.min() <= label.max() < len(rows.class_name):
+        raise _damaged(folder, "table.bin has labels beyond the classes")
 
 
 def read_about(folder: Path) -> dict:
@@ -362,19 +403,23 @@ def checksum(file: Path) -> int:
     return crc
 
 
+def checksum_of_array(array: np.ndarray) -> int:
+    """Return the CRC-32 of the bytes of an array, computed in blocks: a thread must let others work."""
+    crc, body = 0, array.reshape(-1).view(np.uint8)
+    for first in range(0, len(body), 2**24):
+        crc = zlib.crc32(body[first : first + 2**24].data, crc)
+    return crc
+
+
 def _map(folder: Path, about: dict, name: str, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a data file as a memory-mapped array; raise if its size or checksum is wrong."""
+    """Return a data file as a memory-mapped array; raise if its size is wrong."""
     file, size = folder / name, about["sizes"][name]
     size_on_disk = file.stat().st_size if file.is_file() else -1
     if size_on_disk < size or size != math.prod(shape) * kind.itemsize:
         raise _damaged(folder, f"{name} must have {size} bytes and has {max(size_on_disk, 0)}")
     if not size:
         return np.empty(shape, kind)
-    array = np.memmap(file, kind, "c", shape=shape)
-    has_checksum = size <= MAX_CHECKSUM_BYTES and about["sums"]
-    if has_checksum and zlib.crc32(array.reshape(-1).view(np.uint8).data) != about["sums"][name]:
-        raise _damaged(folder, f"the checksum of {name} does not match")
-    return np.asarray(array)
+    return np.asarray(np.memmap(file, kind, "c", shape=shape))
 
 
 def _damaged(folder: Path, problem: str) -> LikewiseError:

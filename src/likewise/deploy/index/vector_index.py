@@ -6,11 +6,14 @@ faiss only proposes candidate places, which `Index` ranks exactly; its parameter
 from __future__ import annotations
 
 import math
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,13 +45,29 @@ class Hit(NamedTuple):
     similarity: float
 
 
+def in_background(work: Callable[[], Any]) -> Future:
+    """Return a future of `work()`, which a thread computes; the thread ends with the process."""
+    promise: Future = Future()
+
+    def run() -> None:
+        try:
+            promise.set_result(work())
+        except BaseException as error:  # for the caller of `result`
+            promise.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return promise
+
+
 class Index:
     """A searchable index. `folder`: where it is saved, or None; only a saved index can change."""
 
     def __init__(self, rows: Rows, made_by: dict | None = None, graph: Approximate | None = None):
-        self.rows, self.graph, self.folder = rows, graph, None
+        self._rows, self.graph, self.folder = rows, graph, None
         self.about: dict = {"made_by": made_by or {}, "graph": None}
         self.lock = threading.Lock()
+        self._first_check: Future | None = None  # of files up to MAX_CHECKSUM_BYTES: nothing is returned before it ends
+        self._last_check: Future | None = None  # of the others, and of the faiss file
 
     @classmethod
     def open(cls, folder: Path, kind: str | None = None) -> Index:
@@ -58,10 +77,11 @@ class Index:
             kind: the kind of index that the caller will build next, so that a damaged faiss file is no error; None: none.
         """
         rows, about = stored_rows.read(folder)
-        graph_entry, graph = about["graph"], None
-        if graph_entry is not None and kind != "exact":
+        made = cls(rows, about["made_by"])
+        made.folder, made.about = folder, about
+        if about["graph"] is not None and kind != "exact":
             try:
-                graph = Approximate.read(folder / graph_entry["file"], graph_entry, about["dim"])
+                made.graph = Approximate.read(folder, about)
             except BadGraph:
                 if (
                     stored_rows.read_about(folder)["version"] != about["version"]
@@ -69,13 +89,56 @@ class Index:
                     return cls.open(folder, kind)
                 if kind is None:
                     raise
-        made = cls(rows, about["made_by"], graph)
+        return made
+
+    @classmethod
+    def open_unchecked(cls, folder: Path) -> Index:
+        """Open a saved index at once, and check its files in the background, for a page that starts meanwhile.
+
+        The first use of the rows waits until all files up to `stored_rows.MAX_CHECKSUM_BYTES` are checked. Larger ones, and the
+        faiss file, are checked next; until the faiss file is read, searches are exact. After damage was found, every use raises.
+        """
+        rows, about = stored_rows.read(folder, checked=False)
+        made = cls(rows, about["made_by"])
         made.folder, made.about = folder, about
+        made._first_check = in_background(partial(stored_rows.check_content, folder, about, rows))
+        made._last_check = in_background(partial(made._check_rest, folder, about, rows))
         return made
 
     @property
+    def rows(self) -> Rows:
+        """The rows; raises if the check in the background has found damage."""
+        if self._first_check is not None:
+            self._first_check.result()
+        if self._last_check is not None and self._last_check.done():
+            self._last_check.result()
+        return self._rows
+
+    @rows.setter
+    def rows(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def wait_for_checks(self) -> None:
+        """Wait until all checks in the background have ended; raise if they found damage."""
+        for check in (self._first_check, self._last_check):
+            if check is not None:
+                check.result()
+
+    def _check_rest(self, folder: Path, about: dict, rows: Rows) -> None:
+        """Read the faiss file, and check the files above MAX_CHECKSUM_BYTES, as they were when the index was opened."""
+        if about["graph"] is not None:
+            try:
+                self.graph = Approximate.read(folder, about)
+            except BadGraph:
+                if stored_rows.read_about(folder)["graph"] == about["graph"]:  # no other command has replaced it
+                    raise
+        stored_rows.check_content(folder, about, rows, range(stored_rows.MAX_CHECKSUM_BYTES + 1, sys.maxsize))
+
+    @property
     def kind(self) -> str:
-        """Return "exact", or the kind of the faiss index."""
+        """Return "exact", or the kind of the faiss index, also while it is read in the background."""
+        if self.graph is None and self._last_check is not None and not self._last_check.done():
+            return (self.about["graph"] or {}).get("kind", "exact")
         return "exact" if self.graph is None else self.graph.kind
 
     def save(self, folder: Path) -> None:
@@ -85,7 +148,7 @@ class Index:
                 f"search: --save needs a target that is not a saved index, got '{self.folder}'; to duplicate it, copy the folder"
             )
         self.about = stored_rows.create(folder, self.rows, self.about["made_by"]) | {"graph": None}
-        self.folder, self.rows = folder, stored_rows.read(folder, known=True)[0]
+        self.folder, self.rows = folder, stored_rows.read(folder, checked=False)[0]
         if self.graph is not None:
             self._save_graph(self.about["graph"])
 
@@ -158,7 +221,7 @@ class Index:
             table, text = pack(row, label, list(paths), box, self.about["sizes"]["paths.txt"])
             prepared = prepare_vectors(vectors, self.rows.similarity)
             self.about = stored_rows.append(home, self.about, prepared, table, text, classes, sets)
-            self.rows = stored_rows.read(home, known=True)[0]
+            self.rows = stored_rows.read(home, checked=False)[0]
         return row
 
     def remove(self, rows: Sequence[int]) -> None:
@@ -387,19 +450,24 @@ class Approximate:
         import_faiss(self.kind).write_index(self.inner, str(file))
 
     @classmethod
-    def read(cls, file: Path, about: dict, dim: int) -> Approximate:
-        """Read a file of `write`. faiss does not validate its files, so size and checksum are compared first."""
-        faiss = import_faiss(about["kind"])
+    def read(cls, folder: Path, about: dict) -> Approximate:
+        """Read the file of `write` in the folder of an index. faiss does not validate it, so its checksum is compared first.
+
+        Args:
+            about: the content of index.json.
+        """
+        entry = about["graph"]
+        faiss, file = import_faiss(entry["kind"]), folder / entry["file"]
         try:
-            if file.stat().st_size != about["size"]:
-                raise RuntimeError(f"it must have {about['size']} bytes and has {file.stat().st_size}")
-            if checksum(file) != about["sum"]:
+            if file.stat().st_size != entry["size"]:
+                raise RuntimeError(f"it must have {entry['size']} bytes and has {file.stat().st_size}")
+            if checksum(file) != entry["sum"]:
                 raise RuntimeError("its checksum does not match")
             inner = faiss.read_index(str(file))
             places = faiss.vector_to_array(inner.id_map)  # pyright: ignore[reportAttributeAccessIssue]
-            if inner.d != dim or not ((places >= 0) & (places < about["upto"])).all():
+            if inner.d != about["dim"] or not ((places >= 0) & (places < entry["upto"])).all():
                 raise RuntimeError("it belongs to other vectors")
-            return cls(about["kind"], inner, about["upto"])
+            return cls(entry["kind"], inner, entry["upto"])
         except (
             OSError,
             RuntimeError,
@@ -408,7 +476,7 @@ class Approximate:
         ) as error:  # AttributeError: an index of another type
             reason = first_line(error)
             raise BadGraph(
-                f"search: {file} is damaged ({reason}); build it again with --index {about['kind']} on the saved index"
+                f"search: {file} is damaged ({reason}); build it again with --index {entry['kind']} on the saved index"
             ) from None
 
 

@@ -16,6 +16,7 @@ import io
 import math
 import queue
 import secrets
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -31,7 +32,7 @@ from PIL import Image
 from torch import Tensor
 
 from likewise.core.devices import bytes_of
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, printable
 from likewise.core.files import atomic_write
 from likewise.core.http import (
     LOOPBACK_HOSTS,
@@ -52,7 +53,7 @@ from likewise.deploy.index.known_unknown import NO_DECISION, IndexCalibration, l
 from likewise.deploy.index.open_index import path_of, row_image
 from likewise.deploy.index.row_labels import MAX_FILTER_LETTERS, parse_filter
 from likewise.deploy.index.stored_rows import Rows, describe_labels
-from likewise.deploy.index.vector_index import Hit, Index
+from likewise.deploy.index.vector_index import Hit, Index, in_background
 
 from fastapi import FastAPI, Query, Request, Response  # isort: skip - `core.http` raises if FastAPI is missing
 from fastapi.responses import FileResponse  # isort: skip
@@ -123,22 +124,56 @@ def check_serving(config: Search) -> tuple[int, str]:
     return upload, choose_token("search", config.token_file)
 
 
-def serve(config: Search, calibrated: IndexCalibration, upload: int, token: str, scope: str, say=print) -> None:
-    """Serve the page for an index until Ctrl-C. `say` gets its address. `scope`: what is searched, in words."""
+def serve(
+    config: Search,
+    calibrated: IndexCalibration,
+    upload: int,
+    token: str,
+    scope: str,
+    facts: Callable[[], list[str]],
+    say=print,
+) -> None:
+    """Serve the page for an index until Ctrl-C, or until the index is found to be damaged, which raises.
+
+    Args:
+        scope: what is searched, in words.
+        facts: returns lines about the index for `say`, which gets the address first.
+    """
     index, network = calibrated.index, calibrated.network
     if network is not None and network.run.about["features"] is None:
         _ = network.opened.network  # opened now: the first client does not wait, and errors appear here
     else:
         network = None
-    calibrated.current()  # now: the first client does not wait
     desk = SearchContext(
         index=index, title=Path(config.target).resolve().name, upload=upload,
         picture=lambda place: row_image(index, place), see=network and network.see, embed=network and network.embed,
         changes=index.folder is not None and config.host in LOOPBACK_HOSTS, calibrated=calibrated,
         scope=scope, path=(lambda place: path_of(index, place)) if config.host in LOOPBACK_HOSTS else lambda place: "",
     )  # fmt: skip
+    app, started = make_app(desk, token), []
+
+    def check() -> None:
+        """Check what the page has opened, in the background, and say facts; end the server if something is damaged."""
+        try:
+            calibrated.current()
+            index.wait_for_checks()
+            for line in facts():
+                say(printable(line))
+            sys.stdout.flush()  # for a program that reads the lines from a pipe
+        except BaseException:
+            app.state.stop()
+            raise
+
     with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the normal end
-        run_app(make_app(desk, token), "search", config.host, config.port, token, say, opener)
+
+        def open_page(address: str) -> None:
+            started.append(in_background(check))
+            if opener is not None:
+                opener(address)
+
+        run_app(app, "search", config.host, config.port, token, say, open_page)
+    if started and started[0].done():
+        started[0].result()
 
 
 def make_app(context: SearchContext, token: str) -> FastAPI:
@@ -290,21 +325,24 @@ def add_index_routes(app: FastAPI, context: SearchContext) -> None:
     images = ImageCache()
     start = secrets.token_hex(4)  # part of image addresses: browsers cache images by address
     levels = LevelsCache(context)
-    levels.current()  # now: the first client does not wait
 
     @app.get("/api/about")
     def about() -> JSONResponse:
         rows, index = context.index.rows, context.index
-        used = np.unique(rows.table["label"][rows.here])
         known, here = index.about["graph"] or {}, np.flatnonzero(rows.here)
-        some = np.random.default_rng().permutation(here)[:START_ROWS]
+        some = np.random.default_rng().choice(here, min(START_ROWS, len(here)), replace=False)
         return JSONResponse({
             "title": context.title, "scope": context.scope, "rows": len(rows), "kind": index.kind, "recall": known.get("recall"),
-            "classes": sorted(rows.class_name[label] for label in used), "similarity": rows.similarity, "upload": context.upload,
-            "pictures": bool(len(rows.text)), "network": context.embed is not None, "changes": context.changes, "start": start,
-            "some": [describe(context, Hit(int(place), 1.0)) for place in some], "levels": levels.current(),
-            "labels": used_labels(rows, used), "several": rows.labels is not None, **describe_calibration(context.calibrated),
+            "classes": sorted(rows.class_name[label] for label in rows.used_classes.tolist()),
+            "similarity": rows.similarity, "upload": context.upload, "pictures": bool(len(rows.text)),
+            "network": context.embed is not None, "changes": context.changes, "start": start,
+            "some": [describe(context, Hit(int(place), 1.0)) for place in some],
+            "labels": None if rows.labels is None else used_labels(rows), **describe_calibration(context.calibrated),
         })  # fmt: skip
+
+    @app.get("/api/levels")
+    def similarity_levels() -> JSONResponse:
+        return JSONResponse(levels.current())
 
     @app.get("/picture/{row}")
     async def image(row: int, large: bool = False) -> Response:
@@ -436,20 +474,22 @@ class LevelsCache:
     """The levels of an index, found again only when its rows have changed: 2 s with a million rows."""
 
     def __init__(self, context: SearchContext):
-        self.context, self.of, self.found = context, None, None
+        self.context, self.of, self.found, self.lock = context, None, None, threading.Lock()
 
     def current(self) -> dict | None:
         """Return the levels; see `describe_levels`."""
         index = self.context.index
-        state = (index.about.get("version"), len(index.rows.here), int(index.rows.here.sum()))
-        if self.of != state:
-            self.found, self.of = describe_levels(self.context), state
-        return self.found
+        with self.lock:
+            state = (index.about.get("version"), len(index.rows.here), int(index.rows.here.sum()))
+            if self.of != state:
+                self.found, self.of = describe_levels(self.context), state
+            return self.found
 
 
-def used_labels(rows: Rows, classes: np.ndarray) -> list[str]:
-    """Return the labels of these classes, sorted."""
-    return [rows.label_names[number] for number in sorted({n for one in classes for n in rows.label_numbers[one]})]
+def used_labels(rows: Rows) -> list[str]:
+    """Return the labels that a row has, sorted."""
+    used = {number for one in rows.used_classes.tolist() for number in rows.label_numbers[one]}
+    return [rows.label_names[number] for number in sorted(used)]
 
 
 def describe(context: SearchContext, hit: Hit, query: int | None = None) -> dict:

@@ -2,7 +2,9 @@
 // State: `asked` is the query, a file or a row; everything shown follows from it. Responses to older queries are dropped.
 
 const byId = (id) => document.getElementById(id);
-const state = { about: null, asked: null, turn: 0, history: [], terms: [] };
+const state = { about: null, levels: null, asked: null, told: null, turn: 0, history: [], terms: [] };
+const several = () => state.about.labels !== null; // rows have several labels each
+const labels = () => state.about.labels ?? state.about.classes;
 const MAX_OFFERED = 1000; // names in the list of a field
 const MAX_HISTORY = 24; // earlier queries that are shown
 
@@ -91,7 +93,7 @@ const title = (hit) => hit.name || `row ${hit.row}`;
 
 // The similarity of a result in words: a level of the index, see `deploy/index/reading.py`; null if it has none.
 function reading(hit) {
-  const { levels } = state.about;
+  const { levels } = state;
   if (!levels) return null;
   const word = hit.similarity >= levels.same ? "same" : hit.similarity >= levels.similar ? "similar" : "weak";
   return make("span", `reading ${word}`, word);
@@ -99,9 +101,9 @@ function reading(hit) {
 
 // What the words of `reading` mean here.
 function showMeaning(shown) {
-  const { levels } = state.about;
-  byId("meaning").hidden = !levels || !shown || state.about.several;
-  if (!levels || state.about.several) return;
+  const { levels } = state;
+  byId("meaning").hidden = !levels || !shown || several();
+  if (!levels || several()) return;
   const [same, similar] = [levels.same, levels.similar].map((similarity) => near({ similarity }));
   byId("meaning").replaceChildren(make("summary", "", "What same, similar and weak mean"),
     make("p", "", `Same: ${same} or nearer (${levels.source}). Similar: ${similar} or nearer. Weak: half of the images here have an image of another class that is this similar or more, so the class may well be another one.`));
@@ -121,7 +123,7 @@ function card(hit, first, all, query) {
   const measured = first ? bar(share(hit, first)) : null;
   if (measured) measured.setAttribute("aria-label", closeness(hit));
   return make("figure", "card", button, state.about.pictures ? look : null, measured,
-    first ? make("div", "fact", make("span", "", closeness(hit)), state.about.several ? null : reading(hit)) : null,
+    first ? make("div", "fact", make("span", "", closeness(hit)), several() ? null : reading(hit)) : null,
     relevance(hit), names(hit, query), file);
 }
 
@@ -207,7 +209,7 @@ function showDecision(told) {
 
 // Of results with several labels each, the labels are counted in place of the classes.
 function votesOf(told) {
-  if (!state.about.several) return told.votes;
+  if (!several()) return told.votes;
   const count = new Map();
   for (const label of told.found.flatMap((hit) => hit.labels)) count.set(label, (count.get(label) || 0) + 1);
   return [...count].sort((a, b) => b[1] - a[1]).map(([label, times]) => ({ class: label, count: times }));
@@ -217,7 +219,7 @@ function showVotes(votes, whole) {
   byId("votes").hidden = !whole;
   byId("votes").replaceChildren(...votes.slice(0, 5).map((vote) =>
     make("div", "vote", make("span", "", ...broken(vote.class)), make("span", "", `${vote.count} of ${whole}`), bar(vote.count / whole))),
-    ...(votes.length > 5 ? [make("span", "quiet", `${votes.length} ${state.about.several ? "labels" : "classes"} in all`)] : []));
+    ...(votes.length > 5 ? [make("span", "quiet", `${votes.length} ${several() ? "labels" : "classes"} in all`)] : []));
 }
 
 function showFound(found, query) {
@@ -261,7 +263,7 @@ function offer(list, names) {
 
 // Take the label that was typed or chosen; "!" or "-" before it excludes it.
 function takeTerm() {
-  const text = byId("within").value.trim(), known = new Set(state.about.labels);
+  const text = byId("within").value.trim(), known = new Set(labels());
   if (!text) return;
   const not = !known.has(text) && /^[!-]/.test(text), label = not ? text.slice(1).trim() : text;
   if (!known.has(label)) { say(`No image has the label ${label}.`, true); return; }
@@ -297,7 +299,7 @@ async function search(asked) {
     const told = asked.file ? await ask("/api/search", { ...query, preview: true }, { method: "POST", body: asked.file })
       : await ask("/api/search", { ...query, row: asked.row }, { method: "POST" });
     if (turn !== state.turn) return;
-    state.asked = asked;
+    [state.asked, state.told] = [asked, told];
     say("");
     showQuery(told.query);
     window.scrollTo({ top: 0 });
@@ -306,7 +308,6 @@ async function search(asked) {
     showFound(told.found, told.query);
     showMeaning(told.found.length);
     remember(told.query);
-    state.votes = told.votes;
   } catch (error) {
     if (turn === state.turn) fail(asked, error.message);
   } finally {
@@ -367,7 +368,7 @@ async function add(name) {
 function openAdding() {
   const choice = (vote) => Object.assign(make("button", "", ...broken(vote.class)), {
     type: "button", onclick: () => { byId("name").value = vote.class; byId("adding").close("ok"); } });
-  byId("likely").replaceChildren(...state.votes.slice(0, 5).map(choice));
+  byId("likely").replaceChildren(...state.told.votes.slice(0, 5).map(choice));
   byId("name").value = byId("adding").returnValue = "";
   byId("adding").showModal();
 }
@@ -393,12 +394,23 @@ async function learn() {
   const many = (count, one, more) => `${number(count)} ${count === 1 ? one : more}`;
   const how = about.kind === "exact" ? [] : [about.kind + (about.recall === null ? "" : `, finds ${percent(about.recall)} % of the nearest`)];
   byId("facts").textContent = [about.pictures ? many(about.rows, "image", "images") : many(about.rows, "row", "rows"),
-    about.several ? many(about.labels.length, "label", "labels") : many(about.classes.length, "class", "classes"), ...(about.scope === about.title ? [] : [about.scope]), ...how].join(" · ");
+    about.labels ? many(about.labels.length, "label", "labels") : many(about.classes.length, "class", "classes"), ...(about.scope === about.title ? [] : [about.scope]), ...how].join(" · ");
   offer("classes", about.classes);
-  offer("labels", about.labels);
-  byId("within").placeholder = about.several ? "Filter by label…" : "Only in class…";
-  state.terms = state.terms.filter((term) => about.labels.includes(term.label));
+  offer("labels", labels());
+  byId("within").placeholder = about.labels ? "Filter by label…" : "Only in class…";
+  state.terms = state.terms.filter((term) => labels().includes(term.label));
   showTerms();
+  learnLevels().catch((error) => say(error.message, true));
+}
+
+// The levels take seconds for a million rows: results without the words of `reading` get them when they come.
+async function learnLevels() {
+  const { about } = state, levels = await ask("/api/levels");
+  if (about !== state.about) return;
+  state.levels = levels;
+  if (!state.asked) return;
+  showFound(state.told.found, state.told.query);
+  showMeaning(state.told.found.length);
 }
 
 const failing = (work) => () => work().catch((error) => say(error.message, true));
