@@ -106,7 +106,8 @@ def test_the_posterior_by_candidates_agrees_with_that_by_all_classes():
         (10**6, 256, True),
         (MAX_DENSE_SCORES // 1024, 1024, True),
         (MAX_DENSE_SCORES // 1024 + 1, 1024, False),
-        (32_460, 1623, True),  # Omniglot: 53 million scores
+        (8_115, 1623, True),
+        (32_460, 1623, False),  # Omniglot: 53 million scores
         (5_000, 2048, True),
         (5_000, 2049, False),
         (59_822, 11_318, False),
