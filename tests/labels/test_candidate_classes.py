@@ -5,20 +5,21 @@ import math
 import pytest
 import torch
 
-from likewise.labels import label_evidence
 from likewise.labels.candidate_classes import (
     DRAWN_CLASSES_COUNT,
+    MAX_DENSE_SCORES,
     CandidateClasses,
     choose_candidates,
     class_of,
     given_column,
     repeats,
+    scores_all_classes,
     shared_candidates,
     without_drawn,
 )
 from likewise.labels.label_evidence import SoftLabels as Soft
 from likewise.labels.label_evidence import add_soft_terms, discriminate, joint_scores, soft_terms
-from likewise.labels.label_noise import Noise, _Likelihood
+from likewise.labels.label_noise import Noise, _Likelihood, fit_noise
 
 
 def shop(classes=400, per_class=6, dim=24, wrong=0.15, seed=0, apart=1.2):
@@ -99,6 +100,40 @@ def test_the_posterior_by_candidates_agrees_with_that_by_all_classes():
     assert (flagged[0] == (y != true)).float().mean() > 0.97
 
 
+@pytest.mark.parametrize(
+    ("samples", "classes", "expected"),
+    [
+        (10**6, 256, True),
+        (MAX_DENSE_SCORES // 1024, 1024, True),
+        (MAX_DENSE_SCORES // 1024 + 1, 1024, False),
+        (8_115, 1623, True),
+        (32_460, 1623, False),  # Omniglot: 53 million scores
+        (5_000, 2048, True),
+        (5_000, 2049, False),
+        (59_822, 11_318, False),
+    ],
+)
+def test_all_classes_have_scores_up_to_a_number_of_classes_and_of_scores(samples, classes, expected):
+    assert scores_all_classes(samples, classes) is expected
+
+
+def test_candidates_are_used_only_where_scores_of_all_classes_are_too_many(monkeypatch):
+    x, y, _ = shop(classes=300)
+    assert discriminate(x, y, 300, rounds=1, setting=(False, 0.5))[0].candidates is None
+    monkeypatch.setattr("likewise.labels.candidate_classes.MAX_DENSE_SCORES", len(y) * 300 - 1)
+    assert discriminate(x, y, 300, rounds=1, setting=(False, 0.5))[0].candidates is not None
+
+
+def test_the_noise_is_fitted_on_as_many_rows_by_candidates_as_by_all_classes():
+    x, y, _ = shop(classes=300, per_class=31, dim=8)
+    few, noise = discriminate(x, y, 300, rounds=1, setting=(False, 0.5), candidates=64)
+    every = fit_noise(few.of_all_classes(), y)
+    assert noise.fitted == every.fitted == 2**20 // 128 < len(y)
+    assert fit_noise(few, y, most=2**17).fitted == fit_noise(few.of_all_classes(), y, most=2**17).fitted == 4096
+    # 8,192 rows of which 15 % are wrong: fitted on the same rows, only the drawn classes differ
+    assert noise.any + noise.similar == pytest.approx(every.any + every.similar, abs=0.01)
+
+
 def test_the_gradient_with_candidates_is_that_of_its_values():
     random = torch.Generator().manual_seed(0)
     label = torch.stack([torch.randperm(40, generator=random)[:9] for _ in range(200)]).to(torch.int32)
@@ -166,12 +201,12 @@ def test_repeats_by_hand():
     assert repeats(torch.tensor([[1, 2, 1, 3, 2]])).tolist() == [[False, False, True, False, True]]
 
 
-def test_labels_of_noise_alone_get_no_preference(monkeypatch):
+def test_labels_of_noise_alone_get_no_preference():
     """No score depends on the given label: with features without information, the given class is anywhere among the others."""
     random = torch.Generator().manual_seed(3)
     x, y = torch.randn(1800, 8, generator=random), torch.randint(0, 300, (1800,), generator=random)
     each, _ = discriminate(x, y, 300, rounds=2, candidates=64)
-    scores = label_evidence.replace(each, candidates=None, votes=label_evidence.replace(each.votes, candidates=None))
+    scores = each.of_all_classes()
     table = torch.cat([scores.scores(rows) for rows in scores.blocks()], 1)[0]
     place = (table < table.gather(1, y[:, None])).float().mean(1)
     assert abs(float(place.mean()) - 0.5) < 4 * (1 / 12 / 1800) ** 0.5 + 0.01

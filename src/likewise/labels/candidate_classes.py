@@ -29,10 +29,24 @@ On weak features (Omniglot, 1,623 classes, 10 % wrong), 16 changed 4 % of the fl
 2 %. Time and memory grow with the number of columns, 128 in place of 80."""
 
 MAX_DENSE_CLASSES = 256
-"""Number of classes up to which the scores of all classes cost as little as those of candidates."""
+"""Number of classes up to which the scores of all classes cost as little as those of candidates, in every step."""
+
+MAX_SCORED_CLASSES, MAX_DENSE_SCORES = 2048, 2**24
+"""Number of classes, and of scores (samples x classes), up to which all classes have scores.
+
+CPU seconds by all classes and by candidates: 31 and 22 with 13 million scores and 512 dimensions (1,623 classes), 19 and 5 with
+6 million scores and 128 dimensions (1,100 classes). With 53 million scores and 512 dimensions, it would be 140 and 43."""
+
+MAX_COLUMNS = CANDIDATE_CLASSES_COUNT + DRAWN_CLASSES_COUNT
+"""Largest number of columns of a sample with candidates."""
 
 COLUMN_BLOCK_ROWS = 4096
 """Number of samples whose candidates are chosen at a time."""
+
+
+def scores_all_classes(samples: int, classes: int) -> bool:
+    """Whether all classes have scores for every sample, not only candidates."""
+    return classes <= MAX_DENSE_CLASSES or (classes <= MAX_SCORED_CLASSES and samples * classes <= MAX_DENSE_SCORES)
 
 
 class Columns(NamedTuple):

@@ -22,11 +22,11 @@ from torch.nn import functional as F
 from likewise.core.block_executors import map_blocks
 from likewise.labels.candidate_classes import (
     CANDIDATE_CLASSES_COUNT,
-    MAX_DENSE_CLASSES,
     NEAREST_CENTRES_COUNT,
     CandidateClasses,
     Columns,
     choose_candidates,
+    scores_all_classes,
     shared_candidates,
 )
 from likewise.labels.class_density import (
@@ -136,6 +136,11 @@ class LabelEvidence:
     def columns(self, rows: Int[Tensor, "b"]) -> Columns | None:
         return None if self.candidates is None else self.candidates.columns(rows)
 
+    def of_all_classes(self) -> LabelEvidence:
+        """Return the same evidence with the scores of all classes in place of those of candidates."""
+        assert isinstance(self.votes, ClassVotes)
+        return replace(self, candidates=None, votes=replace(self.votes, candidates=None))
+
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "M b W"]:
         if self.candidates is not None:
             return torch.cat([self.density.scores(rows, self.columns(rows)), self.votes.scores(rows)])
@@ -234,12 +239,12 @@ def discriminate(
         seed: seed of the folds.
         group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
         cluster: clusters of near copies, if they are known.
-        candidates: number of classes of a sample that have scores; `classes`: all. None: `CANDIDATE_CLASSES_COUNT` of more
-            than `MAX_DENSE_CLASSES` classes. The cost is N x candidates x F.
+        candidates: number of classes of a sample that have scores; `classes`: all. None: all if `scores_all_classes`,
+            otherwise `CANDIDATE_CLASSES_COUNT`. The cost is N x candidates x F.
     """
     layout = lay_out(x, y, folds, seed, group, cluster)
     if candidates is None:
-        candidates = classes if classes <= MAX_DENSE_CLASSES else CANDIDATE_CLASSES_COUNT
+        candidates = classes if scores_all_classes(len(y), classes) else CANDIDATE_CLASSES_COUNT
     chosen = None if candidates >= classes else layout_candidates(layout, y, classes, candidates, seed)
     votes = ClassVotes(layout.near, layout.distance, y, classes, chosen)
 

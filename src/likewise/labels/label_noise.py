@@ -18,16 +18,20 @@ from jaxtyping import Bool, Float, Int
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from likewise.labels.candidate_classes import Columns, given_column
+from likewise.labels.candidate_classes import MAX_COLUMNS, MAX_DENSE_CLASSES, Columns, given_column
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
 
 MAX_FITTED_SCORES = 2**20
-"""Maximum number of scores (rows x classes) that the noise model is fitted on; of more rows, some are drawn at random."""
+"""Maximum number of scores (rows x columns) that the noise model is fitted on; of more rows, some are drawn at random.
+
+Of more than `MAX_DENSE_CLASSES` classes at most `MAX_COLUMNS` columns count, also if all classes have scores."""
 
 MIN_FITTED_ROWS = 4096
-"""Minimum number of samples that the noise model is fitted on, if only candidate classes have scores."""
+"""Minimum number of samples that the noise model is fitted on with more than `MAX_DENSE_CLASSES` classes.
+
+It is the same for the scores of candidates and of all classes, so that both choose the same scaling, shrinkage and round."""
 
 MAX_SIMILARITY_CLASSES = 2048
 """Maximum number of classes for which exchanges of similar classes are modelled; the table of more would not fit in memory."""
@@ -211,15 +215,15 @@ def fit_noise(
 
     Args:
         similar: also model exchanges with similar classes.
-        most: maximum number of scores to fit on.
+        most: maximum number of scores to fit on, but of many classes `MIN_FITTED_ROWS` rows at least.
         seed: of the rows that are drawn if there are more.
     """
     classes, columns = each.classes, each.columns(torch.arange(1, device=y.device))
-    if columns is None:
-        limit, width = max(2 * classes, most // classes), classes
+    width = classes if columns is None else columns.label.shape[1]
+    if classes > MAX_DENSE_CLASSES:  # as many rows by all classes as by candidates
+        limit = max(MIN_FITTED_ROWS, most // min(width, MAX_COLUMNS))
     else:
-        width = columns.label.shape[1]
-        limit = max(MIN_FITTED_ROWS, most // width)
+        limit = max(2 * classes, most // width)
     rows = fitted_rows(len(y), limit, seed, y.device)
     blocks = [each.scores(some) for some in rows.split(max(1, SCORE_BLOCK_SIZE // width))]
     count = torch.bincount(y, minlength=classes)

@@ -11,7 +11,7 @@ from likewise.config import Audit
 from likewise.core.block_executors import executing, using
 from likewise.curate.audit.audit import audit_targets
 from likewise.curate.audit.label_probability import class_label_quality
-from likewise.labels import candidate_classes, label_evidence, label_noise, neighbour_search, off_topic
+from likewise.labels import candidate_classes, label_noise, neighbour_search, off_topic
 
 EVERY_SET = {
     "_neighbours_of_block", "_fit_without", "_soft_terms_of_pair", "_fit_soft", "_distances_of_block", "_score_block"
@@ -69,8 +69,9 @@ def assert_equal_on_ray(folder, found_by):
 @pytest.mark.parametrize("case", CALLS)
 def test_a_cluster_finds_the_same_labels_after_kills(two_nodes, small_blocks, tmp_path, monkeypatch, case):
     if case == "candidates":
-        for module in (label_evidence, off_topic):
+        for module in (candidate_classes, off_topic):
             monkeypatch.setattr(module, "MAX_DENSE_CLASSES", 40)
+        monkeypatch.setattr(candidate_classes, "MAX_DENSE_SCORES", 0)
     x, y = (torch.as_tensor(one) for one in shop(100 if case == "candidates" else 30))
     calls = assert_equal_on_ray(tmp_path, lambda: class_label_quality(x, y))
     assert set(calls) == CALLS[case]

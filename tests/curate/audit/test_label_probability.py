@@ -396,7 +396,8 @@ def test_the_quality_of_a_sample_is_that_of_its_most_suspect_label():
     assert some.states is not None and torch.equal(some.states.wrong, found.states.wrong[[7, 3]])
 
 
-def test_what_candidates_miss_is_measured():
+def test_what_candidates_miss_is_measured(monkeypatch):
+    monkeypatch.setattr("likewise.labels.candidate_classes.MAX_DENSE_SCORES", 0)
     random = torch.Generator().manual_seed(0)
     true = torch.arange(400).repeat_interleave(6)
     x = 1.3 * torch.randn(400, 24, generator=random)[true] + torch.randn(len(true), 24, generator=random)

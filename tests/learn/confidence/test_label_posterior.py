@@ -482,16 +482,17 @@ def many_classes(classes=400, per_class=6, dim=24, seed=0):
 
 def test_candidates_in_place_of_all_classes_give_the_same_labels(monkeypatch):
     x, given, true = many_classes()
-    few = LabelPosterior(400, given).relabel(embedded(x, given))
-    monkeypatch.setattr("likewise.labels.label_evidence.MAX_DENSE_CLASSES", 400)
     every = LabelPosterior(400, given).relabel(embedded(x, given))
+    monkeypatch.setattr("likewise.labels.candidate_classes.MAX_DENSE_SCORES", 0)
+    few = LabelPosterior(400, given).relabel(embedded(x, given))
     assert (few.y == every.y).float().mean() > 0.99 and (few.w == every.w).float().mean() > 0.98
     used = few.w > 0
     assert (few.y.numpy() == true)[used.numpy()].mean() > 0.97
     assert few.facts["wrong labels, any"] == pytest.approx(every.facts["wrong labels, any"], abs=0.01)
 
 
-def test_copies_with_different_labels_share_one_posterior_of_candidates():
+def test_copies_with_different_labels_share_one_posterior_of_candidates(monkeypatch):
+    monkeypatch.setattr("likewise.labels.candidate_classes.MAX_DENSE_SCORES", 0)
     x, given, true = many_classes()
     source = np.arange(0, 1200, 97)
     copy = np.r_[np.arange(len(x)), source]

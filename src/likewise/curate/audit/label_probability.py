@@ -21,7 +21,6 @@ from likewise.curate.audit.single_scores import check_labelled
 from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
-from likewise.labels.neighbour_votes import ClassVotes
 from likewise.labels.off_topic import off_topic
 from likewise.labels.posterior_update import CANDIDATES_COUNT, Candidates, keep_candidates
 
@@ -213,9 +212,9 @@ def class_label_quality(
 
 def check_candidates(each: LabelEvidence, noise: Noise, y: Int[Tensor, "N"], seed: int) -> CandidateSearch:
     """Return what the classes that are no candidates would have got, from random samples that are scored against all classes."""
-    assert each.candidates is not None and isinstance(each.votes, ClassVotes)
+    assert each.candidates is not None
     rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:CHECKED_SAMPLES_COUNT].to(y.device)
-    every = replace(each, candidates=None, votes=replace(each.votes, candidates=None))
+    every = each.of_all_classes()
     hidden = []
     for some in rows.split(max(1, SCORE_BLOCK_SIZE // each.classes)):
         columns = each.candidates.columns(some)
