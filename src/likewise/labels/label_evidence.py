@@ -78,6 +78,9 @@ REFIT_CLASSES_COUNT = 24
 MIN_SOFT_SHARE = 1e-3
 """Smallest probability of a candidate with which a sample counts for a class."""
 
+SOFT_BLOCK_ROWS = 2**14
+"""Number of samples with soft labels of candidates that are added to the sums of classes at a time."""
+
 Setting = tuple[bool, float]
 """Whether features are scaled to unit length, and the shrinkage."""
 
@@ -479,15 +482,18 @@ def add_soft_terms(
 
 
 def fold_sums(
-    x: Float[Tensor, "N F"], fold: Int[Tensor, "N"], folds: int, labels: Int[Tensor, "N"] | Float[Tensor, "N C"],
+    x: Float[Tensor, "N F"], fold: Int[Tensor, "N"], folds: int, labels: Int[Tensor, "N"] | SoftLabels,
     classes: int, shrink: float,
 ) -> FoldSums:  # fmt: skip
-    """Return the sums of every fold, by the class of every sample or by its probability of every class."""
+    """Return the sums of every fold, by the class of every sample or by its probabilities of classes."""
     rows = [(fold == k).nonzero()[:, 0] for k in range(folds)]
     square = torch.stack([x[own].T @ x[own] for own in rows])
-    if labels.ndim == 2:
-        count = torch.stack([labels[own].sum(0) for own in rows])
-        total = torch.stack([labels[own].T @ x[own] for own in rows])
+    if isinstance(labels, SoftLabels):
+        count, total = x.new_zeros(folds, classes), x.new_zeros(folds, classes, x.shape[1])
+        for k, own in enumerate(rows):
+            for some in own.split(len(own) if labels.label is None else SOFT_BLOCK_ROWS):
+                one = SoftLabels(labels.q[some], None if labels.label is None else labels.label[some])
+                add_soft_terms(count[k], total[k], soft_terms(one, x[some]), x[some])
     else:
         zero = x.new_zeros(classes, x.shape[1])
         count = torch.stack([torch.bincount(labels[own], minlength=classes).to(x) for own in rows])
