@@ -278,14 +278,14 @@ def pooled_confusions(
 
 
 def likeliest_strength(
-    count: Float[Tensor, "P C"], mean: Float[Tensor, "P C"], total: Float[Tensor, "W C"], worker: Int[Tensor, "P"]
+    count: Float[Tensor, "P K"], mean: Float[Tensor, "P K"], total: Float[Tensor, "W C"], worker: Int[Tensor, "P"]
 ) -> tuple[Float[Tensor, "W"], Float[Tensor, "W"]]:
     """Return the strength of the prior with the highest likelihood of each worker's counts, and the log likelihood.
 
     The likelihood is that of a Dirichlet-multinomial distribution, without a constant.
 
     Args:
-        count: votes of pairs of worker and label, by true class.
+        count: votes of pairs of worker and label, by true class; or of a pair and a true class in each row.
         mean: expected share of these votes.
         total: all votes of a worker, by true class.
         worker: worker of every pair.

@@ -237,7 +237,7 @@ def own_probability(q: Float[Tensor, "n W"], y: Int[Tensor, "n"], columns: Colum
 
 def with_given(
     q: Float[Tensor, "n W"], y: Int[Tensor, "n"], columns: Columns | None
-) -> tuple[Float[Tensor, "n W"], Int[Tensor, "n W"] | None]:
+) -> tuple[Float[Tensor, "n J"], Int[Tensor, "n J"] | None]:
     """Return probabilities of single classes that include the class y of every sample, and these classes; None: all in order.
 
     Columns of several classes have the probability 0. Of candidates, class y is the first column.
