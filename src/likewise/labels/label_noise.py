@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from likewise.labels.candidate_classes import Columns, given_column
+from likewise.labels.given_sets import GivenSets, label_counts
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
@@ -425,7 +426,7 @@ class LabelSetNoise(NamedTuple):
 
 
 def fit_label_noise(
-    each: Evidence, has: Float[Tensor, "N L"], most: int = MAX_FITTED_SCORES, seed: int = 0,
+    each: Evidence, has: Float[Tensor, "N L"] | GivenSets, most: int = MAX_FITTED_SCORES, seed: int = 0,
     tolerance: float = LABEL_TOLERANCE,
 ) -> LabelSetNoise:  # fmt: skip
     """Return the weights and the noise shares under which the given labels are most likely.
@@ -440,7 +441,8 @@ def fit_label_noise(
         tolerance: relative change of the log likelihood below which the fit stops.
     """
     rows = fitted_rows(len(has), max(200, most // each.classes), seed, has.device)
-    return _LabelLikelihood(each.scores(rows), has[rows], has.mean(0)).maximum(tolerance)
+    share = label_counts(has) / len(has) if isinstance(has, GivenSets) else has.mean(0)
+    return _LabelLikelihood(each.scores(rows), has[rows], share).maximum(tolerance)
 
 
 class _LabelLikelihood:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likewise.labels.candidate_classes import CandidateClasses, Columns
+from likewise.labels.given_sets import GivenSets, label_counts
 from likewise.labels.label_noise import row_blocks
 from likewise.labels.neighbour_search import SIMILARITY_BLOCK_SIZE
 
@@ -77,7 +78,7 @@ class LabelVotes:
 
     near: Int[Tensor, "N k"]
     distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
-    has: Float[Tensor, "N L"]  # 1: the sample was given the label
+    has: Float[Tensor, "N L"] | GivenSets  # 1: the sample was given the label
 
     @property
     def classes(self) -> int:
@@ -88,10 +89,29 @@ class LabelVotes:
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b L"]:
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        share = F.embedding_bag(self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has))
-        others = (self.has.sum(0) - self.has[rows]) / (len(self.has) - 1)
+        if isinstance(self.has, GivenSets):
+            share = weighted_votes(weight, self.near[rows], self._given).toarray()
+            share = torch.as_tensor(share).to(weight)
+        else:
+            share = F.embedding_bag(self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has))
+        others = (label_counts(self.has) - self.has[rows]) / (len(self.has) - 1)
         share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
         return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]
+
+    @cached_property
+    def _given(self) -> Any:
+        """Return the given labels as a sparse matrix."""
+        assert isinstance(self.has, GivenSets)
+        return self.has.sparse
+
+
+def weighted_votes(weight: Float[Tensor, "b k"], near: Int[Tensor, "b k"], votes: Any) -> Any:
+    """Return the weighted votes of neighbours as a sparse matrix, from a sparse matrix of the votes of all samples."""
+    from scipy.sparse import csr_matrix  # slow to import
+
+    start = torch.arange(len(weight) + 1) * weight.shape[1]
+    values, column = weight.cpu().flatten().numpy(), near.cpu().flatten().numpy()
+    return csr_matrix((values, column, start.numpy()), (len(weight), votes.shape[0])) @ votes
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +140,8 @@ class SoftVotes:
 
     def _column_scores(self, rows: Int[Tensor, "b"], label: Int[Tensor, "b W"]) -> Float[Tensor, "b W"]:
         """Return the scores of candidate classes, by a product of sparse matrices: weights of neighbours, and their votes."""
-        from scipy.sparse import csr_matrix  # slow to import
-
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        votes, place = self._sparse_votes, torch.arange(len(rows) + 1) * weight.shape[1]
-        shape = (len(rows), len(self.q))
-        found = csr_matrix((weight.flatten().numpy(), self.near[rows].flatten().numpy(), place.numpy()), shape) @ votes
+        found = weighted_votes(weight, self.near[rows], self._sparse_votes)
         found.sort_indices()
         row = torch.arange(len(rows)).repeat_interleave(torch.as_tensor(found.indptr.astype("int64")).diff())
         code = row * self.classes + torch.as_tensor(found.indices).long()
