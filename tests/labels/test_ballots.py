@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from no_large_tensor import NoLargeTensor
 
 from likewise.labels import ballots, candidate_classes, class_density, neighbour_search
 from likewise.labels.annotators import SharedModel, expected_shares, fit_workers, shared_log_votes, similar_shares
@@ -160,7 +159,9 @@ def test_the_temperature_of_a_column_of_several_classes():
 def test_candidates_agree_with_all_classes(features):
     """100 classes, two votes per sample: measured agreement 0.999 and more, mean difference 0.0011 and less."""
     x, y, columns = world()
-    few, every = (find_consensus(x if features else None, cast_ballots(*columns, dense=dense)) for dense in (False, True))
+    few, every = (
+        find_consensus(x if features else None, cast_ballots(*columns, dense=dense)) for dense in (False, True)
+    )
     assert few.votes.width < 100 and isinstance(few.model, SharedModel)
     assert (few.features is not None) == (every.features is not None) == features
     found, expected = (one.votes.decided(one.q) for one in (few, every))
@@ -173,21 +174,6 @@ def test_candidates_agree_with_all_classes(features):
     pair, true, count = wrong_votes(few.votes, few.q, 0.5)
     share = few.model.share(few.votes, pair, true)
     assert len(count) and float(count.min()) >= 0.5 and ((share > 0) & (share < 1)).all()
-
-
-class NoLargeTensor(TorchDispatchMode):
-    """Raises if an operation returns a tensor of too many values."""
-
-    def __init__(self, most):
-        super().__init__()
-        self.most = most
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
-        for one in tree_leaves(found):
-            if isinstance(one, torch.Tensor) and one.untyped_storage().nbytes() > self.most * one.element_size():
-                raise AssertionError(f"{func} returned {tuple(one.shape)}, more than {self.most} values")
-        return found
 
 
 def test_no_table_of_samples_or_classes_by_classes(monkeypatch):

@@ -69,7 +69,6 @@ class WorkerModel(NamedTuple):
     prior: PooledPrior
     swapped: Bool[Tensor, "C"]  # classes of which most votes seem to be for another class
 
-
     def share(self, votes: Ballots, pair: Int[Tensor, "m"], true: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
         """Return P(vote of the pair | true class)."""
         return self.column[pair, true]

@@ -363,7 +363,9 @@ def with_related(each: LabelEvidence, cleaned: Float[Tensor, "N L"] | CleanedLab
     own = [(fold == k).nonzero()[:, 0] for k in range(len(each.density.models))]
     count, both = [], []
     for rows in own:
-        blocks = rows.split(max(1, SCORE_BLOCK_SIZE // each.classes) if isinstance(cleaned, CleanedLabels) else max(1, len(rows)))
+        blocks = rows.split(
+            max(1, SCORE_BLOCK_SIZE // each.classes) if isinstance(cleaned, CleanedLabels) else max(1, len(rows))
+        )
         tables = (cleaned[some] for some in blocks)
         terms = [(one.sum(0), one.T @ one) for one in tables]
         count.append(sum(one for one, _ in terms))

@@ -93,7 +93,9 @@ class LabelVotes:
             share = weighted_votes(weight, self.near[rows], self._given).toarray()
             share = torch.as_tensor(share).to(weight)
         else:
-            share = F.embedding_bag(self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has))
+            share = F.embedding_bag(
+                self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has)
+            )
         others = (label_counts(self.has) - self.has[rows]) / (len(self.has) - 1)
         share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
         return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]

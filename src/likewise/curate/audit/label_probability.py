@@ -135,7 +135,11 @@ class ListedStates:
 
 def listed(states: LabelStates | StateBlocks) -> ListedStates:
     """Return the list of the states of a table, or of blocks of rows."""
-    blocks = states.blocks if isinstance(states, StateBlocks) else [(torch.arange(len(states.has)), states.has, states.wrong)]
+    blocks = (
+        states.blocks
+        if isinstance(states, StateBlocks)
+        else [(torch.arange(len(states.has)), states.has, states.wrong)]
+    )
     found = []
     for rows, has, wrong in blocks:
         kept = has | (wrong >= MIN_LISTED_PROBABILITY)
@@ -151,7 +155,9 @@ def joined_states(parts: Sequence[ListedStates]) -> ListedStates:
     """Return the states of several parts, one after another; the shares and reasons are those of the first."""
     count = [len(one.rest) for one in parts]
     row = torch.cat([one.row + sum(count[:k]) for k, one in enumerate(parts)])
-    rest = {name: torch.cat([getattr(one, name) for one in parts]) for name in ("label", "has", "wrong", "rest", "rest_sum")}
+    rest = {
+        name: torch.cat([getattr(one, name) for one in parts]) for name in ("label", "has", "wrong", "rest", "rest_sum")
+    }
     return replace(parts[0], row=row, **rest)
 
 
@@ -454,7 +460,8 @@ def state_blocks(
             yield rows.cpu(), (table > 0.5).cpu(), wrong.cpu()
 
     missing, superfluous = (
-        share.float().masked_fill(unknown.to(share.device), torch.nan).cpu() for share in (noise.missing, noise.superfluous)
+        share.float().masked_fill(unknown.to(share.device), torch.nan).cpu()
+        for share in (noise.missing, noise.superfluous)
     )
     return StateBlocks(blocks(), missing, superfluous, reason)
 
@@ -468,7 +475,5 @@ def cluster_counts(
     size = torch.bincount(each.cluster, minlength=clusters)
     pair, count = (each.cluster[given.row] * given.labels + given.label).unique(return_counts=True)
     whole = count == size[pair // given.labels]  # all samples of the cluster have the label
-    some, every = (
-        torch.bincount(one % given.labels, minlength=given.labels).float() for one in (pair, pair[whole])
-    )
+    some, every = (torch.bincount(one % given.labels, minlength=given.labels).float() for one in (pair, pair[whole]))
     return some, clusters - every

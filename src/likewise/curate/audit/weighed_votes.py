@@ -16,7 +16,15 @@ from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items, Votes
 from likewise.curate.audit.label_probability import LabelQuality
 from likewise.curate.audit.read import ConsensusLine, VoteLine
-from likewise.labels.ballots import Decided, WorkerQuality, ballots_of, own_probability, with_given, worker_quality, wrong_votes
+from likewise.labels.ballots import (
+    Decided,
+    WorkerQuality,
+    ballots_of,
+    own_probability,
+    with_given,
+    worker_quality,
+    wrong_votes,
+)
 from likewise.labels.posterior_update import Candidates, keep_candidates
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
 
@@ -177,7 +185,11 @@ def confusion_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
     pair, true, wrong = wrong_votes(votes, weighed.found.q, MIN_LISTED_VOTES)
     worker, share = votes.pair_worker[pair], weighed.found.model.share(votes, pair, true)
     for at in np.lexsort((-wrong.numpy(), worker.numpy())).tolist():
-        voted = [weighed.votes.worker_name[int(worker[at])], names[int(true[at])], names[int(votes.pair_label[pair[at]])]]
+        voted = [
+            weighed.votes.worker_name[int(worker[at])],
+            names[int(true[at])],
+            names[int(votes.pair_label[pair[at]])],
+        ]
         yield [*voted, f"{float(wrong[at]):.4g}", f"{float(share[at]):.4g}"]
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from likewise.core.files import atomic_write, text_column, write_csv
 from likewise.core.types import Items
 from likewise.curate.audit.copy_evidence import Copies
-from likewise.curate.audit.label_quality import ScoredSets, scored_sets
 from likewise.curate.audit.label_probability import MIN_LISTED_PROBABILITY
+from likewise.curate.audit.label_quality import ScoredSets, scored_sets
 from likewise.curate.audit.read import UNSPLIT_NAME, ClassLine, Duplicate, Pair
 from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.weighed_votes import WeighedVotes, write_votes
@@ -188,7 +188,9 @@ def question_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterab
         kept = (wrong >= MIN_LISTED_PROBABILITY) | wrong.isnan()
         place, label = states.row[kept], states.label[kept]
         beside = zip(*(near_rows(found, place, label, given) for given in (True, False)), strict=True)
-        facts = zip(place.tolist(), label.tolist(), wrong[kept].tolist(), states.has[kept].tolist(), beside, strict=True)
+        facts = zip(
+            place.tolist(), label.tolist(), wrong[kept].tolist(), states.has[kept].tolist(), beside, strict=True
+        )
         for one, n, chance, given, near in facts:
             row = int(found.row[one])
             unknown = math.isnan(chance)
