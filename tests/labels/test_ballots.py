@@ -158,7 +158,7 @@ def test_the_temperature_of_a_column_of_several_classes():
 @pytest.mark.parametrize("features", [False, True])
 def test_candidates_agree_with_all_classes(features):
     """100 classes, two votes per sample: measured agreement 0.999 and more, mean difference 0.0011 and less."""
-    x, y, columns = world()
+    x, _, columns = world()
     few, every = (
         find_consensus(x if features else None, cast_ballots(*columns, dense=dense)) for dense in (False, True)
     )

@@ -77,8 +77,8 @@ class WorkerModel(NamedTuple):
 class SharedModel(NamedTuple):
     """Fitted accuracy of every worker, and the shares of wrong votes that all workers have in common.
 
-    P(l | c) = a_w for l = c, otherwise (1 - a_w) (n_cl + k e_cl) / (n_c + k), with the log odds of a_w being those of `right` plus
-    the skill of the worker; a class of no column has an equal share of the wrong votes.
+    P(l | c) = a_w for l = c, otherwise (1 - a_w) (n_cl + k e_cl) / (n_c + k); the log odds of a_w are those of `right` plus the
+    skill of the worker. Under a class without a column, every other class has an equal share of the wrong votes.
     """
 
     count: Float[Tensor, "E"]  # wrong votes of every exchange of `Exchanges`; the first: 0

@@ -27,7 +27,7 @@ from likewise.labels.candidate_classes import (
 )
 
 MAX_VOTED_CANDIDATES = 32
-"""Maximum number of voted classes of a sample that have columns, the most voted ones, with more than `MAX_DENSE_CLASSES` classes."""
+"""Maximum number of voted classes of a sample that have columns, the most voted ones; only among many classes."""
 
 MIN_START_WEIGHT = 1e-3
 """Smallest weight of a worker's votes in the posterior that the fit starts from."""

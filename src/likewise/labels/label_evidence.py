@@ -299,7 +299,7 @@ def discriminate_sets(
 
 @dataclass(frozen=True, eq=False)
 class CleanedLabels:
-    """P(the sample has the label) by a first fit without the other labels of the sample; `cleaned[rows]` is that of some samples."""
+    """P(the sample has the label) by a fit without the other labels of the sample; `cleaned[rows]`: of some samples."""
 
     each: LabelEvidence
     noise: LabelSetNoise
