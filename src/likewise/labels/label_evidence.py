@@ -191,7 +191,7 @@ def lay_out(
     unit = F.normalize(centred, dim=1)
     near, distance, recall = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT, seed)
     cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
-    scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
+    scaled = {False: centred, True: unit.mul_(unit.shape[1] ** 0.5)}
     voting = vote_distances(near, distance, cluster)
     return Layout(scaled, near.int(), voting, cluster, draw_folds(cluster, folds, seed), recall)
 
@@ -386,7 +386,7 @@ def principal_components(x: Float[Tensor, "N F"], most: int = MAX_COMPONENTS) ->
     x = x - x.mean(0)
     if x.shape[1] > most:
         x = x @ eigenvectors(x.T @ x)[1][:, -most:]
-    return x / x.std().clamp_min(1e-12)
+    return x.div_(x.std().clamp_min(1e-12))
 
 
 def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, "N"]:
