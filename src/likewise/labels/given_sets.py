@@ -11,6 +11,9 @@ from torch import Tensor
 
 from likewise.core.class_sums import CHUNK_ROWS
 
+MIN_COLLECTED_ROWS = 2**16
+"""Smallest number of rows that a collected column has room for."""
+
 
 @dataclass(frozen=True, eq=False)
 class GivenSets:
@@ -77,6 +80,31 @@ class GivenSets:
         for some in torch.arange(len(row), device=self.device).split(CHUNK_ROWS):
             total.index_add_(0, self.label[some], x[row[some]])
         return total
+
+
+class Collected:
+    """Columns that grow block by block in a few large tensors: many small ones between large blocks would fragment the memory."""
+
+    def __init__(self) -> None:
+        self.columns: list[Tensor] = []
+        self.size = 0
+
+    def add(self, *columns: Tensor) -> None:
+        """Add rows to all columns."""
+        end = self.size + len(columns[0])
+        if not self.columns or end > len(self.columns[0]):
+            room = max(2 * end, MIN_COLLECTED_ROWS)
+            grown = [one.new_empty(room, *one.shape[1:]) for one in columns]
+            for new, old in zip(grown, self.columns):
+                new[: self.size] = old[: self.size]
+            self.columns = grown
+        for all_rows, one in zip(self.columns, columns, strict=True):
+            all_rows[self.size : end] = one
+        self.size = end
+
+    def all(self) -> list[Tensor]:
+        """Return the columns."""
+        return [one[: self.size].clone() for one in self.columns]
 
 
 def given_sets(has: Bool[Tensor, "N L"]) -> GivenSets:

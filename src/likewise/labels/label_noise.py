@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from likewise.labels.candidate_classes import Columns, given_column
-from likewise.labels.given_sets import GivenSets, label_counts
+from likewise.labels.given_sets import Collected, GivenSets, label_counts
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
@@ -496,7 +496,7 @@ def all_entries(scores: Float[Tensor, "M n L"], has: Float[Tensor, "n L"]) -> La
 
 def draw_entries(each: Evidence, has: GivenSets, rows: Int[Tensor, "n"], seed: int) -> LabelEntries:
     """Return the scores of the given and the likeliest labels of some samples, and of random labels that stand for the others."""
-    random, found, total, square = torch.Generator().manual_seed(seed), [], 0.0, 0.0
+    random, found, total, square = torch.Generator().manual_seed(seed), Collected(), 0.0, 0.0
     device = "cpu" if has.device.type == "mps" else has.device  # MPS has no float64
     for some in rows.split(max(1, SCORE_BLOCK_SIZE // (3 * each.classes))):
         scores, given = each.scores(some), has[some] > 0.5
@@ -512,11 +512,10 @@ def draw_entries(each: Evidence, has: GivenSets, rows: Int[Tensor, "n"], seed: i
         row, label = (torch.cat(pair) for pair in zip(kept.nonzero(as_tuple=True), _places(new, drawn), strict=True))
         weight = torch.ones(len(row), dtype=torch.float64, device=given.device)
         weight[int(kept.sum()) :] = share[row[int(kept.sum()) :]].double()
-        found.append(tuple(t.to(device) for t in (label, weight, given[row, label], scores[:, row, label].double())))
-    middle, labels = total / len(rows), torch.cat([one[0] for one in found])
-    scores = torch.cat([one[3] for one in found], 1) - middle[:, labels]
+        found.add(*(t.to(device) for t in (label, weight, given[row, label], scores[:, row, label].T.double())))
+    middle, (labels, weight, given, scores) = total / len(rows), found.all()
+    scores = scores.T.contiguous() - middle[:, labels]
     spread = square / (len(rows) * each.classes) - middle.square().mean(1)
-    weight, given = (torch.cat([one[k] for one in found]) for k in (1, 2))
     return LabelEntries(scores, given, middle, spread.clamp_min(0), len(rows), labels, weight)
 
 

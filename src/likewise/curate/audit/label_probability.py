@@ -19,7 +19,7 @@ from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.curate.audit.single_scores import check_labelled
 from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
-from likewise.labels.given_sets import GivenSets, given_sets
+from likewise.labels.given_sets import Collected, GivenSets, given_sets
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
 from likewise.labels.neighbour_votes import ClassVotes
@@ -140,14 +140,14 @@ def listed(states: LabelStates | StateBlocks) -> ListedStates:
         if isinstance(states, StateBlocks)
         else [(torch.arange(len(states.has)), states.has, states.wrong)]
     )
-    found = []
+    entries, samples = Collected(), Collected()
     for rows, has, wrong in blocks:
         kept = has | (wrong >= MIN_LISTED_PROBABILITY)
         place, label = kept.nonzero(as_tuple=True)
         rest = wrong.masked_fill(kept, torch.nan)
-        most = rest.nan_to_num(-1.0).max(1).values
-        found.append((rows[place], label, has[place, label], wrong[place, label], most, rest.nansum(1)))
-    columns = (torch.cat(column) for column in zip(*found, strict=True))
+        entries.add(rows[place], label, has[place, label], wrong[place, label])
+        samples.add(rest.nan_to_num(-1.0).max(1).values, rest.nansum(1))
+    columns = (*entries.all(), *samples.all())
     return ListedStates(*columns, states.missing, states.superfluous, states.reason)
 
 

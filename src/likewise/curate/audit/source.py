@@ -168,7 +168,9 @@ def subject_of_vectors(config: Audit, items: Items, z: Float[Tensor, "N D"], tit
         )
     z.div_(length.clamp_min(1e-12)[:, None])
     splits = {
-        name: renumber_labels(Embedded(z if len(own) == len(z) else z[own], torch.as_tensor(items.y[own]), torch.as_tensor(own)), items)
+        name: renumber_labels(
+            Embedded(z if len(own) == len(z) else z[own], torch.as_tensor(items.y[own]), torch.as_tensor(own)), items
+        )
         for name, own in rows.items()
     }
     if outside := len(z) - sum(len(one.e.y) for one in splits.values()):
