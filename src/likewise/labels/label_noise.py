@@ -496,8 +496,9 @@ def all_entries(scores: Float[Tensor, "M n L"], has: Float[Tensor, "n L"]) -> La
 
 def draw_entries(each: Evidence, has: GivenSets, rows: Int[Tensor, "n"], seed: int) -> LabelEntries:
     """Return the scores of the given and the likeliest labels of some samples, and of random labels that stand for the others."""
-    random, found, total, square = torch.Generator().manual_seed(seed), Collected(), 0.0, 0.0
+    random, found = torch.Generator().manual_seed(seed), Collected()
     device = "cpu" if has.device.type == "mps" else has.device  # MPS has no float64
+    total = square = torch.zeros((), dtype=torch.float64, device=device)
     for some in rows.split(max(1, SCORE_BLOCK_SIZE // (3 * each.classes))):
         scores, given = each.scores(some), has[some] > 0.5
         total = total + scores.sum(1, dtype=torch.float32).to(device, torch.float64)

@@ -97,8 +97,9 @@ def find_consensus(
     columns, best, best_prior, weight = votes.columns, alone, alone_prior, None
     plain, soft = mean_log_likelihood(column_prior(frequency, columns), model.like), q
     for _ in range(rounds):
-        density, labels = each.density, soft_labels(soft.to(each.density.x), columns)
-        sums = fold_sums(density.x, density.fold, folds, labels, votes.classes, each.setting[1])
+        table, labels = each.density.x, soft_labels(soft.to(each.votes.distance), columns)
+        assert isinstance(table, Tensor)
+        sums = fold_sums(table, each.density.fold, folds, labels, votes.classes, each.setting[1])
         near = SoftVotes(each.votes.near, each.votes.distance, labels.q, columns, votes.classes)
         fitted = sums.fitted()
         if weight is not None:

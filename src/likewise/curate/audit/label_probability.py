@@ -147,8 +147,9 @@ def listed(states: LabelStates | StateBlocks) -> ListedStates:
         rest = wrong.masked_fill(kept, torch.nan)
         entries.add(rows[place], label, has[place, label], wrong[place, label])
         samples.add(rest.nan_to_num(-1.0).max(1).values, rest.nansum(1))
-    columns = (*entries.all(), *samples.all())
-    return ListedStates(*columns, states.missing, states.superfluous, states.reason)
+    (row, label, has, wrong), (rest, rest_sum) = entries.all(), samples.all()
+    shares = states.missing, states.superfluous, states.reason
+    return ListedStates(row, label, has, wrong, rest, rest_sum, *shares)
 
 
 def joined_states(parts: Sequence[ListedStates]) -> ListedStates:
