@@ -28,7 +28,7 @@ import torch
 from likewise.types import Votes
 from measure import parse_with_quick
 
-from likewise.labels.annotators import Ballots, ballots_of, decide, worker_quality
+from likewise.labels.ballots import Ballots, ballots_of, decide, worker_quality
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
 
 RESAMPLES = 2000

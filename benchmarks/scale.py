@@ -3,6 +3,7 @@
     python benchmarks/scale.py --out scale                                  # 5,798 to 200,000 samples, and the peers
     python benchmarks/scale.py --out scale --sizes 1000000x100000 --peers   # no peer
     python benchmarks/scale.py --out scale --figure docs/img/scale.png      # table and figure of all records
+    python benchmarks/scale.py --out scale --parts votes sets --peers --sizes 5000x500 20000x2000 60000x8000
     python benchmarks/scale.py --agreement FOLDER                           # candidate classes beside all classes, real features
 
 The data are simulated shops: few images per class, very many classes, embeddings of 128 dimensions, 10 % wrong labels. Each
@@ -78,6 +79,72 @@ def audit(samples: int, classes: int) -> dict:
     )
 
 
+def votes(samples: int, classes: int) -> dict:
+    """Return the cost of a consensus of 20 workers with three votes per sample, and how many of its labels are wrong.
+
+    Half of the wrong votes are for one of three classes per class, the others for any class; a tenth of the samples has no votes.
+    """
+    import torch
+
+    from likewise.core.types import Items, Votes
+    from likewise.curate.audit.weighed_votes import weigh_votes
+
+    z, given, true = simulate_shop(samples, classes)
+    rng = np.random.default_rng(1)
+    accuracy, row = rng.uniform(0.6, 0.95, 20), np.arange(samples).repeat(3)
+    worker = (rng.integers(0, 20, samples)[:, None] + np.array([0, 7, 13])).ravel() % 20
+    similar = rng.integers(0, classes, (classes, 3))[true[row], rng.integers(0, 3, len(row))]
+    wrong = np.where(rng.random(len(row)) < 0.5, similar, rng.integers(0, classes, len(row)))
+    label = np.where(rng.random(len(row)) < accuracy[worker], true[row], wrong)
+    kept = row % 10 != 0
+    cast = Votes(row[kept], worker[kept], label[kept], tuple(f"w{n}" for n in range(20)))
+    items = Items("shop", given, tuple(f"c{n}" for n in range(classes)), x=z)
+    clock, started = Clock("cpu"), time.process_time()
+    found = weigh_votes(cast, np.arange(samples), items, torch.as_tensor(z))
+    cost = {"cpu_seconds": time.process_time() - started} | clock.stop()
+    assert found is not None
+    bad = (found.decided.label.numpy() != true)[found.voted]
+    expected = float(found.decided.wrong.numpy()[found.voted].mean())
+    return cost | {"wrong": float(bad.mean()), "expected": expected, "columns": found.found.votes.width}
+
+
+def label_sets(samples: int, labels: int) -> dict:
+    """Return the cost of scoring samples with three of many labels each, and the quality of the flags.
+
+    A tenth of the second and third labels is dropped, and 0.05 labels per sample are added.
+    """
+    import torch
+
+    from likewise.curate.audit.label_probability import label_set_quality
+    from likewise.labels.given_sets import GivenSets
+
+    rng = np.random.default_rng(0)
+    true = np.stack([rng.integers(0, labels, samples) for _ in range(3)], 1)
+    centre = rng.standard_normal((labels, DIM), np.float32)
+    x = centre[true].sum(1) * 0.7 + rng.standard_normal((samples, DIM)).astype(np.float32)
+    kept = rng.random((samples, 3)) >= 0.1
+    kept[:, 0] = True
+    code, extra = np.arange(samples)[:, None] * labels + true, samples // 20
+    added = rng.integers(0, samples, extra) * labels + rng.integers(0, labels, extra)
+    given = np.unique(np.concatenate([code[kept], added]))
+    size = torch.bincount(torch.as_tensor(given // labels), minlength=samples)
+    clock, started = Clock("cpu"), time.process_time()
+    states = label_set_quality(
+        torch.as_tensor(x), torch.zeros(samples).long(), GivenSets(torch.as_tensor(given % labels), size, labels)
+    ).states
+    cost = {"cpu_seconds": time.process_time() - started} | clock.stop()
+    assert states is not None
+    flagged = (states.row * labels + states.label)[states.flagged].numpy()
+    wrong = np.setxor1d(given, np.unique(code))
+    hit = len(np.intersect1d(flagged, wrong))
+    found = {"flagged": len(flagged), "precision": hit / max(1, len(flagged)), "recall": hit / len(wrong)}
+    return (
+        cost
+        | found
+        | {"listed": len(states.row), "rest": float(states.rest_sum.sum()), "most": float(states.rest.max())}
+    )
+
+
 def cleanlab(samples: int, classes: int) -> dict:
     """Return the cost and the quality of cleanlab with out-of-sample probabilities of nearest neighbours."""
     from rivals import cleanlab_scores
@@ -102,7 +169,13 @@ def selfclean(samples: int, classes: int) -> dict:
     return clock.stop() | quality(score, given != true)
 
 
-TOOLS: dict[str, Callable[[int, int], dict]] = {"likewise": audit, "cleanlab": cleanlab, "SelfClean": selfclean}
+TOOLS: dict[str, Callable[[int, int], dict]] = {
+    "likewise": audit,
+    "votes": votes,
+    "sets": label_sets,
+    "cleanlab": cleanlab,
+    "SelfClean": selfclean,
+}
 
 
 def compare_with_all(x: np.ndarray, true: np.ndarray, share: float, candidates: int, seed: int = 0) -> dict:
@@ -181,7 +254,8 @@ def as_table(records: Sequence[dict]) -> str:
             continue
         flags = f"{one['precision']:.3f}, {one['recall']:.3f}" if "precision" in one else ""
         memory = f"{one['peak_mb'] / 1024:.1f} GB"
-        lines.append(f"| {size} | {tool} | {one['seconds']:.0f} | {memory} | {one['AP']:.3f} | {flags} |")
+        ap = f"{one['AP']:.3f}" if "AP" in one else ""
+        lines.append(f"| {size} | {tool} | {one['seconds']:.0f} | {memory} | {ap} | {flags} |")
     for tool in TOOLS:
         mine = [one for one in records if one["tool"] == tool and "seconds" in one]
         if len(mine) > 1:
@@ -195,7 +269,7 @@ def draw(records: Sequence[dict], file: Path) -> None:
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for tool, marker in zip(TOOLS, "os^"):
+    for tool, marker in zip(TOOLS, "ovs^d"):
         mine = sorted((one for one in records if one["tool"] == tool and "seconds" in one), key=lambda r: r["samples"])
         if mine:
             axes.loglog([r["samples"] for r in mine], [r["seconds"] for r in mine], marker=marker, label=tool)
@@ -209,6 +283,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("scale"), help="folder of the records")
     parser.add_argument("--sizes", nargs="*", default=SIZES, help="samples x classes, such as 5798x1100")
+    parser.add_argument(
+        "--parts", nargs="*", default=("likewise",), choices=("likewise", "votes", "sets"), help="what is measured"
+    )
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS, help="tools beside likewise")
     parser.add_argument("--memory", type=float, default=16, help="GB that a peer may use")
     parser.add_argument("--most", type=int, default=60_000, help="largest number of samples for the peers")
@@ -232,9 +309,9 @@ def main(words: Sequence[str] | None = None) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for size in options.sizes:
         samples, classes = map(int, size.split("x"))
-        for tool in ("likewise", *options.peers):
+        for tool in (*options.parts, *options.peers):
             file = options.out / f"{size}-{tool}.json"
-            if file.exists() or (tool != "likewise" and samples > options.most):
+            if file.exists() or (tool in PEERS and samples > options.most):
                 continue
             record = {"tool": tool, "samples": samples, "classes": classes}
             if needed_bytes(tool, samples, classes) > options.memory * 2**30:

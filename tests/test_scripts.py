@@ -701,7 +701,13 @@ def test_review_actions(start):
 @starts("benchmarks/scale.py")
 def test_scale(capsys, tmp_path):
     module = importlib.import_module("scale")
-    module.main(["--quick", "--out", str(tmp_path / "records"), "--figure", str(tmp_path / "scale.png")])
+    parts = ["--parts", "likewise", "votes", "sets"]
+    module.main(["--quick", "--out", str(tmp_path / "records"), "--figure", str(tmp_path / "scale.png"), *parts])
+    voted, sets = (
+        json.loads((tmp_path / "records" / f"600x110-{name}.json").read_text()) for name in ("votes", "sets")
+    )
+    assert voted["cpu_seconds"] > 0 and voted["wrong"] < 0.1 and voted["columns"] == 110
+    assert sets["cpu_seconds"] > 0 and sets["listed"] >= 600 and sets["most"] < 0.1
     found = json.loads((tmp_path / "records" / "600x110-likewise.json").read_text())
     assert found["seconds"] > 0 and 0.9 < found["precision"] <= 1 and (tmp_path / "scale.png").stat().st_size > 1000
     assert "600 x 110 | SelfClean" in capsys.readouterr().out

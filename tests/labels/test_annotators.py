@@ -9,19 +9,15 @@ from likewise.errors import LikewiseError
 from likewise.labels.annotators import (
     STRENGTH_GRID,
     PooledPrior,
-    cast_ballots,
-    confusion_counts,
-    decide,
     expected_columns,
     fit_prior,
     fit_skill,
     fit_workers,
     likeliest_strength,
     pooled_confusions,
-    shares_of_votes,
     update,
-    worker_quality,
 )
+from likewise.labels.ballots import cast_ballots, decide, shares_of_votes, worker_quality, wrong_votes
 
 
 def ballots(votes, samples, workers, classes):
@@ -212,8 +208,6 @@ def test_shares_and_wrong_votes():
         ballots([(0, 0, 1), (1, 0, 1)], 3, 1, 2)
     with pytest.raises(LikewiseError, match="label must lie between 0 and 1, got 1 to 2"):
         ballots([(0, 0, 1), (1, 0, 2)], 2, 1, 2)
-    with pytest.raises(LikewiseError, match="at most 4,096 classes"):
-        ballots([(0, 0, 1)], 1, 1, 5000)
 
 
 def test_a_worker_who_gives_one_label_to_all_samples_does_not_decide():
@@ -261,11 +255,13 @@ def test_confusions_of_a_worker(voted):
     """Worker 2 is right in half of the votes, and every wrong vote is for the next class."""
     y, votes, _ = voted
     true = torch.nn.functional.one_hot(torch.as_tensor(y), 3).double()
-    count = confusion_counts(votes, true)
+    found = [t.tolist() for t in wrong_votes(votes, true)]
+    count = {(pair, c): times for pair, c, times in zip(*found, strict=True)}
     for pair, (worker, label) in enumerate(zip(votes.pair_worker.tolist(), votes.pair_label.tolist())):
         mine = (votes.worker == worker) & (votes.label == label)
         by_hand = [int((mine & (torch.as_tensor(y)[votes.row] == c)).sum()) for c in range(3)]
-        assert count[pair].tolist() == by_hand and by_hand[(label + 1) % 3] == 0
+        assert [count.get((pair, c), 0) for c in range(3) if c != label] == [by_hand[c] for c in range(3) if c != label]
+        assert (pair, label) not in count and by_hand[(label + 1) % 3] == 0
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.1])

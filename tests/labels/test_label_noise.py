@@ -20,6 +20,7 @@ from likewise.labels.label_noise import (
     Noise,
     _LabelLikelihood,
     _Likelihood,
+    all_entries,
     class_probabilities,
     fit_noise,
     log_frequencies_slope,
@@ -297,7 +298,7 @@ def test_posterior_of_label_sets_by_hand():
 def test_the_gradient_for_label_sets_is_that_of_the_objective():
     g = torch.Generator().manual_seed(0)
     scores, has = torch.randn(2, 30, 3, generator=g), (torch.rand(30, 3, generator=g) < 0.4).float()
-    fit = _LabelLikelihood(scores, has, has.mean(0))
+    fit = _LabelLikelihood(all_entries(scores, has), has.mean(0))
     point = fit.start.numpy() + 0.1 * np.random.default_rng(0).normal(size=len(fit.start))
     _, gradient = fit.objective(point)
     for place in range(len(point)):

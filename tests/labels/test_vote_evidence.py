@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from likewise.labels.annotators import cast_ballots, decide
+from likewise.labels.ballots import cast_ballots, decide
 from likewise.labels.vote_evidence import find_consensus, fit_temperature, fit_weights
 
 

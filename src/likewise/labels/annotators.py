@@ -1,24 +1,21 @@
-"""Model of the votes of several workers: confusions of each worker, shrunk to those of all, and the posterior of every sample.
+"""Models of the votes of several workers, and the posterior of every sample: one of all classes, and one of candidate classes.
 
 A worker has few votes. So a worker's confusions start from those of all workers, moved by one number (how much more often this
-worker is right), and single confusions of the worker are added as far as the votes support them.
+worker is right), and single confusions of the worker are added as far as the votes support them. If a sample has columns of
+candidate classes (`Ballots.columns`), a worker has this number only, and all workers share the confusions, of which only those
+that occur are stored: memory grows with votes x columns, not with classes x classes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.stats import beta
 from torch import Tensor
 
-from likewise.core.types import LikewiseError, Votes
-
-MAX_VOTED_CLASSES = 4096
-"""Maximum number of classes: the table of confusions has the square of it."""
+from likewise.labels.ballots import Ballots, Exchanges, column_prior, shares_of_votes, sums_by_class
+from likewise.labels.candidate_classes import Columns, without_drawn
 
 STRENGTH_GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 1e4)
 """Numbers of votes that the expected confusions of a class may count as; the likeliest is used."""
@@ -38,77 +35,17 @@ SKILL_PRIOR_WORKERS, SKILL_PRIOR_VARIANCE = 2.0, 0.25
 SKILL_LIMIT = 8.0
 """Largest difference of a worker's log odds from those of all workers."""
 
-MIN_START_WEIGHT = 1e-3
-"""Smallest weight of a worker's votes in the posterior that the fit starts from."""
-
 MAX_UPDATES, UPDATE_TOLERANCE = 60, 1e-3
 """Maximum number of updates of the model, and the largest change of a posterior at which they end."""
 
 MIN_PROBABILITY = 1e-12
 """Smallest probability in a logarithm."""
 
-MIN_UNDECIDED_RATIO = 0.5
-"""If the second label is more than this times as likely as the first, the votes and features do not decide."""
+MIN_SIMILAR_PROBABILITY = 1e-3
+"""Smallest probability of a candidate that counts for the classes that the features suggest."""
 
-ACCURACY_INTERVAL = (0.025, 0.975)
-"""Quantiles of the interval of a worker's accuracy."""
-
-
-@dataclass(frozen=True, eq=False)
-class Ballots:
-    """Votes as three columns; `pair` numbers the distinct pairs of worker and label. A worker of -1 is not known."""
-
-    row: Int[Tensor, "V"]
-    worker: Int[Tensor, "V"]
-    label: Int[Tensor, "V"]
-    samples: int
-    workers: int
-    classes: int
-    pair: Int[Tensor, "V"]  # number of the pair of worker and label
-    pair_worker: Int[Tensor, "P"]
-    pair_label: Int[Tensor, "P"]
-
-    @property
-    def counts(self) -> Float[Tensor, "N C"]:
-        """Number of votes of every sample for every class."""
-        found = torch.zeros(self.samples * self.classes, dtype=torch.float64, device=self.row.device)
-        at = self.row * self.classes + self.label
-        return found.index_add_(0, at, found.new_ones(len(at))).view(self.samples, self.classes)
-
-
-def cast_ballots(
-    row: Int[Tensor, "V"], worker: Int[Tensor, "V"], label: Int[Tensor, "V"], samples: int, workers: int, classes: int
-) -> Ballots:
-    """Return the votes with their pairs numbered; raise unless all numbers are in range and every sample has a vote."""
-    if classes > MAX_VOTED_CLASSES:
-        raise LikewiseError(
-            f"votes: at most {MAX_VOTED_CLASSES:,} classes can be voted on, got {classes:,}; leave out the votes, or "
-            "vote on fewer classes"
-        )
-    for name, column, least, end in (
-        ("row", row, 0, samples),
-        ("worker", worker, -1, workers),
-        ("label", label, 0, classes),
-    ):
-        if len(column) and not least <= int(column.min()) <= int(column.max()) < end:
-            raise LikewiseError(
-                f"votes: {name} must lie between {least} and {end - 1}, got {int(column.min())} to {int(column.max())}"
-            )
-    without = (torch.bincount(row, minlength=samples) == 0).nonzero()[:, 0]
-    if len(without):
-        raise LikewiseError(
-            f"votes: every sample must have a vote, but {len(without)} of {samples} have none (first: row "
-            f"{int(without[0])}); leave them out, or add their given label as a vote"
-        )
-    key, pair = ((worker + 1) * classes + label).unique(return_inverse=True)
-    of_worker = key.div(classes, rounding_mode="floor") - 1
-    return Ballots(row, worker, label, samples, workers, classes, pair, of_worker, key % classes)
-
-
-def ballots_of(votes: Votes, samples: int, classes: int) -> Ballots:
-    """Return the votes about samples 0 to `samples` - 1, as tensors."""
-    row, worker, label = (torch.as_tensor(column).long() for column in (votes.row, votes.worker, votes.label))
-    return cast_ballots(row, worker, label, samples, len(votes.worker_name), classes)
+VOTE_BLOCK_SIZE = 2**22
+"""Maximum number of votes x columns whose probabilities are computed at a time."""
 
 
 class PooledPrior(NamedTuple):
@@ -132,10 +69,44 @@ class WorkerModel(NamedTuple):
     prior: PooledPrior
     swapped: Bool[Tensor, "C"]  # classes of which most votes seem to be for another class
 
+    def share(self, votes: Ballots, pair: Int[Tensor, "m"], true: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
+        """Return P(vote of the pair | true class)."""
+        return self.column[pair, true]
+
+
+class SharedModel(NamedTuple):
+    """Fitted accuracy of every worker, and the shares of wrong votes that all workers have in common.
+
+    P(l | c) = a_w for l = c, otherwise (1 - a_w) (n_cl + k e_cl) / (n_c + k); the log odds of a_w are those of `right` plus the
+    skill of the worker. Under a class without a column, every other class has an equal share of the wrong votes.
+    """
+
+    count: Float[Tensor, "E"]  # wrong votes of every exchange of `Exchanges`; the first: 0
+    total: Float[Tensor, "C"]  # wrong votes of every true class
+    expected: Float[Tensor, "E"]  # expected share of every exchange in the wrong votes of its true class
+    equal: float  # expected share of every other class
+    strength: float  # number of votes that the expected shares of a class count as
+    right: float  # share of right votes
+    like: Float[Tensor, "N W"]
+    skill: Float[Tensor, "U"]
+    spread: float
+    swapped: Bool[Tensor, "C"]  # no class: classes have no accuracy of their own
+
+    def accuracy(self, worker: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """Return P(right vote) of some workers; -1: not known."""
+        odds = torch.logit(self.total.new_tensor(self.right))
+        return torch.sigmoid(odds + torch.cat([self.skill, self.skill.new_zeros(1)])[worker])
+
+    def share(self, votes: Ballots, pair: Int[Tensor, "m"], true: Int[Tensor, "m"]) -> Float[Tensor, "m"]:
+        """Return P(vote of the pair | true class) of wrong votes."""
+        number = votes.exchanges.find(true * votes.classes + votes.pair_label[pair])
+        share = (self.count[number] + self.strength * self.expected[number]) / (self.total[true] + self.strength)
+        return (1 - self.accuracy(votes.pair_worker[pair])) * share
+
 
 def fit_workers(
-    votes: Ballots, log_prior: Float[Tensor, "N C"] | None = None, start: Float[Tensor, "N C"] | None = None
-) -> tuple[WorkerModel, Float[Tensor, "N C"], Float[Tensor, "C"]]:
+    votes: Ballots, log_prior: Float[Tensor, "N W"] | None = None, start: Float[Tensor, "N W"] | None = None
+) -> tuple[WorkerModel | SharedModel, Float[Tensor, "N W"], Float[Tensor, "C"]]:
     """Return the confusions of the workers, the posterior of every sample, and the log frequencies of the classes.
 
     Formula: q_ic ~ prior_ic prod_v P_wc(l_v), the posterior of sample i with votes l_v of workers w;
@@ -145,7 +116,8 @@ def fit_workers(
         of class c suggest, or for all classes equally; skill_w maximises the likelihood of right and wrong votes times
         Normal(0, spread^2); repeated until q settles.
         In the posterior of a sample, its own votes are left out of n and pooled: they would confirm themselves.
-        It starts from `shares_of_votes`, which also decides between solutions that differ by exchanged classes.
+        It starts from `shares_of_votes`, which also decides between solutions that differ by exchanged classes. With columns of
+        candidate classes, P is that of `SharedModel`.
 
     Args:
         log_prior: log P(class) of every sample, from other evidence; None: the frequencies of the classes, which are fitted.
@@ -154,30 +126,21 @@ def fit_workers(
     q = start if start is not None else shares_of_votes(votes)
     base, model, frequency = None, None, None
     for step in range(MAX_UPDATES):
-        frequency = ((q.sum(0) + 1) / (len(q) + votes.classes)).log()
-        base = frequency if log_prior is None else log_prior
-        model = update(votes, q, model, step in STRENGTH_STEPS, log_prior)
+        count = sums_by_class(q, votes.columns, votes.classes)
+        frequency = ((count + 1) / (count.sum() + votes.classes)).log()
+        base = column_prior(frequency, votes.columns) if log_prior is None else log_prior
+        if votes.columns is None:
+            assert not isinstance(model, SharedModel)
+            model = update(votes, q, model, step in STRENGTH_STEPS, log_prior)
+        else:
+            assert not isinstance(model, WorkerModel)
+            model = update_shared(votes, q, model, step in STRENGTH_STEPS, log_prior)
         new = torch.softmax(base + model.like, 1)
         change, q = float((new - q).abs().max()), new
         if change < UPDATE_TOLERANCE and step > 2:
             break
     assert model is not None and frequency is not None
     return model, q, frequency
-
-
-def shares_of_votes(votes: Ballots) -> Float[Tensor, "N C"]:
-    """Return the share of a sample's votes for every class; a worker counts by the entropy of their votes.
-
-    Formula: the weight of a worker is H(shares of the labels in the worker's votes) / largest H, at least `MIN_START_WEIGHT`. One
-        label for all samples is no evidence about them. Workers who are not known count as one.
-    """
-    count = torch.zeros(votes.workers + 1, votes.classes, dtype=torch.float64, device=votes.row.device)
-    count.index_put_((votes.worker, votes.label), count.new_ones(len(votes.row)), accumulate=True)  # -1: the last row
-    entropy = torch.special.entr(count / count.sum(1, keepdim=True).clamp_min(1)).sum(1)
-    weight = (entropy / entropy.max().clamp_min(MIN_PROBABILITY)).clamp_min(MIN_START_WEIGHT)
-    found = count.new_zeros(votes.samples, votes.classes)
-    found.index_put_((votes.row, votes.label), weight[votes.worker], accumulate=True)
-    return found / found.sum(1, keepdim=True)
 
 
 def update(
@@ -232,8 +195,10 @@ def sums_of_votes(
     return pool, total, q.new_zeros(len(votes.pair_label), votes.classes).index_add_(0, votes.pair, by_vote)
 
 
-def log_votes(votes: Ballots, q: Float[Tensor, "N C"], model: WorkerModel) -> Float[Tensor, "V C"]:
+def log_votes(votes: Ballots, q: Float[Tensor, "N W"], model: WorkerModel | SharedModel) -> Float[Tensor, "V W"]:
     """Return log P(vote | true class) of every vote, by confusions without the votes about the same sample."""
+    if isinstance(model, SharedModel):
+        return shared_log_votes(votes, q, model, torch.arange(len(votes.row), device=q.device))
     pool, total, count = sums_of_votes(votes, q)
     at, by_vote = votes.counts, q[votes.row]
     rest = (pool.sum(1) - by_vote * at.sum(1)[votes.row, None]).clamp_min(0)
@@ -312,14 +277,14 @@ def pooled_confusions(
 
 
 def likeliest_strength(
-    count: Float[Tensor, "P C"], mean: Float[Tensor, "P C"], total: Float[Tensor, "W C"], worker: Int[Tensor, "P"]
+    count: Float[Tensor, "P K"], mean: Float[Tensor, "P K"], total: Float[Tensor, "W C"], worker: Int[Tensor, "P"]
 ) -> tuple[Float[Tensor, "W"], Float[Tensor, "W"]]:
     """Return the strength of the prior with the highest likelihood of each worker's counts, and the log likelihood.
 
     The likelihood is that of a Dirichlet-multinomial distribution, without a constant.
 
     Args:
-        count: votes of pairs of worker and label, by true class.
+        count: votes of pairs of worker and label, by true class; or of a pair and a true class in each row.
         mean: expected share of these votes.
         total: all votes of a worker, by true class.
         worker: worker of every pair.
@@ -337,8 +302,9 @@ def likeliest_strength(
 
 
 def fit_skill(
-    right: Float[Tensor, "W C"], wrong: Float[Tensor, "W C"], odds: Float[Tensor, "C"], before: WorkerModel | None
-) -> tuple[Float[Tensor, "W"], float]:
+    right: Float[Tensor, "W C"], wrong: Float[Tensor, "W C"], odds: Float[Tensor, "C"],
+    before: WorkerModel | SharedModel | None,
+) -> tuple[Float[Tensor, "W"], float]:  # fmt: skip
     """Return how much the log odds of each worker's votes being right differ from those of all, and their spread."""
     skill = right.new_zeros(len(right)) if before is None else before.skill
     variance = SKILL_PRIOR_VARIANCE if before is None else before.spread**2
@@ -373,80 +339,100 @@ def expected_columns(
     return mean.scatter(1, at, accuracy.gather(1, at))
 
 
-class Decided(NamedTuple):
-    """Label of every sample by its posterior, the probability that it is wrong, and whether the evidence decides."""
+def update_shared(
+    votes: Ballots, q: Float[Tensor, "N W"], before: SharedModel | None, choose: bool,
+    log_prior: Float[Tensor, "N W"] | None = None,
+) -> SharedModel:  # fmt: skip
+    """Return the likeliest accuracies and shares of wrong votes for some posteriors of the samples; see `update`."""
+    at, columns = votes.exchanges, votes.columns
+    assert columns is not None
+    own, named = votes.of_label(q), votes.worker >= 0
+    right = min(max((float(own.sum()) + 1) / (len(own) + 2), 1 / votes.classes), 1 - 1e-6)
+    zero = q.new_zeros(votes.workers)
+    hit = zero.index_add(0, votes.worker[named], own[named])
+    miss = zero.index_add(0, votes.worker[named], 1 - own[named])
+    skill, spread = fit_skill(hit[:, None], miss[:, None], torch.logit(q.new_tensor([right])), before)
+    single, count = without_drawn(q, columns), q.new_zeros(len(at.code))
+    for some in vote_blocks(votes):
+        count.index_add_(0, at.number[some].flatten().long(), single[votes.row[some]].flatten())
+    count[0] = 0
+    true, equal = at.code.clamp_min(0) // votes.classes, 1 / (votes.classes - 1)
+    total = q.new_zeros(votes.classes).index_add_(0, true, count)
+    if before is None or choose:
+        near = None if log_prior is None else similar_shares(at, single, log_prior, columns, votes.classes)
+        expected, strength = expected_shares(count, total, near, equal)
+    else:
+        expected, strength = before.expected, before.strength
+    none = torch.zeros(votes.classes, dtype=torch.bool, device=q.device)
+    model = SharedModel(count, total, expected, equal, strength, right, torch.zeros_like(q), skill, spread, none)
+    like = torch.zeros_like(q)
+    for some in vote_blocks(votes):
+        like.index_add_(0, votes.row[some], shared_log_votes(votes, q, model, some))
+    return model._replace(like=like)
 
-    label: Int[Tensor, "N"]
-    wrong: Float[Tensor, "N"]
-    undecided: Bool[Tensor, "N"]
+
+def vote_blocks(votes: Ballots) -> tuple[Int[Tensor, "v"], ...]:
+    """Return the numbers of all votes in blocks whose probabilities fit in memory."""
+    return torch.arange(len(votes.row), device=votes.row.device).split(max(1, VOTE_BLOCK_SIZE // votes.width))
 
 
-def decide(q: Float[Tensor, "N C"], count: Float[Tensor, "N C"]) -> Decided:
-    """Return the most probable labels; of equal ones the one with more votes, then the first."""
-    top = q.amax(1, keepdim=True)
-    tied = q >= top * (1 - 1e-9)
-    label = torch.where(tied, count + 1, 0).argmax(1)
-    second = q.scatter(1, label[:, None], 0).amax(1)
-    return Decided(label, (1 - q.gather(1, label[:, None])[:, 0]).clamp(0, 1), second > MIN_UNDECIDED_RATIO * top[:, 0])
+def shared_log_votes(
+    votes: Ballots, q: Float[Tensor, "N W"], model: SharedModel, some: Int[Tensor, "v"]
+) -> Float[Tensor, "v W"]:
+    """Return log P(vote | true class) of some votes, by shares of wrong votes without the votes about the same sample."""
+    assert votes.columns is not None
+    row, columns = votes.row[some], votes.columns.of(votes.row[some])
+    single, number = without_drawn(q[row], columns), votes.exchanges.number[some].long()
+    other = (votes.size[row, None] - votes.counts[row]).clamp_min(0)  # votes for other classes than that of the column
+    here = (model.count[number] - single * votes.same[some, None]).clamp_min(0)
+    rest = (model.total[columns.label] - single * other).clamp_min(0)
+    share = (here + model.strength * model.expected[number]) / (rest + model.strength)
+    share = share.masked_fill(columns.is_drawn, model.equal)
+    accuracy = model.accuracy(votes.worker[some])[:, None]
+    is_own = torch.arange(votes.width, device=q.device) == votes.slot[some, None]
+    return torch.where(is_own, accuracy, (1 - accuracy) * share).clamp_min(MIN_PROBABILITY).log()
 
 
-class WorkerQuality(NamedTuple):
-    """Number of votes of each worker, the share that is right with its 95 % interval, and the share of differing votes."""
+def expected_shares(
+    count: Float[Tensor, "E"], total: Float[Tensor, "C"], near: Float[Tensor, "E"] | None, equal: float
+) -> tuple[Float[Tensor, "E"], float]:
+    """Return the likeliest expected share of every exchange, and the number of votes that the shares of a class count as.
 
-    votes: Int[Tensor, "W"]
-    accuracy: Float[Tensor, "W"]
-    low: Float[Tensor, "W"]
-    high: Float[Tensor, "W"]
-    disagreement: Float[Tensor, "W"]  # share of the other votes about the same samples that differ; NaN: there are none
-    confused_from: Int[Tensor, "W"]  # true class of the most frequent wrong votes; -1: none
-    confused_to: Int[Tensor, "W"]
-    confused: Float[Tensor, "W"]  # estimated number of these votes
-
-
-def worker_quality(votes: Ballots, q: Float[Tensor, "N C"]) -> WorkerQuality:
-    """Return the quality of every worker.
-
-    Formula: accuracy p = (sum of q of the votes + 1/2) / (n + 1); the interval is that of Beta(m p, m (1 - p)), m = n + 1 reduced
-        by the uncertainty of the labels. Only the worker's own votes count: an interval that is shrunk to all workers is too
-        narrow if their accuracy is estimated too.
+    Args:
+        count: wrong votes of every exchange.
+        total: wrong votes of every true class.
+        near: share of every exchange that the features of its true class suggest; None: there are no features.
+        equal: share of every other class.
     """
-    known = votes.worker >= 0
-    right = q[votes.row, votes.label]
-    zero = right.new_zeros(votes.workers)
-    count, total, vague = (
-        zero.index_add(0, votes.worker[known], value[known])
-        for value in (torch.ones_like(right), right, right * (1 - right))
-    )
-    p = (total + 0.5) / (count + 1)
-    spread = p * (1 - p)
-    size = count * spread / (spread + vague / count.clamp_min(1)) + 1
-    low, high = (
-        torch.as_tensor(np.asarray(beta.ppf(at, (p * size).cpu().numpy(), ((1 - p) * size).cpu().numpy())))
-        for at in ACCURACY_INTERVAL
-    )
-    same = votes.counts[votes.row, votes.label] - 1
-    others = torch.bincount(votes.row, minlength=votes.samples)[votes.row] - 1
-    alike, compared = (zero.index_add(0, votes.worker[known], v[known].to(zero)) for v in (same, others))
-    disagreement = (1 - alike / compared).where(compared > 0, torch.nan)
-    return WorkerQuality(count.long(), p, low.to(p), high.to(p), disagreement, *most_confused(votes, q))
+    tried = [torch.full_like(count, equal)]
+    if near is not None:
+        tried += [torch.lerp(tried[0], near, part) for part in SIMILAR_GRID]
+    one = torch.zeros(len(count), dtype=torch.long, device=count.device)
+    fits = [(*map(float, likeliest_strength(count[:, None], e[:, None], total[None], one)), e) for e in tried]
+    strength, _, expected = max(fits, key=lambda fit: fit[1])
+    return expected, strength
 
 
-def most_confused(
-    votes: Ballots, q: Float[Tensor, "N C"]
-) -> tuple[Int[Tensor, "W"], Int[Tensor, "W"], Float[Tensor, "W"]]:
-    """Return the most frequent wrong votes of every worker: true class, vote, and their estimated number."""
-    count = confusion_counts(votes, q).scatter(1, votes.pair_label[:, None], 0)
-    most, true = count.max(1)
-    named = votes.pair_worker >= 0
-    worker, most, true, label = (t[named] for t in (votes.pair_worker, most, true, votes.pair_label))
-    best = most.new_zeros(votes.workers).scatter_reduce(0, worker, most, "amax")
-    chosen = ((most == best[worker]) & (most > 0)).nonzero()[:, 0]
-    source, target = torch.full((2, votes.workers), -1, device=q.device)
-    for at in chosen.flip(0).tolist():  # of equal ones, the first is written last
-        source[worker[at]], target[worker[at]] = true[at], label[at]
-    return source, target, best
+def similar_shares(
+    at: Exchanges, q: Float[Tensor, "N W"], log_prior: Float[Tensor, "N W"], columns: Columns, classes: int
+) -> Float[Tensor, "E"]:
+    """Return how much the features of every true class suggest the label of an exchange, as a share of all other classes.
 
+    Formula: sum_i q_ic p_il / sum over l != c, p the probabilities by features; those below `MIN_SIMILAR_PROBABILITY` count as 0.
+    """
+    from scipy.sparse import csr_matrix  # slow to import
 
-def confusion_counts(votes: Ballots, q: Float[Tensor, "N C"]) -> Float[Tensor, "P C"]:
-    """Return the estimated number of votes of every pair of worker and label, by true class."""
-    return q.new_zeros(len(votes.pair_label), votes.classes).index_add_(0, votes.pair, q[votes.row])
+    tables = []
+    for table in (q, without_drawn(log_prior.exp(), columns)):
+        row, column = (table >= MIN_SIMILAR_PROBABILITY).nonzero(as_tuple=True)
+        place = (row.cpu().numpy(), columns.label[row, column].cpu().numpy())
+        tables.append(csr_matrix((table[row, column].cpu().numpy(), place), (len(q), classes)))
+    both = (tables[0].T @ tables[1]).tocoo()
+    code, order = torch.as_tensor(both.row.astype("int64") * classes + both.col).sort()
+    value = torch.as_tensor(both.data)[order].where(code // classes != code % classes, 0)
+    total = value.new_zeros(classes).index_add_(0, code // classes, value)
+    if not len(code):
+        return q.new_zeros(len(at.code))
+    place = torch.searchsorted(code, at.code.cpu()).clamp_max(len(code) - 1)
+    found = value[place].where(code[place] == at.code.cpu(), 0)
+    return (found / total[at.code.cpu().clamp_min(0) // classes].clamp_min(1e-30)).to(q)

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from likewise.labels.given_sets import GivenSets, label_counts
+
 MAX_CPU_MATRIX_ROWS = 512
 """Maximum number of rows of a matrix whose eigenvectors the CPU computes faster than a GPU."""
 
@@ -168,9 +170,10 @@ class LabelSums(NamedTuple):
     total: Float[Tensor, "L F"]
 
 
-def sums_of(x: Float[Tensor, "n F"], has: Float[Tensor, "n L"]) -> LabelSums:
+def sums_of(x: Float[Tensor, "n F"], has: Float[Tensor, "n L"] | GivenSets) -> LabelSums:
     """Return the sums over these samples."""
-    return LabelSums(x.new_tensor(float(len(x))), x.sum(0), x.T @ x, has.sum(0), has.T @ x)
+    total = has.sums(x) if isinstance(has, GivenSets) else has.T @ x
+    return LabelSums(x.new_tensor(float(len(x))), x.sum(0), x.T @ x, label_counts(has).to(x), total)
 
 
 def density_odds(sums: LabelSums, shrink: float) -> LinearOdds:

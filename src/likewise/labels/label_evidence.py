@@ -41,6 +41,7 @@ from likewise.labels.class_density import (
     related_odds,
     sums_of,
 )
+from likewise.labels.given_sets import GivenSets, set_numbers
 from likewise.labels.label_noise import (
     SCORE_BLOCK_SIZE,
     SELECTION_TOLERANCE,
@@ -78,6 +79,9 @@ REFIT_CLASSES_COUNT = 24
 MIN_SOFT_SHARE = 1e-3
 """Smallest probability of a candidate with which a sample counts for a class."""
 
+SOFT_BLOCK_ROWS = 2**14
+"""Number of samples with soft labels of candidates that are added to the sums of classes at a time."""
+
 Setting = tuple[bool, float]
 """Whether features are scaled to unit length, and the shrinkage."""
 
@@ -88,7 +92,7 @@ T = TypeVar("T")
 class CrossFitted:
     """Log densities of every class, or log odds of every label; each sample by a model that was fitted without its fold."""
 
-    x: Float[Tensor, "N F"]
+    x: Float[Tensor, "N F"] | CleanedLabels
     fold: Int[Tensor, "N"]
     models: list[ClassDensity] | list[LinearOdds]
 
@@ -192,7 +196,7 @@ def lay_out(
     unit = F.normalize(centred, dim=1)
     near, distance, recall = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT, seed)
     cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
-    scaled = {False: centred, True: unit * unit.shape[1] ** 0.5}
+    scaled = {False: centred, True: unit.mul_(unit.shape[1] ** 0.5)}
     voting = vote_distances(near, distance, cluster)
     return Layout(scaled, near.int(), voting, cluster, draw_folds(cluster, folds, seed), recall)
 
@@ -278,7 +282,7 @@ def selection_gain(each: LabelEvidence, y: Int[Tensor, "N"], seed: int) -> float
 
 
 def discriminate_sets(
-    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"], *, folds: int = 10, setting: Setting | None = None,
+    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"] | GivenSets, *, folds: int = 10, setting: Setting | None = None,
     seed: int = 0, group: Int[Tensor, "N"] | None = None,
 ) -> tuple[LabelEvidence, LabelSetNoise]:  # fmt: skip
     """Return the evidence about every label of every sample, and the fitted noise model.
@@ -293,26 +297,52 @@ def discriminate_sets(
     """
     each = set_evidence(x, has, folds=folds, setting=setting, seed=seed, group=group)
     first = fit_label_noise(each, has, seed=seed)
-    wrong = torch.cat([first.wrong(each.scores(rows), has[rows]) for rows in each.blocks()])
-    wrong = wrong * first.informative.to(wrong)
-    both = with_related(each, (has - wrong).abs())
+    cleaned = CleanedLabels(each, first, has)
+    both = with_related(each, cleaned if isinstance(has, GivenSets) else cleaned.all())
     return (each, first) if both is each else (both, fit_label_noise(both, has, seed=seed))
 
 
-def set_selection_gain(each: LabelEvidence, has: Float[Tensor, "N L"], seed: int) -> float:
+@dataclass(frozen=True, eq=False)
+class CleanedLabels:
+    """P(the sample has the label) by a fit without the other labels of the sample; `cleaned[rows]`: of some samples."""
+
+    each: LabelEvidence
+    noise: LabelSetNoise
+    has: Float[Tensor, "N L"] | GivenSets
+
+    def __len__(self) -> int:
+        return len(self.has)
+
+    def __getitem__(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "b L"]:
+        has = self.has[rows]
+        wrong = self.noise.wrong(self.each.scores(rows), has)
+        return (has - wrong * self.noise.informative.to(wrong)).abs()
+
+    def all(self) -> Float[Tensor, "N L"]:
+        """Return the table of all samples."""
+        return torch.cat([self[rows] for rows in self.each.blocks()])
+
+    def new_empty(self, *shape: int) -> Tensor:
+        """Return a table that is not filled, on the device of the features."""
+        return self.each.density.x.new_empty(*shape)
+
+
+def set_selection_gain(each: LabelEvidence, has: Float[Tensor, "N L"] | GivenSets, seed: int) -> float:
     """Return roughly how well evidence explains the given label sets, in nats; for selection only."""
     return float(fit_label_noise(each, has, SELECTION_SCORES_LIMIT, seed, SELECTION_TOLERANCE).gain.sum())
 
 
 def set_evidence(
-    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"], *, folds: int = 10, setting: Setting | None = None,
+    x: Float[Tensor, "N F"], has: Float[Tensor, "N L"] | GivenSets, *, folds: int = 10, setting: Setting | None = None,
     seed: int = 0, group: Int[Tensor, "N"] | None = None,
 ) -> LabelEvidence:  # fmt: skip
     """Return the evidence about every label by densities and votes; the arguments are those of `discriminate_sets`."""
-    layout = lay_out(x, has.unique(dim=0, return_inverse=True)[1], folds, seed, group)
+    layout = lay_out(x, set_numbers(has), folds, seed, group)
     votes = LabelVotes(layout.near, layout.distance, has)
+    own = [(layout.fold == k).nonzero()[:, 0] for k in range(folds)]
+    parts = [(rows, has.of(rows) if isinstance(has, GivenSets) else has[rows]) for rows in own]
     sums = {
-        way: [list(one) for one in zip(*(sums_of(z[layout.fold == k], has[layout.fold == k]) for k in range(folds)))]
+        way: [list(one) for one in zip(*(sums_of(z[rows], labels) for rows, labels in parts))]
         for way, z in layout.scaled.items()
     }
 
@@ -324,7 +354,7 @@ def set_evidence(
     return most_likely(fitted, lambda one: set_selection_gain(one, has, seed)) if setting is None else fitted(setting)
 
 
-def with_related(each: LabelEvidence, cleaned: Float[Tensor, "N L"]) -> LabelEvidence:
+def with_related(each: LabelEvidence, cleaned: Float[Tensor, "N L"] | CleanedLabels) -> LabelEvidence:
     """Return the evidence with a third table, of the other labels of each sample; as it is if there are too many, or one.
 
     A label that is probably wrong must not imply others, so the labels are given as probabilities.
@@ -335,10 +365,18 @@ def with_related(each: LabelEvidence, cleaned: Float[Tensor, "N L"]) -> LabelEvi
     if not 2 <= each.classes <= MAX_RELATED_LABELS:
         return each
     fold, limit = each.density.fold, MAX_RELATED_ODDS * math.log(len(cleaned))
-    parts = [cleaned[fold == k] for k in range(len(each.density.models))]
-    count, both = [one.sum(0) for one in parts], [one.T @ one for one in parts]
+    own = [(fold == k).nonzero()[:, 0] for k in range(len(each.density.models))]
+    count, both = [], []
+    for rows in own:
+        blocks = rows.split(
+            max(1, SCORE_BLOCK_SIZE // each.classes) if isinstance(cleaned, CleanedLabels) else max(1, len(rows))
+        )
+        tables = (cleaned[some] for some in blocks)
+        terms = [(one.sum(0), one.T @ one) for one in tables]
+        count.append(sum(one for one, _ in terms))
+        both.append(sum(one for _, one in terms))
     odds = [
-        related_odds(len(cleaned) - len(one), without(count, k), without(both, k), limit) for k, one in enumerate(parts)
+        related_odds(len(cleaned) - len(rows), without(count, k), without(both, k), limit) for k, rows in enumerate(own)
     ]
     return replace(each, related=CrossFitted(cleaned, fold, odds))
 
@@ -353,7 +391,7 @@ def principal_components(x: Float[Tensor, "N F"], most: int = MAX_COMPONENTS) ->
     x = x - x.mean(0)
     if x.shape[1] > most:
         x = x @ eigenvectors(x.T @ x)[1][:, -most:]
-    return x / x.std().clamp_min(1e-12)
+    return x.div_(x.std().clamp_min(1e-12))
 
 
 def draw_folds(cluster: Int[Tensor, "N"], folds: int, seed: int) -> Int[Tensor, "N"]:
@@ -484,15 +522,18 @@ def add_soft_terms(
 
 
 def fold_sums(
-    x: Float[Tensor, "N F"], fold: Int[Tensor, "N"], folds: int, labels: Int[Tensor, "N"] | Float[Tensor, "N C"],
+    x: Float[Tensor, "N F"], fold: Int[Tensor, "N"], folds: int, labels: Int[Tensor, "N"] | SoftLabels,
     classes: int, shrink: float,
 ) -> FoldSums:  # fmt: skip
-    """Return the sums of every fold, by the class of every sample or by its probability of every class."""
+    """Return the sums of every fold, by the class of every sample or by its probabilities of classes."""
     rows = [(fold == k).nonzero()[:, 0] for k in range(folds)]
     square = torch.stack([x[own].T @ x[own] for own in rows])
-    if labels.ndim == 2:
-        count = torch.stack([labels[own].sum(0) for own in rows])
-        total = torch.stack([labels[own].T @ x[own] for own in rows])
+    if isinstance(labels, SoftLabels):
+        count, total = x.new_zeros(folds, classes), x.new_zeros(folds, classes, x.shape[1])
+        for k, own in enumerate(rows):
+            for some in own.split(len(own) if labels.label is None else SOFT_BLOCK_ROWS):
+                one = SoftLabels(labels.q[some], None if labels.label is None else labels.label[some])
+                add_soft_terms(count[k], total[k], soft_terms(one, x[some]), x[some])
     else:
         zero = x.new_zeros(classes, x.shape[1])
         count = torch.stack([torch.bincount(labels[own], minlength=classes).to(x) for own in rows])

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from likewise.labels.candidate_classes import MAX_COLUMNS, MAX_DENSE_CLASSES, Columns, given_column
+from likewise.labels.given_sets import Collected, GivenSets, label_counts
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of scores that are computed at a time."""
@@ -96,6 +97,10 @@ PARAMETER_LIMIT = 12.0
 
 LABEL_TOLERANCE, SELECTION_TOLERANCE = 1e-6, 1e-4
 """Relative change of the log likelihood below which the fit of independent labels stops, and where only settings are compared."""
+
+LIKELIEST_LABELS_COUNT, DRAWN_LABELS_COUNT, ENTRIES_PER_ROW = 12, 8, 32
+"""Of many labels, the noise is fitted on the given labels of a sample, the likeliest ones by densities and by votes, and random
+ones that stand for all others: about so many entries together."""
 
 MAX_STEPS = 200
 """Maximum number of steps of the fit."""
@@ -429,7 +434,7 @@ class LabelSetNoise(NamedTuple):
 
 
 def fit_label_noise(
-    each: Evidence, has: Float[Tensor, "N L"], most: int = MAX_FITTED_SCORES, seed: int = 0,
+    each: Evidence, has: Float[Tensor, "N L"] | GivenSets, most: int = MAX_FITTED_SCORES, seed: int = 0,
     tolerance: float = LABEL_TOLERANCE,
 ) -> LabelSetNoise:  # fmt: skip
     """Return the weights and the noise shares under which the given labels are most likely.
@@ -443,25 +448,102 @@ def fit_label_noise(
         seed: of the rows that are drawn if there are more.
         tolerance: relative change of the log likelihood below which the fit stops.
     """
+    if isinstance(has, GivenSets):
+        rows = fitted_rows(len(has), max(MIN_FITTED_ROWS, most // ENTRIES_PER_ROW), seed, has.device)
+        return _LabelLikelihood(draw_entries(each, has, rows, seed), label_counts(has) / len(has)).maximum(tolerance)
     rows = fitted_rows(len(has), max(200, most // each.classes), seed, has.device)
-    return _LabelLikelihood(each.scores(rows), has[rows], has.mean(0)).maximum(tolerance)
+    return _LabelLikelihood(all_entries(each.scores(rows), has[rows]), has.mean(0)).maximum(tolerance)
+
+
+class LabelEntries(NamedTuple):
+    """Scores of samples and labels that the noise is fitted on, minus the means of their labels: a table, or drawn entries."""
+
+    scores: Float[Tensor, "M *e"]  # (table, sample, label), or (table, entry)
+    given: Bool[Tensor, "*e"]
+    middle: Float[Tensor, "M L"]
+    square: Float[Tensor, "M"]  # mean square of the scores of all labels
+    rows: int
+    label: Int[Tensor, "E"] | None = None  # of every entry; None: a table
+    weight: Float[Tensor, "E"] | None = None  # number of entries that each stands for
+
+    def by_label(self, values: Float[Tensor, "*e"]) -> Float[Tensor, "L"]:
+        """Return the sum of the values of every label."""
+        if self.label is None or self.weight is None:
+            return values.sum(0)
+        return values.new_zeros(self.middle.shape[1]).index_add_(0, self.label, values * self.weight)
+
+    def at(self, values: Float[Tensor, "*k L"]) -> Float[Tensor, "..."]:
+        """Return the value of every entry's label."""
+        return values if self.label is None else values[..., self.label]
+
+    def odds(self, weight: Float[Tensor, "M L"], bias: Float[Tensor, "L"]) -> Float[Tensor, "*e"]:
+        """Return the weighted sum of the scores plus the bias."""
+        if self.label is None:
+            return torch.einsum("ml,mbl->bl", weight, self.scores) + bias
+        return (self.at(weight) * self.scores).sum(0) + bias[self.label]
+
+    def products(self, values: Float[Tensor, "*e"]) -> Float[Tensor, "M L"]:
+        """Return the sum of the products with the scores of every table, for every label."""
+        if self.label is None:
+            return torch.einsum("bl,mbl->ml", values, self.scores)
+        return torch.stack([self.by_label(values * one) for one in self.scores])
+
+
+def all_entries(scores: Float[Tensor, "M n L"], has: Float[Tensor, "n L"]) -> LabelEntries:
+    """Return all scores of some samples, in float64."""
+    device = "cpu" if scores.device.type == "mps" else scores.device  # MPS has no float64
+    scores = scores.to(device, torch.float64)
+    middle = scores.mean(1)
+    scores = scores - middle[:, None]
+    return LabelEntries(scores, has.to(device) > 0.5, middle, scores.square().mean((1, 2)), len(has))
+
+
+def draw_entries(each: Evidence, has: GivenSets, rows: Int[Tensor, "n"], seed: int) -> LabelEntries:
+    """Return the scores of the given and the likeliest labels of some samples, and of random labels that stand for the others."""
+    random, found = torch.Generator().manual_seed(seed), Collected()
+    device = "cpu" if has.device.type == "mps" else has.device  # MPS has no float64
+    total = square = torch.zeros((), dtype=torch.float64, device=device)
+    for some in rows.split(max(1, SCORE_BLOCK_SIZE // (3 * each.classes))):
+        scores, given = each.scores(some), has[some] > 0.5
+        total = total + scores.sum(1, dtype=torch.float32).to(device, torch.float64)
+        square = square + scores.square().sum((1, 2)).to(device, torch.float64)
+        near = scores[:2].topk(min(LIKELIEST_LABELS_COUNT, each.classes), 2).indices  # by densities, and by votes
+        kept = given.clone()
+        for one in near:
+            kept.scatter_(1, one, True)
+        drawn = torch.randint(each.classes, (len(some), DRAWN_LABELS_COUNT), generator=random).to(given.device)
+        new = ~kept.gather(1, drawn)
+        share = (each.classes - kept.sum(1)) / new.sum(1).clamp_min(1)
+        row, label = (torch.cat(pair) for pair in zip(kept.nonzero(as_tuple=True), _places(new, drawn), strict=True))
+        weight = torch.ones(len(row), dtype=torch.float64, device=given.device)
+        weight[int(kept.sum()) :] = share[row[int(kept.sum()) :]].double()
+        found.add(*(t.to(device) for t in (label, weight, given[row, label], scores[:, row, label].T.double())))
+    middle, (labels, weight, given, scores) = total / len(rows), found.all()
+    scores = scores.T.contiguous() - middle[:, labels]
+    spread = square / (len(rows) * each.classes) - middle.square().mean(1)
+    return LabelEntries(scores, given, middle, spread.clamp_min(0), len(rows), labels, weight)
+
+
+def _places(kept: Bool[Tensor, "n k"], label: Int[Tensor, "n k"]) -> tuple[Int[Tensor, "m"], Int[Tensor, "m"]]:
+    """Return row and label of the kept entries."""
+    return kept.nonzero()[:, 0], label[kept]
 
 
 class _LabelLikelihood:
     """Log posterior of the parameters of `LabelSetNoise`, in float64, with its gradient by hand: autograd takes longer."""
 
-    def __init__(self, scores: Float[Tensor, "M n L"], has: Float[Tensor, "n L"], share: Float[Tensor, "L"]):
-        device = "cpu" if scores.device.type == "mps" else scores.device  # MPS has no float64
-        scores, share = (t.to(device, torch.float64) for t in (scores, share))
-        self.given = has.to(device) > 0.5
-        least = 0.5 / len(has)
+    def __init__(self, entries: LabelEntries, share: Float[Tensor, "L"]):
+        self.entries, self.given, self.middle = entries, entries.given, entries.middle
+        device = entries.scores.device
+        share = share.to(device, torch.float64)
+        least = 0.5 / entries.rows
         self.centre = torch.logit(share, eps=least)
-        self.middle = scores.mean(1)
-        self.scale = (scores - self.middle[:, None]).square().mean((1, 2)).sqrt().clamp_min(1e-12)
-        self.scores = (scores - self.middle[:, None]) / self.scale[:, None, None]
-        own = share.clamp(least, 1 - least)
-        self.chance = torch.where(self.given, own.log(), (1 - own).log()).sum(0)
-        self.tables, self.labels = len(scores), has.shape[1]
+        self.scale = entries.square.sqrt().clamp_min(1e-12)
+        shape = (-1, *[1] * (entries.scores.ndim - 1))
+        self.entries = entries._replace(scores=entries.scores / self.scale.view(shape))
+        own = entries.at(share.clamp(least, 1 - least))
+        self.chance = entries.by_label(torch.where(self.given, own.log(), (1 - own).log()))
+        self.tables, self.labels = len(entries.scores), len(share)
         label = torch.full((self.labels,), 1.0, dtype=torch.float64)
         width = PRIOR_WIDTHS
         self.width = torch.cat(
@@ -492,11 +574,11 @@ class _LabelLikelihood:
             )  # fmt: skip
         values = torch.as_tensor(found.x).to(self.start)
         weight, bias, missing, superfluous = self.parts(values)
-        p = torch.sigmoid(torch.einsum("ml,mbl->bl", weight, self.scores) + bias)
-        gain = self.likelihood(p, missing, superfluous).log().sum(0) - self.chance
+        p = torch.sigmoid(self.entries.odds(weight, bias))
+        gain = self.entries.by_label(self.likelihood(p, missing, superfluous).log()) - self.chance
         weight = weight / self.scale[:, None]
         bias = bias - (weight * self.middle).sum(0)
-        return LabelSetNoise(weight, bias, missing, superfluous, gain, len(self.given))
+        return LabelSetNoise(weight, bias, missing, superfluous, gain, self.entries.rows)
 
     def parts(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the weights of the standardised scores, the bias, and the two noise shares, for some parameter values."""
@@ -507,26 +589,25 @@ class _LabelLikelihood:
         )
         return a.exp()[:, None] * scale.exp(), bias, m, s
 
-    def likelihood(self, p: Float[Tensor, "n L"], m: Float[Tensor, "L"], s: Float[Tensor, "L"]) -> Float[Tensor, "n L"]:
+    def likelihood(self, p: Float[Tensor, "*e"], m: Float[Tensor, "L"], s: Float[Tensor, "L"]) -> Float[Tensor, "*e"]:
         """Return the probability of every given state."""
-        given = s + p * (1 - m - s)
+        given = self.entries.at(s) + p * self.entries.at(1 - m - s)
         return torch.where(self.given, given, 1 - given).clamp_min(1e-30)
 
     def objective(self, values: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the log posterior per sample, and its gradient."""
-        point = torch.as_tensor(values).to(self.start)
+        point, of = torch.as_tensor(values).to(self.start), self.entries
         weight, bias, m, s = self.parts(point)
-        p = torch.sigmoid(torch.einsum("ml,mbl->bl", weight, self.scores) + bias)
+        p = torch.sigmoid(of.odds(weight, bias))
         likely = self.likelihood(p, m, s)
         by_given = torch.where(self.given, 1 / likely, -1 / likely)  # d log likelihood / d P(given)
-        by_odds = by_given * (1 - m - s) * p * (1 - p)
-        by_weight = weight * torch.einsum("bl,mbl->ml", by_odds, self.scores)  # by the logarithm of each weight
-        by_m = -(by_given * p).sum(0) * m * (1 - m / MAX_NOISE_SHARE)  # by the log odds of each share
-        by_s = (by_given * (1 - p)).sum(0) * s * (1 - s / MAX_NOISE_SHARE)
-        gradient = torch.cat(
-            [by_weight.sum(1), torch.stack([by_m.sum(), by_s.sum()]), by_weight.sum(0), by_odds.sum(0), by_m, by_s]
-        )
+        by_odds = by_given * of.at(1 - m - s) * p * (1 - p)
+        by_weight = weight * of.products(by_odds)  # by the logarithm of each weight
+        by_m = -of.by_label(by_given * p) * m * (1 - m / MAX_NOISE_SHARE)  # by the log odds of each share
+        by_s = of.by_label(by_given * (1 - p)) * s * (1 - s / MAX_NOISE_SHARE)
+        shared = torch.stack([by_m.sum(), by_s.sum()])
+        gradient = torch.cat([by_weight.sum(1), shared, by_weight.sum(0), of.by_label(by_odds), by_m, by_s])
         away = (point - self.start.where(self.width.isfinite(), point)) / self.width
-        loss = 0.5 * away.square().sum() - likely.log().sum()
-        n = len(self.given)
+        loss = 0.5 * away.square().sum() - of.by_label(likely.log()).sum()
+        n = of.rows
         return float(loss) / n, ((away / self.width - gradient) / n).cpu().numpy()

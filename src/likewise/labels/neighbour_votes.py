@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.labels.candidate_classes import CandidateClasses
+from likewise.labels.candidate_classes import CandidateClasses, Columns
+from likewise.labels.given_sets import GivenSets, label_counts
 from likewise.labels.label_noise import row_blocks
 from likewise.labels.neighbour_search import SIMILARITY_BLOCK_SIZE
 
@@ -28,6 +31,9 @@ VOTING_NEIGHBOURS_COUNT = 60
 
 VOTE_TEMPERATURE = 0.07
 """Temperature of the distances of voting neighbours, as a share of the median distance to the last of them."""
+
+MIN_VOTE_SHARE = 1e-3
+"""Smallest probability of a candidate class that a neighbour with soft labels votes for."""
 
 ADDED_VOTES_SHARE = 0.02
 """Votes that are added and spread over all classes: a class without votes is unlikely, not impossible."""
@@ -72,7 +78,7 @@ class LabelVotes:
 
     near: Int[Tensor, "N k"]
     distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
-    has: Float[Tensor, "N L"]  # 1: the sample was given the label
+    has: Float[Tensor, "N L"] | GivenSets  # 1: the sample was given the label
 
     @property
     def classes(self) -> int:
@@ -83,28 +89,49 @@ class LabelVotes:
 
     def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b L"]:
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
-        share = F.embedding_bag(self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has))
-        others = (self.has.sum(0) - self.has[rows]) / (len(self.has) - 1)
+        if isinstance(self.has, GivenSets):
+            share = weighted_votes(weight, self.near[rows], self._given).toarray()
+            share = torch.as_tensor(share).to(weight)
+        else:
+            share = F.embedding_bag(
+                self.near[rows].long(), self.has, mode="sum", per_sample_weights=weight.to(self.has)
+            )
+        others = (label_counts(self.has) - self.has[rows]) / (len(self.has) - 1)
         share = (share + ADDED_VOTES_SHARE * others) / (weight.sum(1, keepdim=True) + ADDED_VOTES_SHARE)
         return torch.logit(share, eps=ADDED_VOTES_SHARE / len(self.has))[None]
+
+    @cached_property
+    def _given(self) -> Any:
+        """Return the given labels as a sparse matrix."""
+        assert isinstance(self.has, GivenSets)
+        return self.has.sparse
+
+
+def weighted_votes(weight: Float[Tensor, "b k"], near: Int[Tensor, "b k"], votes: Any) -> Any:
+    """Return the weighted votes of neighbours as a sparse matrix, from a sparse matrix of the votes of all samples."""
+    from scipy.sparse import csr_matrix  # slow to import
+
+    start = torch.arange(len(weight) + 1) * weight.shape[1]
+    values, column = weight.cpu().flatten().numpy(), near.cpu().flatten().numpy()
+    return csr_matrix((values, column, start.numpy()), (len(weight), votes.shape[0])) @ votes
 
 
 @dataclass(frozen=True, eq=False)
 class SoftVotes:
-    """Log share of the votes of a sample's nearest neighbours for every class; a vote is the probabilities of a neighbour."""
+    """Log share of the votes of a sample's nearest neighbours for every column; a vote is the probabilities of a neighbour."""
 
     near: Int[Tensor, "N k"]
     distance: Float[Tensor, "N k"]  # infinite: this neighbour has no vote
-    q: Float[Tensor, "N C"]
-
-    @property
-    def classes(self) -> int:
-        return self.q.shape[1]
+    q: Float[Tensor, "N W"]
+    columns: Columns | None  # of all samples; None: column c is class c
+    classes: int
 
     def blocks(self) -> Iterator[Int[Tensor, "b"]]:
-        return row_blocks(len(self.near), self.classes, self.near.device)
+        return row_blocks(len(self.near), self.q.shape[1], self.near.device)
 
-    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b C"]:
+    def scores(self, rows: Int[Tensor, "b"]) -> Float[Tensor, "1 b W"]:
+        if self.columns is not None:
+            return self._column_scores(rows, self.columns.label[rows])[None]
         block = max(1, SIMILARITY_BLOCK_SIZE // (self.near.shape[1] * self.classes))
         return torch.cat([self._scores(some) for some in rows.split(block)])[None]
 
@@ -112,6 +139,28 @@ class SoftVotes:
         weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
         votes = torch.bmm(weight[:, None], self.q[self.near[rows].long()])[:, 0]
         return (votes + ADDED_VOTES_SHARE / self.classes).log()
+
+    def _column_scores(self, rows: Int[Tensor, "b"], label: Int[Tensor, "b W"]) -> Float[Tensor, "b W"]:
+        """Return the scores of candidate classes, by a product of sparse matrices: weights of neighbours, and their votes."""
+        weight = (-self.distance[rows]).softmax(1).nan_to_num(0.0)
+        found = weighted_votes(weight, self.near[rows], self._sparse_votes)
+        found.sort_indices()
+        row = torch.arange(len(rows)).repeat_interleave(torch.as_tensor(found.indptr.astype("int64")).diff())
+        code = row * self.classes + torch.as_tensor(found.indices).long()
+        wanted = torch.arange(len(rows))[:, None] * self.classes + label
+        at = torch.searchsorted(code, wanted).clamp_max(max(0, len(code) - 1))
+        share = torch.as_tensor(found.data)[at].where(code[at] == wanted, 0) if len(code) else torch.zeros_like(wanted)
+        return (share.to(weight) + ADDED_VOTES_SHARE / self.classes).log()
+
+    @cached_property
+    def _sparse_votes(self) -> Any:
+        """Return the votes of all samples as a sparse matrix, without probabilities below `MIN_VOTE_SHARE`."""
+        from scipy.sparse import csr_matrix  # slow to import
+
+        assert self.columns is not None
+        row, column = (self.q >= MIN_VOTE_SHARE).nonzero(as_tuple=True)
+        place = (row.numpy(), self.columns.label[row, column].numpy())
+        return csr_matrix((self.q[row, column].numpy(), place), (len(self.q), self.classes))
 
     def without(self, voter: Bool[Tensor, "N"]) -> SoftVotes:
         """Return the votes without those of some samples."""

@@ -387,13 +387,18 @@ def test_the_quality_of_a_sample_is_that_of_its_most_suspect_label():
     true = label_matrix(200)
     noisy = torch.tensor(noisy_matrix(true))
     found = label_set_quality(torch.tensor(features_of(true)), torch.arange(200), noisy)
-    assert found.states is not None and torch.equal(found.score, found.states.score.double())
+    states = found.states
+    assert states is not None and torch.equal(found.score, states.score.double())
     for row in range(200):
-        changes = found.states.wrong[row][found.states.flagged[row]].double().tolist()
+        changes = states.wrong[(states.row == row) & states.flagged].double().tolist()
         sure = math.prod(changes) / max(changes) if changes else 0.0
         assert float(found.confidence[row]) == pytest.approx(sure, rel=1e-6)
     some = found.of(torch.tensor([7, 3]))
-    assert some.states is not None and torch.equal(some.states.wrong, found.states.wrong[[7, 3]])
+    assert some.states is not None and torch.equal(some.states.score, states.score[[7, 3]])
+    for place, row in enumerate((7, 3)):
+        mine, of_all = some.states.row == place, states.row == row
+        assert torch.equal(some.states.wrong[mine], states.wrong[of_all])
+        assert torch.equal(some.states.label[mine], states.label[of_all])
 
 
 def test_what_candidates_miss_is_measured(monkeypatch):

@@ -10,10 +10,11 @@ from likewise.config import Audit
 from likewise.types import Items, Votes
 
 from likewise.curate.audit.audit import audit
+from likewise.curate.audit.label_probability import class_label_quality
 from likewise.curate.audit.read import read_consensus, read_findings, read_votes, read_workers
 from likewise.curate.audit.review_queue import class_numbers, read_queue
 from likewise.curate.audit.summary import show_findings
-from likewise.curate.audit.weighed_votes import state_of, weigh_votes
+from likewise.curate.audit.weighed_votes import state_of, weigh_votes, write_votes
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +119,32 @@ def test_votes_about_one_class_are_no_votes():
 def test_states():
     assert state_of(True, True, True) == "undecided" and state_of(False, False, False) == "agreed"
     assert state_of(False, True, False) == "votes differ" and state_of(False, True, True) == "other label"
+
+
+def test_tables_of_votes_among_many_classes(tmp_path):
+    """300 classes of four samples: the tables are written from candidate classes, and the scores are those of the consensus."""
+    rng = np.random.default_rng(0)
+    true = np.arange(1200) % 300
+    x = torch.as_tensor(2 * rng.normal(size=(300, 16))[true] + rng.normal(size=(1200, 16)), dtype=torch.float32)
+    given = np.where(np.arange(1200) < 60, (true + 7) % 300, true)
+    row, worker = np.arange(1100).repeat(2), np.tile([0, 1], 1100)
+    label = np.where(rng.random(2200) < 0.8, true[row], (true[row] + 1) % 300)
+    items = Items("many", given, tuple(f"c{n}" for n in range(300)), x=x.numpy())
+    votes = Votes(row, worker, label, ("anna", "ben"))
+    weighed = weigh_votes(votes, np.arange(1200), items, x)
+    assert weighed is not None and weighed.found.votes.columns is not None and weighed.uses_features
+    about = weighed.summary(items)
+    assert about["samples"] == 1100 and about["without_votes"] == 100 and about["exchanged"] == []
+    write_votes(tmp_path, weighed, items)
+    consensus = read_consensus(tmp_path)
+    assert len(consensus) == 1100 and sum(one.consensus == f"c{true[one.row]}" for one in consensus) > 1000
+    lines = list(csv.DictReader((tmp_path / "annotator_confusions.csv").open(newline="", encoding="utf-8")))
+    assert lines and all(line["label"] != line["voted"] and 0 < float(line["share"]) < 1 for line in lines)
+    scored = class_label_quality(x, torch.as_tensor(given))
+    found = weighed.rescore(scored, torch.arange(1200), torch.as_tensor(given))
+    assert bool((found.score[1100:] == scored.score[1100:]).all())  # samples without votes
+    assert float((found.score[:60] < 0.5).double().mean()) > 0.9
+    assert float((found.suggested[:60] == torch.as_tensor(true[:60])).double().mean()) > 0.9
+    assert found.candidates is not None and bool((found.candidates.label[:, 0] == torch.as_tensor(given)).all())
+    one = {line.row: line.label_score for line in consensus}
+    assert float(found.score[5]) == pytest.approx(one[5], abs=1e-5)

@@ -136,7 +136,7 @@ def nothing_explained() -> ExplainedErrors:
 def set_summary(subject: Subject, quality: dict[str, SplitQuality]) -> dict:
     """Return what audit.json has about samples with several labels: the single labels, and the number of wrong ones."""
     found, names = scored_sets(subject, quality), subject.items.label_name or ()
-    wrong = float(sum(one.states.wrong.nansum() for one in found))
+    wrong = sum(one.states.expected for one in found)
     return {"errors": {}, "labels": label_facts(found, names), "expected_wrong": wrong}
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from likewise.core.errors import LikewiseError
 from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.curate.audit.single_scores import check_labelled
 from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
+from likewise.labels.given_sets import Collected, GivenSets, given_sets
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
 from likewise.labels.off_topic import off_topic
@@ -26,6 +27,9 @@ from likewise.labels.posterior_update import CANDIDATES_COUNT, Candidates, keep_
 
 CHECKED_SAMPLES_COUNT = 256
 """Number of random samples that are scored against all classes, to measure what candidates miss."""
+
+MIN_LISTED_PROBABILITY = 0.1
+"""A label that is missing with less than this probability is not listed: the lists of many labels would be long."""
 
 UNINFORMATIVE_REASON = "the features explain the labels no better than the class frequencies do"
 """Reason why no label of a data set can be scored."""
@@ -73,6 +77,90 @@ class LabelStates:
         return torch.where(worst < 0, torch.nan, 1 - worst)
 
 
+@dataclass(frozen=True, eq=False)
+class ListedStates:
+    """The states of `LabelStates` that matter, as a list in place of a table: all given labels, and those that may be missing.
+
+    A label that was not given is listed if it is missing with `MIN_LISTED_PROBABILITY` or more; `rest` bounds the others.
+    """
+
+    row: Int[Tensor, "M"]  # sample, in ascending order
+    label: Int[Tensor, "M"]
+    has: Bool[Tensor, "M"]  # whether the label was given
+    wrong: Float[Tensor, "M"]  # NaN: unknown
+    rest: Float[Tensor, "N"]  # largest P(missing) of a label of the sample that is not listed; -1: none is known
+    rest_sum: Float[Tensor, "N"]  # sum of these
+    missing: Float[Tensor, "L"]
+    superfluous: Float[Tensor, "L"]
+    reason: tuple[str, ...]
+
+    @property
+    def flagged(self) -> Bool[Tensor, "M"]:
+        """Where the given state is more likely wrong than right."""
+        return self.wrong > 0.5
+
+    @property
+    def score(self) -> Float[Tensor, "N"]:
+        """P(right) of the most suspect state of every sample; NaN if all are unknown."""
+        worst = self.rest.scatter_reduce(0, self.row, self.wrong.nan_to_num(-1.0), "amax")
+        return torch.where(worst < 0, torch.nan, 1 - worst)
+
+    @property
+    def expected(self) -> float:
+        """Expected number of wrong states."""
+        return float(self.wrong.nansum()) + float(self.rest_sum.sum())
+
+    def suggested(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield every sample with a flagged state, and its label set with all flagged states changed."""
+        kept = self.has ^ self.flagged
+        number = torch.bincount(self.row, minlength=len(self.rest))
+        start = number.cumsum(0) - number
+        for row in self.row[self.flagged].unique().tolist():
+            mine = slice(int(start[row]), int(start[row] + number[row]))
+            yield row, tuple(self.label[mine][kept[mine]].tolist())
+
+    def of(self, rows: Int[Tensor, "n"]) -> ListedStates:
+        """Return the states of some samples."""
+        number = torch.bincount(self.row, minlength=len(self.rest))
+        start, size = (number.cumsum(0) - number)[rows], number[rows]
+        at = (start - size.cumsum(0) + size).repeat_interleave(size)
+        at = at + torch.arange(len(at))
+        row = torch.arange(len(rows)).repeat_interleave(size)
+        return replace(
+            self, row=row, label=self.label[at], has=self.has[at], wrong=self.wrong[at], rest=self.rest[rows],
+            rest_sum=self.rest_sum[rows],
+        )  # fmt: skip
+
+
+def listed(states: LabelStates | StateBlocks) -> ListedStates:
+    """Return the list of the states of a table, or of blocks of rows."""
+    blocks = (
+        states.blocks
+        if isinstance(states, StateBlocks)
+        else [(torch.arange(len(states.has)), states.has, states.wrong)]
+    )
+    entries, samples = Collected(), Collected()
+    for rows, has, wrong in blocks:
+        kept = has | (wrong >= MIN_LISTED_PROBABILITY)
+        place, label = kept.nonzero(as_tuple=True)
+        rest = wrong.masked_fill(kept, torch.nan)
+        entries.add(rows[place], label, has[place, label], wrong[place, label])
+        samples.add(rest.nan_to_num(-1.0).max(1).values, rest.nansum(1))
+    (row, label, has, wrong), (rest, rest_sum) = entries.all(), samples.all()
+    shares = states.missing, states.superfluous, states.reason
+    return ListedStates(row, label, has, wrong, rest, rest_sum, *shares)
+
+
+def joined_states(parts: Sequence[ListedStates]) -> ListedStates:
+    """Return the states of several parts, one after another; the shares and reasons are those of the first."""
+    count = [len(one.rest) for one in parts]
+    row = torch.cat([one.row + sum(count[:k]) for k, one in enumerate(parts)])
+    rest = {
+        name: torch.cat([getattr(one, name) for one in parts]) for name in ("label", "has", "wrong", "rest", "rest_sum")
+    }
+    return replace(parts[0], row=row, **rest)
+
+
 class CandidateSearch(NamedTuple):
     """How many classes of a sample have scores, and what the others would have got, by random samples with all classes."""
 
@@ -113,7 +201,7 @@ class LabelQuality:
     unknown_reason: str = ""
     off_topic: Float[Tensor, "N"] | None = None
     candidates: Candidates | None = None
-    states: LabelStates | None = None
+    states: ListedStates | None = None
     search: CandidateSearch | None = None
 
     def __post_init__(self):
@@ -144,8 +232,8 @@ class LabelQuality:
         def some(value):
             if isinstance(value, Candidates):
                 return Candidates(*(some(part) for part in value))
-            if isinstance(value, LabelStates):
-                return replace(value, has=some(value.has), wrong=some(value.wrong))
+            if isinstance(value, ListedStates):
+                return value.of(rows.cpu())
             return value[rows.to(value.device)].cpu() if isinstance(value, Tensor) else value
 
         single = {name: some(value) for name, value in self.single.items()}
@@ -293,7 +381,7 @@ def alone_in_class(each: LabelEvidence, y: Int[Tensor, "N"]) -> Bool[Tensor, "N"
 
 @torch.no_grad()
 def label_set_quality(
-    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], has: Bool[Tensor, "N L"], seed: int = 0,
+    x: Float[Tensor, "N F"], y: Int[Tensor, "N"], has: Bool[Tensor, "N L"] | GivenSets, seed: int = 0,
     group: Int[Tensor, "N"] | None = None,
 ) -> LabelQuality:  # fmt: skip
     """Return for every sample the probability that its whole set of labels is right; for every label, see `LabelStates`.
@@ -311,10 +399,11 @@ def label_set_quality(
         seed: seed of the folds.
         group: samples with the same number, 0 or more, belong together (a burst, a listing); -1: none.
     """
-    states = score_states(x, has, seed, group)
+    states = listed(state_blocks(x, has, seed, group))
     score, flagged = states.score.double(), states.flagged
-    both = torch.where(flagged, states.wrong.double().clamp_min(1e-12).log(), 0.0).sum(1).exp()
-    sure = (both / (1 - score).clamp_min(1e-12)).clamp_max(1).where(flagged.any(1), 0.0)
+    changes = torch.zeros_like(score).index_add_(0, states.row[flagged], states.wrong[flagged].double().log())
+    any_flagged = torch.bincount(states.row[flagged], minlength=len(score)) > 0
+    sure = (changes.exp() / (1 - score).clamp_min(1e-12)).clamp_max(1).where(any_flagged, 0.0)
     reason = "too few samples have its labels, or nothing explains them" if bool(score.isnan().any()) else ""
     return LabelQuality(score, {}, y.cpu(), sure, sure, math.nan, math.nan, unknown_reason=reason, states=states)
 
@@ -323,6 +412,24 @@ def score_states(
     x: Float[Tensor, "N F"], has: Bool[Tensor, "N L"], seed: int, group: Int[Tensor, "N"] | None
 ) -> LabelStates:
     """Return for every sample and label the probability that the given state is wrong, on the CPU; see `label_set_quality`."""
+    found = state_blocks(x, has, seed, group)
+    wrong = torch.cat([wrong for _, _, wrong in found.blocks])
+    return LabelStates(has.cpu(), wrong, found.missing, found.superfluous, found.reason)
+
+
+class StateBlocks(NamedTuple):
+    """The states of `LabelStates` in blocks: rows, whether they were given each label, and P(the given state is wrong)."""
+
+    blocks: Iterator[tuple[Int[Tensor, "b"], Bool[Tensor, "b L"], Float[Tensor, "b L"]]]
+    missing: Float[Tensor, "L"]
+    superfluous: Float[Tensor, "L"]
+    reason: tuple[str, ...]
+
+
+def state_blocks(
+    x: Float[Tensor, "N F"], has: Bool[Tensor, "N L"] | GivenSets, seed: int, group: Int[Tensor, "N"] | None
+) -> StateBlocks:
+    """Return the probability that the given state of every label is wrong, by blocks of samples, on the CPU."""
     if len(x) != len(has) or len(x) < 3 or has.shape[1] < 1:
         raise LikewiseError(
             f"label_set_quality: three samples or more with one row of labels each are needed, got {len(x)} feature vectors and "
@@ -332,10 +439,9 @@ def score_states(
         raise LikewiseError(
             "label_set_quality: features must be finite, got NaN or infinite values; leave out these rows"
         )
-    x, given = at_least_float32(x).float(), has.float()
-    with full_precision_matmul(x):
+    x, given = at_least_float32(x).float(), has if isinstance(has, GivenSets) else has.float()
+    with torch.no_grad(), full_precision_matmul(x):
         each, noise = discriminate_sets(x, given, folds=min(10, len(x)), seed=seed, group=group)
-        wrong = torch.cat([noise.wrong(each.scores(rows).double(), given[rows]).float() for rows in each.blocks()])
     with_it, without = cluster_counts(each, given)
     ceiling = 1 - 1 / (torch.minimum(with_it, without) + 2)
     few, common = (with_it < MIN_LABEL_SAMPLES).tolist(), (without < MIN_LABEL_SAMPLES).tolist()
@@ -344,16 +450,30 @@ def score_states(
         for a, b, c in zip(few, common, noise.informative.tolist(), strict=True)
     )
     unknown = torch.tensor([bool(one) for one in reason], device=x.device)
-    wrong = torch.minimum(wrong, ceiling.to(wrong)).masked_fill(unknown, torch.nan)
+
+    def blocks() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for rows in each.blocks():
+            with torch.no_grad(), full_precision_matmul(x):
+                table = given[rows]
+                wrong = noise.wrong(each.scores(rows).double(), table).float()
+            wrong = torch.minimum(wrong, ceiling.to(wrong)).masked_fill(unknown, torch.nan)
+            yield rows.cpu(), (table > 0.5).cpu(), wrong.cpu()
+
     missing, superfluous = (
-        share.float().masked_fill(unknown.to(share.device), torch.nan) for share in (noise.missing, noise.superfluous)
+        share.float().masked_fill(unknown.to(share.device), torch.nan).cpu()
+        for share in (noise.missing, noise.superfluous)
     )
-    return LabelStates(has.cpu(), wrong.cpu(), missing.cpu(), superfluous.cpu(), reason)
+    return StateBlocks(blocks(), missing, superfluous, reason)
 
 
-def cluster_counts(each: LabelEvidence, has: Float[Tensor, "N L"]) -> tuple[Float[Tensor, "L"], Float[Tensor, "L"]]:
+def cluster_counts(
+    each: LabelEvidence, has: Float[Tensor, "N L"] | GivenSets
+) -> tuple[Float[Tensor, "L"], Float[Tensor, "L"]]:
     """Return how many samples have each label and how many have it not; near copies count once."""
-    count = int(each.cluster.max()) + 1
-    some = torch.zeros(count, has.shape[1], device=has.device).index_add_(0, each.cluster, has)
-    size = torch.bincount(each.cluster, minlength=count)[:, None]
-    return (some > 0).sum(0).float(), (some < size).sum(0).float()
+    given = has if isinstance(has, GivenSets) else given_sets(has > 0.5)
+    clusters = int(each.cluster.max()) + 1
+    size = torch.bincount(each.cluster, minlength=clusters)
+    pair, count = (each.cluster[given.row] * given.labels + given.label).unique(return_counts=True)
+    whole = count == size[pair // given.labels]  # all samples of the cluster have the label
+    some, every = (torch.bincount(one % given.labels, minlength=given.labels).float() for one in (pair, pair[whole]))
+    return some, clusters - every

@@ -25,7 +25,13 @@ from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items
 from likewise.curate.audit.copy_evidence import load_image
 from likewise.curate.audit.influence import losses_of
-from likewise.curate.audit.label_probability import LabelQuality, LabelStates, class_label_quality, label_set_quality
+from likewise.curate.audit.label_probability import (
+    LabelQuality,
+    ListedStates,
+    class_label_quality,
+    joined_states,
+    label_set_quality,
+)
 from likewise.curate.audit.records import (
     AuditSplit,
     ClassFindings,
@@ -50,9 +56,11 @@ from likewise.curate.audit.single_scores import (
 )
 from likewise.curate.audit.weighed_votes import WeighedVotes, weigh_votes
 from likewise.data.images import file_of
-from likewise.data.label_sets import label_table, set_names
+from likewise.data.label_sets import label_table, sample_labels, set_names
 from likewise.data.votes import votes_of
+from likewise.labels.candidate_classes import MAX_DENSE_CLASSES
 from likewise.labels.class_overlap import ClassOverlap, OverlapState, class_overlap
+from likewise.labels.given_sets import GivenSets
 from likewise.labels.label_evidence import discriminate, set_evidence, set_selection_gain
 from likewise.score.metrics.detection import detection, relabel_accuracy
 
@@ -133,7 +141,7 @@ def score_together(
     group = None if subject.items.group is None else torch.as_tensor(subject.items.group)[rows].to(device)
     label, place = y.unique(return_inverse=True)
     overlap = None
-    if given.ndim == 2:
+    if subject.items.label_sets is not None:
         x = label_features(subject, names, rows, config)
         scored = label_set_quality(x.to(device), y, given.to(device), config.seed, group)
     elif len(label) < 2 or len(label) == len(y):
@@ -204,12 +212,20 @@ def blank_rows(items: Items, rows: Int[np.ndarray, "N"]) -> dict[int, str]:
     return {there[place]: reason for place, reason in found.items() if reason != "half blank image"}
 
 
-def given_labels(items: Items, rows: Int[Tensor, "N"]) -> Int[Tensor, "N"] | Bool[Tensor, "N L"]:
-    """Return the class of every row; for samples with several labels, whether each row has each label."""
+def given_labels(items: Items, rows: Int[Tensor, "N"]) -> Int[Tensor, "N"] | Bool[Tensor, "N L"] | GivenSets:
+    """Return the class of every row; for samples with several labels, whether each row has each label.
+
+    Of more than `MAX_DENSE_CLASSES` labels, they are lists.
+    """
     y = torch.as_tensor(items.y)[rows]
     if items.label_sets is None or items.label_name is None:
         return y
-    return torch.as_tensor(label_table(items.label_sets, len(items.label_name)))[y]
+    if len(items.label_name) <= MAX_DENSE_CLASSES:
+        return torch.as_tensor(label_table(items.label_sets, len(items.label_name)))[y]
+    sample, label = sample_labels(items, y.numpy())
+    order = np.lexsort((label, sample))
+    size = torch.bincount(torch.as_tensor(sample), minlength=len(y))
+    return GivenSets(torch.as_tensor(label[order]), size, len(items.label_name))
 
 
 def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], config: Audit) -> Float[Tensor, "N F"]:
@@ -221,10 +237,11 @@ def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], c
     if before is None:
         return x
     given = given_labels(subject.items, rows)
-    enough = int(untrained.sum()) > (2 if given.ndim == 2 else 0)
+    several = subject.items.label_sets is not None
+    enough = int(untrained.sum()) > (2 if several else 0)
     among = untrained if enough else torch.ones_like(untrained)
-    labels = given[among].to(subject.device)
-    if labels.ndim == 1 and len(labels.unique()) < 2:
+    labels = (given.of(among) if isinstance(given, GivenSets) else given[among]).to(subject.device)
+    if isinstance(labels, Tensor) and not several and len(labels.unique()) < 2:
         return x
     gain = [explained_gain(t[among].to(subject.device), labels, config.seed) for t in (x, before)]
     if gain[1] <= gain[0]:
@@ -237,14 +254,16 @@ def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], c
     return before
 
 
-def explained_gain(x: Float[Tensor, "N F"], given: Int[Tensor, "N"] | Bool[Tensor, "N L"], seed: int) -> float:
+def explained_gain(
+    x: Float[Tensor, "N F"], given: Int[Tensor, "N"] | Bool[Tensor, "N L"] | GivenSets, seed: int
+) -> float:
     """Return by how much features explain the given labels better than their frequencies do, in nats per sample."""
     x = at_least_float32(x)
     with torch.no_grad(), full_precision_matmul(x):
-        if given.ndim == 1:
+        if isinstance(given, Tensor) and given.ndim == 1:
             y = given.unique(return_inverse=True)[1]
             return discriminate(x, y, int(y.max()) + 1, rounds=1, seed=seed)[1].gain
-        has = given[:, given.any(0)].float()
+        has = given.used() if isinstance(given, GivenSets) else given[:, given.any(0)].float()
         each = set_evidence(x.float(), has, folds=min(10, len(x)), setting=(True, 0.5), seed=seed)
         return set_selection_gain(each, has, seed) / len(x)
 
@@ -366,10 +385,9 @@ def with_suggested_sets(subject: Subject, quality: dict[str, SplitQuality]) -> t
     for name, split in quality.items():
         states, suggested = split.quality.states, split.quality.suggested.clone()
         assert states is not None
-        wanted = states.suggested
-        for place in (states.flagged.any(1) & wanted.any(1)).nonzero()[:, 0].tolist():
-            one = tuple(wanted[place].nonzero()[:, 0].tolist())
-            suggested[place] = number.setdefault(one, len(number))
+        for place, one in states.suggested():
+            if one:
+                suggested[place] = number.setdefault(one, len(number))
         found[name] = dataclasses.replace(split, quality=dataclasses.replace(split.quality, suggested=suggested))
     sets = tuple(number)
     names = (*items.class_name, *set_names(sets[items.classes :], items.label_name))
@@ -381,7 +399,7 @@ class ScoredSets(NamedTuple):
 
     row: Int[Tensor, "n"]
     z: Float[Tensor, "n D"]
-    states: LabelStates
+    states: ListedStates
 
 
 def scored_sets(subject: Subject, quality: dict[str, SplitQuality]) -> list[ScoredSets]:
@@ -390,9 +408,7 @@ def scored_sets(subject: Subject, quality: dict[str, SplitQuality]) -> list[Scor
     for names in scored_together(subject):
         parts = [subject.splits[name].e for name in names]
         states = [one for name in names if (one := quality[name].quality.states) is not None]
-        whole = dataclasses.replace(
-            states[0], has=torch.cat([one.has for one in states]), wrong=torch.cat([one.wrong for one in states])
-        )
+        whole = joined_states(states)
         found.append(ScoredSets(torch.cat([e.row for e in parts]), torch.cat([e.z for e in parts]), whole))
     return found
 
@@ -401,8 +417,10 @@ def label_facts(found: list[ScoredSets], names: tuple[str, ...]) -> list[dict]:
     """Return for every label and part: number of samples, estimated shares, flagged states, and why it is unknown."""
     facts = []
     for _, _, states in found:
-        size, flagged = states.has.sum(0).tolist(), states.flagged
-        missing, superfluous = (flagged & ~states.has).sum(0).tolist(), (flagged & states.has).sum(0).tolist()
+        kinds = (states.has, states.flagged & ~states.has, states.flagged & states.has)
+        size, missing, superfluous = (
+            torch.bincount(states.label[some], minlength=len(states.missing)).tolist() for some in kinds
+        )
         rates = zip(states.missing.tolist(), states.superfluous.tolist(), strict=True)
         for n, (m, s) in enumerate(rates):
             facts.append({

@@ -60,7 +60,8 @@ class Subject:
             rows: rows of the data of these splits, in their order.
         """
         parts = [self.splits[name].e for name in names]
-        x = torch.cat([e.z if e.f is None else e.f for e in parts])
+        tables = [e.z if e.f is None else e.f for e in parts]
+        x = tables[0] if len(tables) == 1 else torch.cat(tables)  # one split may be most of the memory
         untrained = torch.cat([torch.full((len(e.y),), name != "train") for name, e in zip(names, parts)])
         return x, None if self.start_features is None else self.start_features[rows], untrained
 

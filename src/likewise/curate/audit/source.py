@@ -159,16 +159,18 @@ def subject_of_file(config: Audit, say: Callable[[str], None]) -> Subject:
 
 
 def subject_of_vectors(config: Audit, items: Items, z: Float[Tensor, "N D"], title: str, notes: list[str]) -> Subject:
-    """Return the splits of data whose vectors are given, one per row."""
+    """Return the splits of data whose vectors are given, one per row; z is scaled to unit length in place."""
     rows, length = audited_rows(items), z.norm(dim=1)
     if not bool((length > 0).all()):
         raise LikewiseError(
             f"audit: embeddings must not be all zeros, but {int((length == 0).sum())} of {len(z)} are (first: row "
             f"{int((length == 0).nonzero()[0, 0])}); leave out these rows"
         )
-    z = F.normalize(z, dim=1)
+    z.div_(length.clamp_min(1e-12)[:, None])
     splits = {
-        name: renumber_labels(Embedded(z[own], torch.as_tensor(items.y[own]), torch.as_tensor(own)), items)
+        name: renumber_labels(
+            Embedded(z if len(own) == len(z) else z[own], torch.as_tensor(items.y[own]), torch.as_tensor(own)), items
+        )
         for name, own in rows.items()
     }
     if outside := len(z) - sum(len(one.e.y) for one in splits.values()):

@@ -16,14 +16,14 @@ from likewise.core.similarity import at_least_float32, full_precision_matmul
 from likewise.core.types import Items, Votes
 from likewise.curate.audit.label_probability import LabelQuality
 from likewise.curate.audit.read import ConsensusLine, VoteLine
-from likewise.labels.annotators import (
-    Ballots,
+from likewise.labels.ballots import (
     Decided,
     WorkerQuality,
     ballots_of,
-    confusion_counts,
-    decide,
+    own_probability,
+    with_given,
     worker_quality,
+    wrong_votes,
 )
 from likewise.labels.posterior_update import Candidates, keep_candidates
 from likewise.labels.vote_evidence import VoteConsensus, find_consensus
@@ -48,7 +48,6 @@ class WeighedVotes:
     row: Int[np.ndarray, "N"]  # audited rows of the data
     votes: Votes  # rows count the audited samples from 0; samples without votes are completed with their given label
     voted: np.ndarray  # whether the sample has votes of workers
-    ballots: Ballots
     found: VoteConsensus
     decided: Decided
     quality: WorkerQuality
@@ -67,9 +66,12 @@ class WeighedVotes:
         place = np.full(int(self.row.max()) + 1, -1)
         place[self.row] = np.arange(len(self.row))
         at = torch.as_tensor(place[rows.numpy()])
-        q, mine = self.found.q[at], torch.as_tensor(self.voted)[at]
-        own = q.gather(1, y[:, None])[:, 0]
-        top = q.scatter(1, y[:, None], -1).topk(min(2, q.shape[1] - 1), 1)
+        mine, columns = torch.as_tensor(self.voted)[at], self.found.votes.columns
+        q, label = with_given(self.found.q[at], y, None if columns is None else columns.of(at))
+        place = y if label is None else torch.zeros_like(y)
+        own = q.gather(1, place[:, None])[:, 0]
+        top = q.scatter(1, place[:, None], -1).topk(min(2, q.shape[1] - 1), 1)
+        suggested = top.indices[:, 0] if label is None else label.gather(1, top.indices[:, :1])[:, 0]
         wrong = (1 - own).clamp_min(1e-12)
         second = top.values[:, 1] if top.values.shape[1] > 1 else torch.zeros_like(own)
         sure = (top.values[:, 0] / wrong).clamp(0, 1)
@@ -77,10 +79,12 @@ class WeighedVotes:
         score = torch.where(outside, torch.minimum(own, scored.score.nan_to_num(1.0)), own)
         unknown, candidates = scored.score.isnan() & ~mine, scored.candidates
         if candidates is not None:
-            pairs = zip(keep_candidates(q, y, candidates.label.shape[1]), candidates)
+            kept = keep_candidates(q, place, candidates.label.shape[1])
+            kept = kept if label is None else kept._replace(label=label.gather(1, kept.label))
+            pairs = zip(kept, candidates)
             candidates = Candidates(*(torch.where(mine[:, None], new.to(old), old) for new, old in pairs))
         return dataclasses.replace(
-            scored, score=score.where(mine, scored.score), suggested=top.indices[:, 0].where(mine, scored.suggested),
+            scored, score=score.where(mine, scored.score), suggested=suggested.where(mine, scored.suggested),
             confidence=sure.where(mine, scored.confidence),
             margin=(sure - second / wrong).clamp(0, 1).where(mine, scored.margin), unknown=unknown, candidates=candidates,
             unknown_reason=scored.unknown_reason if bool(unknown.any()) else "",
@@ -89,9 +93,8 @@ class WeighedVotes:
     def summary(self, items: Items) -> dict:
         """Return what audit.json has about the votes."""
         label, voted = self.decided.label.numpy(), self.voted
-        count = self.ballots.counts
-        several = (count.sum(1) > 1).numpy() & voted
-        agreed = ((count > 0).sum(1) == 1).numpy()
+        several = (self.found.votes.size > 1).numpy() & voted
+        agreed = ((self.found.votes.counts > 0).sum(1) == 1).numpy()
         return {
             "votes": int(np.isin(self.votes.row, np.flatnonzero(voted)).sum()), "samples": int(voted.sum()),
             "workers": len(self.votes.worker_name), "without_votes": int((~voted).sum()),
@@ -124,8 +127,8 @@ def weigh_votes(
     x = at_least_float32(x.cpu())
     with torch.no_grad(), full_precision_matmul(x):
         found = find_consensus(x, ballots, seed=seed, group=group)
-        decided, quality = decide(found.q, ballots.counts), worker_quality(ballots, found.q)
-    return WeighedVotes(rows, mine, voted, ballots, found, decided, quality)
+        decided, quality = found.votes.decided(found.q), worker_quality(found.votes, found.q)
+    return WeighedVotes(rows, mine, voted, found, decided, quality)
 
 
 def write_votes(folder: Path, weighed: WeighedVotes, items: Items) -> None:
@@ -138,19 +141,23 @@ def write_votes(folder: Path, weighed: WeighedVotes, items: Items) -> None:
 
 def consensus_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
     """Yield the lines of consensus.csv: disagreements first, by the probability that the given label is wrong."""
-    names, count, y = items.class_name, weighed.ballots.counts.numpy(), items.y[weighed.row]
+    names, votes, y = items.class_name, weighed.found.votes, items.y[weighed.row]
     label, wrong, undecided = (t.numpy() for t in weighed.decided)
-    own = weighed.found.q.numpy()[np.arange(len(y)), y]
+    own = own_probability(weighed.found.q, torch.as_tensor(y), votes.columns).numpy()
+    count, size = votes.counts.numpy(), votes.size.tolist()
     several = (count > 0).sum(1) > 1
+    number = None if votes.columns is None else votes.columns.label.numpy()
     for at in np.lexsort((own, ~(several | (label != y)))).tolist():
         if not weighed.voted[at]:
             continue
-        row, given = int(weighed.row[at]), {names[c]: int(count[at, c]) for c in np.flatnonzero(count[at])}
-        cells = "|".join(f"{name} x {times}" for name, times in sorted(given.items(), key=lambda one: -one[1]))
+        row, place = int(weighed.row[at]), np.flatnonzero(count[at])
+        voted = place if number is None else number[at, place]
+        times = dict(zip(voted.tolist(), count[at, place].astype(int).tolist(), strict=True))
+        cells = "|".join(f"{names[c]} x {times[c]}" for c in sorted(times, key=lambda c: (-times[c], c)))
         yield [
             row, "" if items.path is None else items.path[row], names[y[at]], names[label[at]], f"{wrong[at]:.6g}",
-            state_of(bool(undecided[at]), bool(several[at]), bool(label[at] != y[at])), f"{own[at]:.6g}", int(count[at].sum()),
-            int(count[at, label[at]]), cells,
+            state_of(bool(undecided[at]), bool(several[at]), bool(label[at] != y[at])), f"{own[at]:.6g}", size[at],
+            times.get(int(label[at]), 0), cells,
         ]  # fmt: skip
 
 
@@ -174,15 +181,16 @@ def worker_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
 
 def confusion_lines(weighed: WeighedVotes, items: Items) -> Iterable[list]:
     """Yield the lines of annotator_confusions.csv: estimated number of wrong votes, and their share of the votes on the class."""
-    votes, names = weighed.ballots, items.class_name
-    count = confusion_counts(votes, weighed.found.q)
-    wrong = count.scatter(1, votes.pair_label[:, None], 0).masked_fill(votes.pair_worker[:, None] < 0, 0)
-    pair, true = (wrong >= MIN_LISTED_VOTES).nonzero(as_tuple=True)
-    worker = votes.pair_worker[pair]
-    for at in np.lexsort((-wrong[pair, true].numpy(), worker.numpy())).tolist():
-        p, c = int(pair[at]), int(true[at])
-        voted = [weighed.votes.worker_name[int(worker[at])], names[c], names[int(votes.pair_label[p])]]
-        yield [*voted, f"{float(wrong[p, c]):.4g}", f"{float(weighed.found.model.column[p, c]):.4g}"]
+    votes, names = weighed.found.votes, items.class_name
+    pair, true, wrong = wrong_votes(votes, weighed.found.q, MIN_LISTED_VOTES)
+    worker, share = votes.pair_worker[pair], weighed.found.model.share(votes, pair, true)
+    for at in np.lexsort((-wrong.numpy(), worker.numpy())).tolist():
+        voted = [
+            weighed.votes.worker_name[int(worker[at])],
+            names[int(true[at])],
+            names[int(votes.pair_label[pair[at]])],
+        ]
+        yield [*voted, f"{float(wrong[at]):.4g}", f"{float(share[at]):.4g}"]
 
 
 def vote_lines(weighed: WeighedVotes, items: Items) -> Iterable[VoteLine]:

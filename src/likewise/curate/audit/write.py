@@ -16,6 +16,7 @@ from torch import Tensor
 from likewise.core.files import atomic_write, text_column, write_csv
 from likewise.core.types import Items
 from likewise.curate.audit.copy_evidence import Copies
+from likewise.curate.audit.label_probability import MIN_LISTED_PROBABILITY
 from likewise.curate.audit.label_quality import ScoredSets, scored_sets
 from likewise.curate.audit.read import UNSPLIT_NAME, ClassLine, Duplicate, Pair
 from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
@@ -38,9 +39,6 @@ FIXED_COLUMNS = (
     "same_as",
 )
 """Columns of audit.csv that every audit has; `off_topic` if computed, the single scores and the carried columns follow."""
-
-MIN_LISTED_PROBABILITY = 0.1
-"""Smallest probability of an error with which a label of a sample is listed in labels.csv."""
 
 STORED_EXAMPLES_COUNT = 4
 """Number of nearest samples with a label, and without it, that are listed for each question."""
@@ -186,27 +184,39 @@ def question_lines(subject: Subject, quality: dict[str, SplitQuality]) -> Iterab
     """
     names, lines = subject.items.label_name or (), []
     for found in scored_sets(subject, quality):
-        wrong, has = found.states.wrong, found.states.has
-        place, label = ((wrong >= MIN_LISTED_PROBABILITY) | (wrong.isnan() & has)).nonzero(as_tuple=True)
+        states, wrong = found.states, found.states.wrong
+        kept = (wrong >= MIN_LISTED_PROBABILITY) | wrong.isnan()
+        place, label = states.row[kept], states.label[kept]
         beside = zip(*(near_rows(found, place, label, given) for given in (True, False)), strict=True)
-        for one, n, near in zip(place.tolist(), label.tolist(), beside, strict=True):
-            row, chance = int(found.row[one]), float(wrong[one, n])
+        facts = zip(
+            place.tolist(), label.tolist(), wrong[kept].tolist(), states.has[kept].tolist(), beside, strict=True
+        )
+        for one, n, chance, given, near in facts:
+            row = int(found.row[one])
             unknown = math.isnan(chance)
             state = "unknown" if unknown else "flagged" if chance > 0.5 else "ok"
-            kind = "superfluous" if bool(has[one, n]) else "missing"
+            kind = "superfluous" if given else "missing"
             cells = [row, path_of(subject.items, row), names[n], kind, number(chance), state]
-            lines.append(((unknown, 0 if unknown else -chance, row, n), [*cells, found.states.reason[n], *near]))
+            lines.append(((unknown, 0 if unknown else -chance, row, n), [*cells, states.reason[n], *near]))
     yield from (line for _, line in sorted(lines))
 
 
 def near_rows(found: ScoredSets, place: Int[Tensor, "q"], label: Int[Tensor, "q"], has: bool) -> list[str]:
     """Return for each question the rows of the nearest samples that surely have the label, or surely have it not."""
     rows, z, states = found
-    sure, listed = (states.has == has) & ~states.flagged, []
+    surely, flagged, listed = states.has & ~states.flagged, states.flagged, []
     for some in torch.arange(len(place)).split(max(1, SIMILARITY_BLOCK_SIZE // max(1, len(z)))):
         similarity = z[place[some]] @ z.T
         similarity[torch.arange(len(some)), place[some]] = -torch.inf
-        similarity.masked_fill_(~sure.T[label[some]], -torch.inf)
+        for n in label[some].unique().tolist():
+            mine = states.label == n
+            sure = torch.zeros(len(z), dtype=torch.bool)
+            if has:
+                sure[states.row[mine & surely]] = True
+            else:
+                sure[:] = True
+                sure[states.row[mine & (states.has | flagged)]] = False
+            similarity[label[some] == n] = similarity[label[some] == n].masked_fill(~sure, -torch.inf)
         top = similarity.topk(min(STORED_EXAMPLES_COUNT, len(z)), 1)
         for values, near in zip(top.values, top.indices, strict=True):
             listed.append(" ".join(str(int(rows[n])) for n in near[values > -torch.inf]))

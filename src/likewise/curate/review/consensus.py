@@ -159,15 +159,14 @@ def likely_labels(findings: Findings, decisions: Iterable[Decision], wanted: set
     """Return item -> label by the model of the reviewers, fitted with all decisions; without undecided items."""
     import torch
 
-    from likewise.labels.annotators import MAX_VOTED_CLASSES, ballots_of, decide, fit_workers
+    from likewise.labels.annotators import fit_workers
+    from likewise.labels.ballots import ballots_of
 
     votes, items, names = votes_of_decisions(findings, decisions)
-    if len(names) > MAX_VOTED_CLASSES:
-        return {}
     ballots = ballots_of(votes, len(items), len(names))
     with torch.no_grad():
         _, q, _ = fit_workers(ballots)
-        decided = decide(q, ballots.counts)
+        decided = ballots.decided(q)
     return {
         item: names[int(decided.label[at])]
         for at, item in enumerate(items)

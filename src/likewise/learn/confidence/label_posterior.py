@@ -11,7 +11,7 @@ from likewise.core.contracts import Confidence
 from likewise.core.similarity import full_precision_matmul
 from likewise.core.types import Embedded, LikewiseError, Relabelling, SampleWeights, Votes
 from likewise.data.label_sets import label_table
-from likewise.labels.annotators import ballots_of, decide
+from likewise.labels.ballots import ballots_of, own_probability
 from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets, joint_scores
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
@@ -167,10 +167,11 @@ class LabelPosterior(Confidence):
         voted[torch.as_tensor(votes.row, device=y.device)] = True
         ballots = ballots_of(votes.completed(y.cpu().numpy()), len(y), self.classes)
         group = None if self.group is None else torch.as_tensor(self.group)
-        q = find_consensus(x.cpu(), ballots, folds=min(self.folds, 5), seed=self.seed, group=group).q
-        decided = decide(q, ballots.counts)
+        consensus = find_consensus(x.cpu(), ballots, folds=min(self.folds, 5), seed=self.seed, group=group)
+        q, columns = consensus.q, consensus.votes.columns
+        decided = consensus.votes.decided(q)
         label, sure = decided.label.to(y.device), (1 - decided.wrong).to(self.w)
-        own = q.to(self.w).gather(1, y[:, None])[:, 0].where(voted, 1 - found.suspicion)
+        own = own_probability(q.to(self.w), y, columns).where(voted, 1 - found.suspicion)
         used = (sure >= self.least) & ((label == y) | self.repair) & ~self.outside
         top, used = label.where(voted, found.y), used.where(voted, found.w > 0)
         top, used = keep_classes(top, used, own, y, self.classes)
