@@ -81,7 +81,7 @@ def positional_names(name: str) -> list[str]:
     """Return names for the first positional argument of a command; nothing where it is a path."""
     from likewise.cli.early import COMPONENT_REGISTRIES, NAME_REGISTRIES
     from likewise.learn import recipes
-    from likewise.papers.grid import names_with_print, table_names
+    from likewise.papers.grid import table_names
 
     registries = [*COMPONENT_REGISTRIES, *NAME_REGISTRIES, "all"]
     return list({"list": registries, "bench": table_names(), "recipe show": recipes.names()}.get(name, ()))
