@@ -102,9 +102,18 @@ def test_a_grid_as_printed_by_hand(tmp_path):
     top.write_text('base = "mine.toml:print"\ntitle = "top"', "utf-8")
     code, grid, above = read_grid(file), read_grid(f"{file}:print"), read_grid(top)
     assert (code.name, code.title, code.note, code.is_print) == ("mine", "a study", "as coded", False)
-    assert (grid.name, grid.title, grid.note, grid.is_print) == ("mine-print", "a study, as printed", "as printed", True)
+    assert (grid.name, grid.title, grid.note, grid.is_print) == (
+        "mine-print",
+        "a study, as printed",
+        "as printed",
+        True,
+    )
     assert (above.name, above.title, above.is_print) == ("top", "top", True) and cells(above) == cells(grid)
-    assert [c.settings["recipe"] for c in cells(grid)] == ["triplet:print", "norm-softmax:print+margin:print", "arcface"]
+    assert [c.settings["recipe"] for c in cells(grid)] == [
+        "triplet:print",
+        "norm-softmax:print+margin:print",
+        "arcface",
+    ]
     triplet = {"data": "cub200", "test_every": "1e", "recipe": "triplet:print", "loss.miner": "SoftHard()", "dim": 32}
     assert cells(grid)[0].settings == triplet | {"seed": 0}
     triplet |= {"test_every": "2e", "recipe": "triplet", "loss.miner": "Random()", "seed": 0}
@@ -112,7 +121,9 @@ def test_a_grid_as_printed_by_hand(tmp_path):
     assert cells(code)[0].settings == triplet
 
 
-@pytest.mark.parametrize("text", ['[settings]\ndata = "glyphs"', '[settings]\ndata = "glyphs"\n[axes]\nrecipe = ["arcface"]'])
+@pytest.mark.parametrize(
+    "text", ['[settings]\ndata = "glyphs"', '[settings]\ndata = "glyphs"\n[axes]\nrecipe = ["arcface"]']
+)
 def test_a_grid_without_printed_values_is_not_read_as_printed(tmp_path, text):
     (tmp_path / "mine.toml").write_text(text, "utf-8")
     with pytest.raises(LikewiseError, match="needs values as printed .* There are: .*procsim-table1:print, "):

@@ -69,8 +69,8 @@ class Bench:
     metrics: tuple[str, ...] | None = None
     """Metrics to compute; `likewise list metrics` shows all. By default the metrics of the grid."""
     list: bool = False
-    """Train nothing, and list the cells that would be trained; without TABLE_OR_GRID, list the tables of papers. If the data needs
-    --root, which may be left out, the states of the trainings are not listed."""
+    """Train nothing, and list the cells that would be trained; without TABLE_OR_GRID, list the tables of papers. A named data set
+    without --root is not read: the list then has no states of trainings."""
     train: bool = True
     """Train the missing cells; --no-train only summarises the finished cells."""
     device: Device | None = None
