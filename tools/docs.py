@@ -31,10 +31,12 @@ runs it, which files define it, and whether it is what the paper states. Of four
 what only their main text states is known from public code.
 
 - ✓ **faithful**: what the paper states; where print and public code differ, the remark names what runs.
-- ≈ **deviates**: otherwise, and how. Tables mark such numbers with a † ([tables](tables.md)).
+- ≈ **deviates**: otherwise, and how. Tables mark numbers of other trainings with a † ([tables](tables.md)), and state in a note
+  which epoch they are of.
 - ✕ **cannot**: not possible, and why.
 
-`likewise list tables` prints the tables and figures. A `bench` needs `--root FOLDER` with the data, or `--quick` for a small
+`likewise list tables` prints the tables and figures, `likewise bench --list` their names and which have a variant as printed
+(`:print`). A `bench` needs `--root FOLDER` with the data, or `--quick` for a small
 test. Misprints, and components that differ from their paper on purpose, are in
 [losses](losses.md#differences-from-papers-and-public-code).
 """

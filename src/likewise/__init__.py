@@ -195,7 +195,7 @@ def compare(run_a: Place, run_b: Place, **settings) -> Compared:
     return _call("compare", run_a=run_a, run_b=run_b, **settings)
 
 
-def bench(grid: Place, **settings) -> BenchmarkTable | Table:
+def bench(grid: Place | None = None, **settings) -> BenchmarkTable | Table:
     """Train every cell of a grid: a paper's table, given by name, or a grid file. The same as `likewise bench`."""
     return _call("bench", grid=grid, **settings)
 

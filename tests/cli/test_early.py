@@ -78,6 +78,8 @@ RIGHT = [
     "search runs/birds --query 17",
     "embed resnet50 photos --out z.npz",
     "bench procsim-table5 --data cub200",
+    "bench procsim-table1:print --list",
+    "bench --list",
     "demo",
     "list",
 ]

@@ -85,7 +85,7 @@ def test_tables_are_listed_by_paper_with_their_figures_and_commands():
     found = listing(List("tables"))
     assert set(found) == set(papers())
     assert [one.where for one in found["relational"]] == ["table 1", "table 2", "table 3", "figure 1"]
-    assert found["procsim"][4].command == "likewise bench procsim-table5"
+    assert found["procsim"][5].command == "likewise bench procsim-table5"
     commands = {one.command for items in found.values() for one in items}
     assert {f"likewise bench {name}" for name in table_names()} <= commands
 

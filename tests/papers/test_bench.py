@@ -330,6 +330,30 @@ def test_printed_numbers_stand_beside_ours_and_what_differs_is_said(grid):
     assert f"(60.8, {mine.difference})" in text and "published only" in text
 
 
+def test_cells_are_listed_without_the_data(tmp_path, monkeypatch, capsys):
+    """Only the states of the trainings need it; a --root that is given must hold it."""
+    monkeypatch.chdir(tmp_path)
+    cli.main(["bench", "procsim-table1:print", "--list", "--only", "method=MS", "seed=1", "noise=none"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "as printed" in said and "1 of 210 cells; add --root" in said
+    table = bench(Bench("training-strategies-table4", list=True, device="cpu"))
+    assert table.columns == ["cell", "method", "seed"] and len(table.lines) == 24 * 5
+    assert table.lines[0] == ["1", "ImageNet", "0"] and table.lines[-1] == ["120", "R-Triplet", "4"]
+    for wrong in ({"root": str(tmp_path)}, {"set": ("lr=-1",)}):
+        with pytest.raises(LikewiseError):
+            bench(Bench("training-strategies-table4", list=True, device="cpu", **wrong))
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_grid_the_tables_are_listed():
+    table = bench(Bench(list=True))
+    found = dict(table.lines)
+    assert list(found) == table_names() and found["influence-table1"] == read_grid("influence-table1").title
+    assert found["procsim-table1"].endswith("table 1); also procsim-table1:print")
+    with pytest.raises(LikewiseError, match="must be the name of a paper's table or a .toml file, got none"):
+        bench(Bench())
+
+
 def test_the_papers_tables_can_be_planned_in_small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trained = [name for name in table_names() if not read_grid(name).is_figure_only]

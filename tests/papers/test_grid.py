@@ -71,6 +71,65 @@ def test_every_combination_is_a_cell_by_hand(read):
     assert [(c.names, c.settings) for c in cells(grid)] == expected
 
 
+PRINT = """
+title = "a study"
+note = "as coded"
+[settings]
+data = "cub200"
+test_every = "2e"
+[axes]
+seed = [0]
+[[axes.method]]
+name = "triplet"
+recipe = "triplet"
+loss.miner = "Random()"
+print = {loss.miner = "SoftHard()", dim = 32}
+[[axes.method]]
+name = "both"
+recipe = "norm-softmax+margin"
+[[axes.method]]
+name = "no print"
+recipe = "arcface"
+[print]
+test_every = "1e"
+note = "as printed"
+"""
+
+
+def test_a_grid_as_printed_by_hand(tmp_path):
+    file, top = tmp_path / "mine.toml", tmp_path / "top.toml"
+    file.write_text(PRINT, "utf-8")
+    top.write_text('base = "mine.toml:print"\ntitle = "top"', "utf-8")
+    code, grid, above = read_grid(file), read_grid(f"{file}:print"), read_grid(top)
+    assert (code.name, code.title, code.note, code.is_print) == ("mine", "a study", "as coded", False)
+    assert (grid.name, grid.title, grid.note, grid.is_print) == (
+        "mine-print",
+        "a study, as printed",
+        "as printed",
+        True,
+    )
+    assert (above.name, above.title, above.is_print) == ("top", "top", True) and cells(above) == cells(grid)
+    assert [c.settings["recipe"] for c in cells(grid)] == [
+        "triplet:print",
+        "norm-softmax:print+margin:print",
+        "arcface",
+    ]
+    triplet = {"data": "cub200", "test_every": "1e", "recipe": "triplet:print", "loss.miner": "SoftHard()", "dim": 32}
+    assert cells(grid)[0].settings == triplet | {"seed": 0}
+    triplet |= {"test_every": "2e", "recipe": "triplet", "loss.miner": "Random()", "seed": 0}
+    del triplet["dim"]
+    assert cells(code)[0].settings == triplet
+
+
+@pytest.mark.parametrize(
+    "text", ['[settings]\ndata = "glyphs"', '[settings]\ndata = "glyphs"\n[axes]\nrecipe = ["arcface"]']
+)
+def test_a_grid_without_printed_values_is_not_read_as_printed(tmp_path, text):
+    (tmp_path / "mine.toml").write_text(text, "utf-8")
+    with pytest.raises(LikewiseError, match="needs values as printed .* There are: .*procsim-table1:print, "):
+        read_grid(f"{tmp_path / 'mine.toml'}:print")
+
+
 def test_a_file_without_axes_is_one_cell(read):
     (cell,) = cells(read('[settings]\ndata = "glyphs"'))
     assert cell.names == {}

@@ -9,9 +9,9 @@ from torch import nn
 
 from likewise.core.settings.overrides import has_argument
 from likewise.core.settings.spec import build, canonical
-from likewise.learn.recipes import names_with_print
+from likewise.learn.recipes import with_print
 from likewise.learn.training.defaults import fold_specs
-from likewise.papers.grid import adapted, as_train, cells, read_grid, shipped, table_names
+from likewise.papers.grid import adapted, as_train, cells, names_with_print, read_grid, shipped, table_names
 from likewise.papers.grid_plan import Planner
 from likewise.papers.published import numbers
 
@@ -24,8 +24,8 @@ TRAINED = [name for name in table_names() if read_grid(name).axes]
 PRINTED = [name for name in TRAINED if read_grid(name).published]
 FIGURES = [name for name in PRINTED if "-figure" in name and name != "hierarchical-figure2"]
 """Figures of the trainings of a table; figure 2 of HPL has printed numbers of its own."""
-AS_PRINTED = [name for name in PRINTED if name.endswith("-print")]
-"""Tables with the settings of the print; they have only the rows whose print differs from the code."""
+AS_PRINTED = [f"{name}:print" for name in names_with_print()]
+"""Tables with the settings of the print."""
 KINDS = {
     "loss": Loss, "sampler": BatchSampler, "protocol": Protocol, "noise": NoiseModel, "confidence": Confidence, "terms": Term,
 }  # fmt: skip
@@ -65,22 +65,52 @@ def test_every_table_of_the_papers_is_there():
 
 
 @pytest.mark.parametrize("name", AS_PRINTED)
-def test_a_table_as_printed_has_the_rows_that_differ_from_the_code(name):
-    """Every row differs in the loss or its learning rate, and every recipe with printed values has a row."""
-    as_code = {c.names["method"]: as_train(c.settings) for c in cells(read_grid(name.removesuffix("-print")))}
-    used = set()
-    for cell in cells(read_grid(name)):
-        row, config = cell.names["method"], as_train(cell.settings)
-        there = {key: value for key, value in vars(config).items() if value != getattr(as_code[row], key)}
-        assert set(there) - {"recipe", "seed"} == ({"loss_lr"} if row == "Softmax" else {"loss"}), row
-        assert config.recipe == f"{as_code[row].recipe}:print"
-        used.add(config.recipe.removesuffix(":print"))
-    assert shipped(replace(read_grid(name), name=f"{name}-small")).name == name
-    left_out = {"norm-softmax"} if name != "training-strategies-table6-print" else {"proxy-nca"}
-    assert used == set(names_with_print()) - left_out - {"procsim"}
+def test_a_table_as_printed_has_the_printed_values_of_its_recipes(name):
+    """Otherwise its cells are those of the table; the tables that print the best test epoch measure every epoch."""
+    as_code, grid = read_grid(name.removesuffix(":print")), read_grid(name)
+    best = not name.startswith("procsim")
+    assert (grid.name, grid.is_print, grid.title) == (name.replace(":", "-"), True, f"{as_code.title}, as printed")
+    for code, cell in zip(cells(as_code), cells(grid), strict=True):
+        assert (code.names, code.published) == (cell.names, cell.published)
+        assert cell.settings.get("recipe") == (code.settings.get("recipe") and with_print(code.settings["recipe"]))
+        config, other = as_train(cell.settings), as_train(code.settings)
+        assert config.test_every == ("1e" if best else None)
+        changed = {key for key, value in vars(config).items() if value != getattr(other, key)} - {"recipe"}
+        assert changed <= {"loss", "loss_lr", "terms", "test_every"}
+    if grid.published:
+        assert shipped(replace(grid, name="mine")).name == f"{shipped(as_code).name}-print"
 
 
-@pytest.mark.parametrize("name", [name for name in PRINTED if name not in (*AS_PRINTED, *FIGURES)])
+def test_the_tables_of_the_training_strategies_as_printed_limit_all_distances():
+    for number in range(4, 10):
+        for cell in cells(read_grid(f"training-strategies-table{number}:print")):
+            loss = canonical(as_train(cell.settings).loss)
+            assert ("DistanceWeighted" in loss) == ("upper=1.4" in loss), cell.names
+
+
+def test_the_tables_of_the_training_strategies_draw_batches_as_its_code_does():
+    for number in (3, 4, 5, 6, 7, 8, 9):
+        own = [c for c in cells(read_grid(f"training-strategies-table{number}")) if c.names["seed"] == "0"]
+        samplers = {as_train(c.settings).sampler for c in own if number > 3 or c.names["method"].startswith("Margin")}
+        samplers = {text for text in samplers if text.startswith("Samples")}
+        assert samplers and all("with_replacement=True" in text for text in samplers)
+
+
+def test_the_rows_of_relations_of_parts_have_the_dimensions_and_batches_of_the_paper():
+    for number in (1, 2):
+        every = cells(read_grid(f"relational-table{number}"))
+        assert {c.names["seed"] for c in every} == set(map(str, range(10)))
+        for config in (as_train(c.settings) for c in every):
+            assert config.dim == 128 and "batch=32" in canonical(config.sampler)
+
+
+def test_guidance_by_images_needs_no_labels():
+    for name in ("procsim-table6", "procsim-table6:print"):
+        (term,) = {as_train(cell.settings).terms for cell in cells(read_grid(name))}.pop()
+        assert "by='images'" in term and "mask_same_label=False" in term
+
+
+@pytest.mark.parametrize("name", [name for name in PRINTED if name not in FIGURES])
 def test_every_point_is_a_printed_row_and_every_printed_number_has_a_cell(name):
     """A figure may have some rows of a table only, and rows that no table has."""
     grid = read_grid(name)

@@ -221,7 +221,8 @@ def check_data(command: str, config: object) -> None:
 
 def check_grid(command: str, config: object) -> None:
     """Raise for a table or a file of settings that does not exist."""
-    name = {"bench": getattr(config, "grid", ""), "tune": getattr(config, "config", "")}.get(command)
+    name = {"bench": getattr(config, "grid", None), "tune": getattr(config, "config", None)}.get(command)
+    name = name and name.removesuffix(":print")  # a table as printed
     if name is None or os.path.exists(os.path.expanduser(name)):
         return
     from likewise.papers.grid import table_names

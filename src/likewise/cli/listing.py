@@ -11,7 +11,7 @@ from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.notebook import table, view
 from likewise.core.settings import List, check
 from likewise.learn import recipes
-from likewise.papers.grid import read_grid, table_names
+from likewise.papers.grid import table_names, table_titles
 from likewise.papers.published import coverage, papers
 from likewise.papers.published.coverage import PaperListing, show_papers
 
@@ -85,7 +85,7 @@ def entries(registry: str) -> dict[str, str]:
     if registry == "recipes":
         also = {name: f"; also {name}:print" for name in recipes.names_with_print()}
         return {name: recipes.read(name).title + also.get(name, "") for name in recipes.names()}
-    return {name: read_grid(name).title for name in table_names()} if registry == "tables" else listed_backbones()
+    return table_titles() if registry == "tables" else listed_backbones()
 
 
 def show_listing(found: Listing | PaperListing, config: List) -> None:

@@ -82,6 +82,12 @@ def is_named(data: str) -> bool:
     return data in NAMES or (data.partition("(")[0].strip() in NAMES and data.strip().endswith(")"))
 
 
+def lacks_root(data: str, root: object) -> bool:
+    """Whether DATA names a data set whose folder must be given, and is not."""
+    name = data.partition("(")[0].strip()
+    return root is None and is_named(data) and name not in DRAWN_DATA
+
+
 def load_name(name: str, root: str | None, arguments: dict) -> Items:
     """Call the reader of a named data set: the function of that name in `public_sets`, or in `glyphs` for drawn data."""
     if name not in NAMES:
@@ -89,11 +95,11 @@ def load_name(name: str, root: str | None, arguments: dict) -> Items:
     module = importlib.import_module(f"likewise.data.{'glyphs' if name in DRAWN_DATA else 'public_sets'}")
     make: Callable[..., Items] = getattr(module, name)
     parameters = dict(inspect.signature(make).parameters)
-    needs_root = parameters.pop("root").default is inspect.Parameter.empty
+    parameters.pop("root")
     takes = list(parameters)
     if arguments and not takes:
         raise LikewiseError(f"data: {name} takes no arguments, got {', '.join(arguments)}; write just {name!r}")
-    if root is None and needs_root:
+    if lacks_root(name, root):
         raise LikewiseError(
             f"{name}: root must be the folder where the original download was unpacked, got none; "
             f"pass root (for a folder ./{name} of class folders, write ./{name})"

@@ -21,8 +21,8 @@ from likewise.core.settings import Bench, check
 from likewise.learn.training.loop import request_stop
 from likewise.papers.benchmark_table import BenchmarkTable
 from likewise.papers.executors import Executor, LocalExecutor, RayExecutor
-from likewise.papers.grid import SEED_AXIS, Grid, cell_name, read_grid
-from likewise.papers.grid_plan import GridPlan, PlannedRun, adopt, names, plan_grid
+from likewise.papers.grid import SEED_AXIS, Grid, as_train, cell_name, cells, chosen, read_grid, table_titles
+from likewise.papers.grid_plan import GridPlan, PlannedRun, adapted_grid, adopt, has_roots, names, plan_grid
 from likewise.runs.usage import cost
 
 TABLE_SHARE = 0.05
@@ -32,8 +32,10 @@ MAX_TABLE_SECONDS = 20.0
 
 
 def bench(config: Bench, say=print) -> BenchmarkTable | Table:
-    """Train all cells that are not finished, and return the table; with `list`, only list the trainings."""
+    """Train all cells that are not finished, and return the table; with `list`, only list the trainings, or the tables."""
     check(config)
+    if config.grid is None:
+        return tables_of_papers(config)
     budget = Budget(config.budget)
     if config.budget is not None and config.executor:
         raise LikewiseError(
@@ -42,6 +44,8 @@ def bench(config: Bench, say=print) -> BenchmarkTable | Table:
     grid = read_grid(config.grid)
     if grid.is_figure_only:
         return draw_alone(GridPlan(grid, Path(config.out or Path("bench") / grid.name).expanduser(), [], set()), config)
+    if config.list and not has_roots(grid := adapted_grid(config)):
+        return cells_of(grid, config)
     device = choose_device(config.device)
     executor = None if config.list else choose_executor(config, say)
     plan = plan_grid(config, say)
@@ -71,6 +75,26 @@ def draw_alone(plan: GridPlan, config: Bench) -> BenchmarkTable | Table:
     from likewise.papers.results_table import write_figures  # imported late, as in run_grid
 
     return write_figures(plan, config)
+
+
+def tables_of_papers(config: Bench) -> Table:
+    """Return the names and titles of all tables of papers; raises without `list`."""
+    if not config.list:
+        raise LikewiseError(
+            "bench: TABLE_OR_GRID must be the name of a paper's table or a .toml file, got none; `likewise bench --list` lists "
+            "the tables"
+        )
+    return Table("Tables and figures of papers", ["name", "title"], [[*one] for one in table_titles().items()])
+
+
+def cells_of(grid: Grid, config: Bench) -> Table:
+    """Return the chosen cells of a grid as a table, without states, for which the data would be read."""
+    every = cells(grid)
+    for cell in every:
+        as_train(cell.settings)  # raises for settings that cannot work
+    lines = [[str(place + 1), *every[place].names.values()] for place in chosen(every, config.only)]
+    note = f"{len(lines)} of {len(every)} cells; add --root, the folder of the data, to see which are finished"
+    return Table(grid.title, ["cell", *grid.axes], lines, [note])
 
 
 def planned(plan: GridPlan) -> Table:

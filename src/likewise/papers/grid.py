@@ -1,7 +1,8 @@
 """The file that `bench` and `tune` read: settings of a training, axes to vary them along, ranges to search.
 
     base = "procsim-table5"                 start from another: what is given here replaces its settings, axes, ... by name;
-                                            axes.method.without = ["LSD"] only leaves points out
+                                            axes.method.without = ["LSD"] only leaves points out;
+                                            "procsim-table5:print" is the table as printed
     title = "what this is about"            optional, like all the rest
     note = "a remark below the table"
     differs = "one epoch, not 40"           how all trainings differ from what the paper states; their numbers get a dagger
@@ -28,6 +29,7 @@
     published = {method = "MCL + PRISM"}    which printed row (or column) it is: method, miner, sampler, noise, share; a
                                             text alone is the one that the axis is called after
     differs = "14 groups, not 48"           how this row (or column) differs from what the paper states
+    print = {loss.margin = 0.2}             settings of this point as printed, if its recipe does not have them
     [[axes.noise]]
     name = "uniform 10 %"
     noise = "Uniform(share=0.1)"
@@ -35,6 +37,8 @@
     published = {noise = "uniform", share = 0.1}
     [quick]                                 for --quick, in addition to _quick.toml: settings that override all but --set, and
     axes = {seed = 2, noise = ["clean"]}    points to keep: a number of first points, names, or {without = [...]}
+    [print]                                 for NAME:print, in addition to the recipes with :print: settings that override
+    note = "as printed"                     [settings], and a note in place of that of the table
     [ranges]                                what `tune` searches
     lr = "1e-5..1e-2 log"
 
@@ -65,7 +69,7 @@ from likewise.core.settings.overrides import (
     read_change,
     with_argument,
 )
-from likewise.learn.recipes import apply
+from likewise.learn.recipes import PRINT_SUFFIX, apply, with_print
 from likewise.papers.figures import FIGURE_KINDS
 from likewise.papers.published import numbers
 
@@ -84,7 +88,10 @@ QUICK_FILE = "_quick"
 TOP_LEVEL_KEYS = ("base", "title", "note", "differs", "columns", "first", "then")
 """Keys of a grid file outside of its sections."""
 
-SECTIONS = ("published", "settings", "axes", "quick", "ranges")
+NOT_SETTINGS = ("name", "published", "let", "differs", PRINT_SUFFIX)
+"""Keys of a point of an axis that are no settings."""
+
+SECTIONS = ("published", "settings", "axes", "quick", PRINT_SUFFIX, "ranges")
 PUBLISHED_SECTION_KEYS = ("paper", "table", "dataset", "metrics", "scores", "only")
 """Keys of the section [published]."""
 
@@ -118,7 +125,7 @@ class Grid:
     """The content of a grid file. `published`: paper, table and perhaps data set; `quick`: the table [quick].
 
     `published_only`: printed method that is not trained -> the reason. `differs`: how all its trainings differ from the paper.
-    `first`: names of points that are trained before others.
+    `first`: names of points that are trained before others. `is_print`: whether it is a table as printed (NAME:print).
     """
 
     title: str
@@ -136,6 +143,7 @@ class Grid:
     published_only: dict[str, str] = field(default_factory=dict)
     differs: str = ""
     first: tuple[str, ...] = ()
+    is_print: bool = False
 
     @property
     def is_figure_only(self) -> bool:
@@ -173,11 +181,31 @@ def table_names() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in found if not name.startswith("_"))
 
 
+def names_with_print() -> list[str]:
+    """Return the names of the tables of papers that have a variant as printed, NAME:print."""
+    return [name for name in table_names() if as_printed(merged_content(name)) is not None]
+
+
+def table_titles() -> dict[str, str]:
+    """Return name -> title of every table of papers; the title of a table that has a variant as printed names it."""
+    also = {name: f"; also {name}:{PRINT_SUFFIX}" for name in names_with_print()}
+    return {name: read_grid(name).title + also.get(name, "") for name in table_names()}
+
+
 def merged_content(name: str | Path, above: tuple[str, ...] = ()) -> dict:
     """Return the content of a table or grid file merged with its base: all sections, settings by dotted names.
 
     `above`: the files that name this one as their base, to detect a cycle.
     """
+    plain_name = str(name).removesuffix(f":{PRINT_SUFFIX}")
+    if plain_name != str(name):
+        printed = as_printed(merged_content(plain_name, above))
+        if printed is None:
+            raise LikewiseError(
+                f"grid: '{name}' needs values as printed that differ from '{plain_name}', but it has none; drop "
+                f"':{PRINT_SUFFIX}'. There are: {', '.join(f'{one}:{PRINT_SUFFIX}' for one in names_with_print())}"
+            )
+        return printed
     if str(name) in above:
         raise LikewiseError(
             f"grid: '{name}' is its own base ({' > '.join((*above, str(name)))}); remove the base from one of these files"
@@ -196,15 +224,43 @@ def merged_content(name: str | Path, above: tuple[str, ...] = ()) -> dict:
     grid["settings"] = dict(flat(grid["settings"]))
     quick_axes = grid["quick"].pop("axes", {})
     grid["quick"] = dict(flat(grid["quick"])) | {"axes": quick_axes}
+    grid[PRINT_SUFFIX] = dict(flat(grid[PRINT_SUFFIX]))
     if "base" not in grid:
         return grid
     base = str(grid.pop("base"))
-    base_grid = merged_content(Path(name).parent / base if base.endswith(".toml") else base, (*above, str(name)))
+    is_file = base.removesuffix(f":{PRINT_SUFFIX}").endswith(".toml")
+    base_grid = merged_content(Path(name).parent / base if is_file else base, (*above, str(name)))
     grid["axes"] = {axis: points_of_axis(axis, values, base_grid["axes"]) for axis, values in grid["axes"].items()}
     grid["quick"]["axes"] = base_grid["quick"]["axes"] | grid["quick"]["axes"]
     if grid["published"].get("table", "") not in ("", base_grid["published"].get("table")):
         base_grid["published"].pop("only", None)  # the rows of another table
     return base_grid | grid | {key: base_grid[key] | grid[key] for key in SECTIONS}
+
+
+def as_printed(content: dict) -> dict | None:
+    """Return the merged content of a grid as printed; None if it has nothing that differs in print.
+
+    Recipes with printed values get ":print"; then the settings in `print` of a point, and in [print], override others.
+    """
+
+    def printed(settings: dict) -> dict:
+        """Return settings by dotted names, with the printed values of the recipe, and with those in `print`."""
+        rest = {key: value for key, value in settings.items() if key != PRINT_SUFFIX}
+        recipe = {"recipe": with_print(rest["recipe"])} if isinstance(rest.get("recipe"), str) else {}
+        return rest | recipe | dict(flat(settings.get(PRINT_SUFFIX, {})))
+
+    section = {key: value for key, value in content[PRINT_SUFFIX].items() if key != "note"}
+    axes = {
+        axis: [printed(v) if isinstance(v, dict) else printed({axis: v})[axis] for v in values]
+        for axis, values in content["axes"].items()
+        if isinstance(values, list)
+    }
+    settings = printed(content["settings"]) | section
+    found = {**content, "settings": settings, "axes": content["axes"] | axes, PRINT_SUFFIX: {}, "is_print": True}
+    found |= {"note": content[PRINT_SUFFIX].get("note", content.get("note", ""))}
+    found |= {"title": f"{content['title']}, as printed"} if content.get("title") else {}
+    unchanged = all(found[key] == content[key] for key in ("settings", "axes"))
+    return None if unchanged else found
 
 
 def points_of_axis(axis: str, values: object, axes: dict[str, list]) -> object:
@@ -258,15 +314,21 @@ def read_grid(name: str | Path) -> Grid:
     quick = quick_of(content)
     printed = {key: dict(content["published"].get(key, {})) for key in ("metrics", "scores")}
     grid = Grid(
-        str(content.get("title", "")), settings, axes, ranges, Path(name).stem, str(content.get("note", "")),
+        str(content.get("title", "")), settings, axes, ranges, _stem(name), str(content.get("note", "")),
         _words(content, "columns", axes), _words(content, "then", FIGURE_KINDS),
         {key: str(content["published"][key]) for key in ("paper", "table", "dataset") if key in content["published"]},
         printed["metrics"], printed["scores"], quick,
         {key: str(value) for key, value in content["published"].get("only", {}).items()}, str(content.get("differs", "")),
-        _words(content, "first", {point.name for along in axes.values() for point in along}),
+        _words(content, "first", {point.name for along in axes.values() for point in along}), "is_print" in content,
     )  # fmt: skip
     cut_axes(grid, quick.get("axes", {}))  # raises for unknown names
     return grid
+
+
+def _stem(name: str | Path) -> str:
+    """Return the name of a grid, for its folder: "procsim-table5", "mine" of mine.toml, "procsim-table5-print" of ...:print."""
+    plain_name = str(name).removesuffix(f":{PRINT_SUFFIX}")
+    return Path(plain_name).stem + f"-{PRINT_SUFFIX}" * (plain_name != str(name))
 
 
 def shipped(grid: Grid) -> Grid | None:
@@ -275,8 +337,8 @@ def shipped(grid: Grid) -> Grid | None:
     same = [t for t in every if all(t.published.get(key) == grid.published.get(key) for key in ("paper", "table"))]
     if not same:
         return None
-    # A figure may have some rows of a table. Of table4 and table4-print, the grid is a variant of the one it is named after.
-    table = max(same, key=lambda one: (not one.then, len(one.name) if grid.name.startswith(one.name) else 0))
+    table = min(same, key=lambda one: bool(one.then))  # a figure may have some rows of a table
+    table = read_grid(f"{table.name}:{PRINT_SUFFIX}") if grid.is_print else table
     data = grid.published.get("dataset", str(grid.settings.get("data"))).casefold()
     printed = {n.dataset.casefold() for n in numbers(**table.published)}
     return adapted(table, data) if data in printed else table
@@ -308,7 +370,7 @@ def points(axis: str, values: object) -> list[Point]:
         published, let = ({k: str(v) for k, v in table.items()} for table in (printed, value.get("let", {})))
         for key in published:
             must_know(key, PUBLISHED_KEYS, f"published key of axis '{axis}'")
-        rest = flat({k: v for k, v in value.items() if k not in ("name", "published", "let", "differs")})
+        rest = flat({k: v for k, v in value.items() if k not in NOT_SETTINGS})
         settings = {k: plain(k, v) for k, v in rest}
         found.append(Point(value["name"], settings, published, let, str(value.get("differs", ""))))
     names = [point.name for point in found]

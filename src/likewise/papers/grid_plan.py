@@ -18,8 +18,9 @@ from likewise.core.settings import SETTINGS_OUTSIDE_IDENTITY, SPECS, Bench, Trai
 from likewise.core.settings.overrides import must_know
 from likewise.core.settings.spec import brief, build, canonical
 from likewise.core.types import Items
+from likewise.data import lacks_root
 from likewise.data.fingerprint import fingerprint
-from likewise.learn.recipes import NO_RECIPE, Recipe, read
+from likewise.learn.recipes import NO_RECIPE, PRINT_SUFFIX, Recipe, read
 from likewise.papers.benchmark_table import BEST_EPOCH, RowNote, notes_by_rows
 from likewise.papers.grid import (
     SEED_AXIS,
@@ -141,11 +142,22 @@ class Difference(NamedTuple):
 
 def plan_grid(config: Bench, say: Callable[[str], None]) -> GridPlan:
     """Return the plan of the grid of bench; all settings are checked before the first training."""
-    grid = adapted(read_grid(config.grid), config.data, config.root, config.set, config.quick)
+    grid = adapted_grid(config)
     folder = Path(config.out or Path("bench") / grid.name).expanduser()
     check_published(grid)
     runs = lay_out(grid, config, Planner(folder / "runs" if config.out else SHARED_RUNS_FOLDER, say))
     return GridPlan(grid, folder, runs, set(chosen(cells(grid), config.only)))
+
+
+def adapted_grid(config: Bench) -> Grid:
+    """Return the grid that bench runs: with the data, the settings and the size that its arguments give."""
+    assert config.grid is not None
+    return adapted(read_grid(config.grid), config.data, config.root, config.set, config.quick)
+
+
+def has_roots(grid: Grid) -> bool:
+    """Return whether the data of all cells can be looked for: no named data set lacks its folder."""
+    return not any(lacks_root(str(cell.settings.get("data")), cell.settings.get("root")) for cell in cells(grid))
 
 
 def check_published(grid: Grid) -> None:
@@ -168,6 +180,7 @@ def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
     ours = {k: v for k in ("device", "metrics", "allow_imports") if (v := getattr(config, k))}
     table = None if config.quick else shipped(grid)
     paper = cells(table) if table else []
+    is_of_paper = grid.name.removesuffix(f"-{PRINT_SUFFIX}" * grid.is_print) in table_names()
     plan, seen = [], {}
     for number, cell in enumerate(cells(grid), 1):
         try:
@@ -178,7 +191,7 @@ def lay_out(grid: Grid, config: Bench, planner: Planner) -> list[PlannedRun]:
             raise LikewiseError(f"bench: {cell_name(cell)}: {error}") from None
         published = counterpart(cell, paper)
         there = as_train(published.settings, **ours) if published else None
-        of_paper = bool(published) or (grid.name in table_names() and not grid.published)
+        of_paper = bool(published) or (is_of_paper and not grid.published)
         differs = differences(cell, whole, published, there) if of_paper else ()
         taken = assumed(cell) if of_paper else ()
         for fold, job in enumerate(jobs):

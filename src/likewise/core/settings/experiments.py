@@ -33,9 +33,9 @@ class Demo:
 class Bench:
     """Train every cell of a table or grid, and print means with 95 % intervals over seeds beside the paper's numbers."""
 
-    grid: Annotated[Positional[str], called("TABLE_OR_GRID")]
-    """Name of a paper's table (`likewise list tables` shows all), or a TOML file with [settings] of a training and [axes] of
-    values to vary, such as seed = [0, 1, 2]."""
+    grid: Annotated[Positional[str | None], called("TABLE_OR_GRID")] = None
+    """Name of a paper's table (--list without a name shows all), with :print after it as printed; or a TOML file with [settings]
+    of a training and [axes] of values to vary, such as seed = [0, 1, 2]."""
     data: Data | None = None
     """Data to train on. By default the data of the grid."""
     root: Folder | None = None
@@ -69,7 +69,8 @@ class Bench:
     metrics: tuple[str, ...] | None = None
     """Metrics to compute; `likewise list metrics` shows all. By default the metrics of the grid."""
     list: bool = False
-    """Train nothing, and list the cells that would be trained."""
+    """Train nothing, and list the cells that would be trained; without TABLE_OR_GRID, list the tables of papers. A named data set
+    without --root is not read: the list then has no states of trainings."""
     train: bool = True
     """Train the missing cells; --no-train only summarises the finished cells."""
     device: Device | None = None

@@ -17,7 +17,7 @@ import dataclasses
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -95,6 +95,16 @@ def names() -> list[str]:
 def names_with_print() -> list[str]:
     """Return the names of the recipes that have values as printed."""
     return [name for name, file in recipe_files().items() if PRINT_SUFFIX in _content(file)]
+
+
+@cache
+def with_print(name: str) -> str:
+    """Return the name of a recipe, or of several, with ":print" after each that has values as printed."""
+    files = {one: recipe_files().get(one.replace("+", "-plus")) for one in re.split(r"\+(?=\w)", name)}
+    return "+".join(
+        f"{one}:{PRINT_SUFFIX}" if file is not None and PRINT_SUFFIX in _content(file) else one
+        for one, file in files.items()
+    )
 
 
 def read(name: str, data: str | None = None) -> Recipe:
