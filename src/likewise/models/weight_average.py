@@ -16,7 +16,7 @@ class WeightAverage:
     """Running average of the trained parameters of a network and of its BatchNorm statistics.
 
     Formula: after step t, a_t = a_(t-1) + w_t (x_t - a_(t-1)), w_t = min(1, 1 / (share t)); so x_s has a weight near
-        (s / t)^(1 / share - 1) / (share t), and the mean age of the averaged weights is share / (1 + share) of the training so far
+        (s / t)^(1 / share - 1) / (share t), and the mean age of the averaged weights is t share / (1 + share)
     The average needs no length of the training, so a stopped, resumed or extended training has the right one at every step.
 
     Args:

@@ -81,8 +81,8 @@ FLAG_GROUPS = {
     "Noise": ("robust", "confidence", "votes", "noise", "record_losses"),
     "Schedule": (
         "epochs", "steps", "optimizer", "lr", "backbone_lr", "weight_decay", "momentum", "eps", "warmup", "schedule",
-        "schedule_every", "schedule_factor", "schedule_patience", "average", "clip_value", "clip_norm", "select", "validate_every",
-        "patience", "test_every", "seed",
+        "schedule_every", "schedule_factor", "schedule_patience", "average", "clip_value", "clip_norm", "select",
+        "validate_every", "patience", "test_every", "seed",
     ),
     "Speed": (
         "device", "gpus", "shard_proxies", "workers", "cache", "cache_memory", "precision", "execution", "chunk_size",
@@ -249,7 +249,7 @@ class Train:
     schedule_patience: CountOrZero = 4
     """Number of validations without improvement before the plateau schedule lowers the learning rate."""
     average: Share = 0.2
-    """Share of the training so far over which the weights of the network are averaged. The averaged network is validated, evaluated
+    """Share of the steps so far over which the weights of the network are averaged. The averaged network is validated, evaluated
     and exported. 0: the last weights, as in papers; recipes of papers have 0."""
     clip_value: ClipBound | None = None
     """Clip every entry of the gradient to this absolute value. By default no clipping."""

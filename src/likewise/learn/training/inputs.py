@@ -159,7 +159,9 @@ def score_test(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     samples = state.samples
     rows = samples.protocol.rows(samples.loaded, "test")
     with state.averaged():
-        e = replace(as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows]))
+        e = replace(
+            as_compared(embed(state, inputs, rows), state.similarity), y=torch.as_tensor(samples.loaded.y[rows])
+        )
     names = [name for name in state.config.metrics if not is_set_metric(name)]
     how = {"trained": True, "allow_imports": state.config.allow_imports}
     relevance = relevance_of(samples.loaded, rows, state.config.relevance, **how)

@@ -66,7 +66,7 @@ class AsyncScalars:
 
 
 def shown_tensors(state: TrainState) -> dict[str, Tensor]:
-    """Return the tensors of model.safetensors on the CPU: the network, averaged if it is, and the loss. All processes must call it."""
+    """Return the network, with averaged weights if they are averaged, and the loss, on the CPU. All processes must call it."""
     with state.averaged():
         return {name: t.detach().cpu().clone() for name, t in state.tensors("embedder", "loss").items()}
 
@@ -164,7 +164,7 @@ class RunLog:
             self.note({"step": state.step, "suspicion": histogram})
 
     def save_best(self, state: TrainState) -> None:
-        """Save the network and the loss as the best on validation. The network has its averaged weights, as when it was scored."""
+        """Save the network and the loss as the best on validation, with the weights that were scored."""
         best = shown_tensors(state)
         if self.writes:
             self.run.save_tensors("best.safetensors", best)
