@@ -141,7 +141,10 @@ def test_a_logistic_regression_by_hand():
     x, right = np.repeat([0.0, 1.0], 4), np.array([1, 0, 0, 0, 1, 1, 1, 0], bool)
     intercept, slope = fit_logistic(x, right, np.ones(8))
     # the optimiser stops at its own tolerance
-    assert (intercept, slope) == (pytest.approx(-np.log(3) + 0.0029, abs=1e-3), pytest.approx(2 * np.log(3) - 0.0059, abs=2e-3))
+    assert (intercept, slope) == (
+        pytest.approx(-np.log(3) + 0.0029, abs=1e-3),
+        pytest.approx(2 * np.log(3) - 0.0059, abs=2e-3),
+    )
     assert fit_logistic(x[[0, 1, 4, 7]], right[[0, 1, 4, 7]], np.array([1.0, 3, 3, 1])) == pytest.approx(
         (intercept, slope), abs=1e-3
     )

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from likewise.core.errors import LikewiseError
 from likewise.models.pretrained.networks import WEIGHT_PACKAGES, timm_name
 from likewise.models.pretrained.weights import DEFAULT_BACKBONE, is_reachable
+from likewise.models.torchvision_operators import prepare_torchvision
 
 PACKAGED_BACKBONES = ("efficientnet_lite2", "efficientnet_lite1", "efficientnet_lite0", "mobilenet_v2")
 """Backbones with a weight package, the most accurate on ImageNet first."""
@@ -62,6 +63,7 @@ def hub_cache() -> Path:
 
 def is_cached(name: str) -> bool:
     """Whether the hub's cache on this disk holds the published weights of a timm backbone."""
+    prepare_torchvision()
     import timm  # slow to import
 
     cfg = timm.get_pretrained_cfg(timm_name(name))

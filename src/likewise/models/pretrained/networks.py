@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from likewise.core.errors import LikewiseError
 from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES
 from likewise.models.pretrained.weights import WAYS_OUT, download, load_whole, read_weights, strip
+from likewise.models.torchvision_operators import prepare_torchvision
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ def create_timm(
         ways_out: end of the error about a failed download.
         options: more arguments of `timm.create_model`.
     """
+    prepare_torchvision()
     import timm  # slow to import
 
     if name in FOUNDATION_BACKBONES and not timm.is_model(timm_name(name).split(".")[0]):
