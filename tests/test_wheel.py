@@ -82,7 +82,7 @@ def test_the_installed_wheel_works_in_an_empty_folder(built, tmp_path):
     variables = {**os.environ, "PYTHONPATH": str(site)}
     shown = call(sys.executable, "-P", "-c", STEPS, site, cwd=folder, env=variables)
     assert shown.count("step:") == 7 and "ProxyAnchor" in shown and "procsim-table5" in shown
-    for name in ("gallery.png", "per_query.parquet", "audit/index.html", "report.html"):
+    for name in ("gallery.png", "per_query.parquet", "audit/audit.html", "report.html"):
         assert (folder / "demo" / "robust" / name).stat().st_size > 1000, name
     assert (folder / "exported" / "model.safetensors").exists()
     version = call(site / "bin" / "likewise", "--version", cwd=folder, env=variables)
