@@ -14,7 +14,16 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ("src", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "MANIFEST.in", "pyproject.toml")
+SOURCES = (
+    "src",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "SECURITY.md",
+    "MANIFEST.in",
+    "pyproject.toml",
+)
 STEPS = """
 import os, sys
 import likewise
@@ -68,6 +77,7 @@ def test_the_distributions_have_every_file_of_the_package(built):
     assert {name for name in names if name.startswith("likewise/")} == package_files() > {"likewise/py.typed"}
     assert about["Name"] == "likewise" and about["License-Expression"] == "MIT"
     assert "Typing :: Typed" in about.get_all("Classifier") and "likewise = likewise.cli.main:main" in commands
+    assert f"\nversion: {about['Version']}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
     with tarfile.open(next(built.glob("*.tar.gz"))) as source:
         names = {name.partition("/")[2] for name in source.getnames()}
     assert {f"src/{name}" for name in package_files()} | {"LICENSE", "CITATION.cff"} <= names

@@ -26,9 +26,9 @@ EXTRAS = {"users": "serve,weights", "developers": "dev"}
 """Extras of likewise that the environment has for users; those for developers include them."""
 GPU_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1")
 """Files of NVIDIA's driver on Linux, the last one in WSL."""
-CPU_SIZE, CUDA_SIZE = "0.4 GB to download, 1.5 GB on disk", "3.2 GB to download, 6.1 GB on disk"
+CPU_SIZE, CUDA_SIZE = "0.4 GB to download, 1.5 GB on disk", "3.2 GB to download, 6.0 GB on disk"
 """Size of what users need on Linux, with PyTorch's build for CPUs and for NVIDIA GPUs."""
-DEVELOPERS_SIZE = "0.5 GB more to download, 1.5 GB more on disk"
+DEVELOPERS_SIZE = "0.5 GB more to download, 1.8 GB more on disk"
 CPU_DISK, CUDA_DISK = 3, 10
 """Gigabytes of free disk space for a first installation, with the downloaded files."""
 
