@@ -36,7 +36,7 @@ for words in (
     ["search", "demo/robust", "--query", "0"],
     ["recipe", "show", "proxy-anchor"],
     ["list", "tables"],
-    ["export", "demo/robust", "--out", "exported"],
+    ["export", "demo/robust", "--to", "safetensors", "--out", "exported"],
 ):
     print("step:", *words, flush=True)
     main(words)
