@@ -47,7 +47,7 @@ def module(tmp_path, monkeypatch):
 
 
 PIP = "VENV/bin/python -I -m pip install --disable-pip-version-check --no-input --progress-bar=off"
-CPU = "pip install --python VENV/bin/python --torch-backend=cpu torch>=2.6 torchvision>=0.21"
+CPU = "pip install --python VENV/bin/python --upgrade --torch-backend=cpu torch>=2.6 torchvision>=0.21"
 ALL = f"{PIP} --upgrade torch>=2.6 torchvision>=0.21"
 USERS, DEVELOPERS = f"{PIP} -e HERE[serve,weights]", f"{PIP} -e HERE[dev]"
 
@@ -76,13 +76,13 @@ def test_where_there_is_no_build_for_cpus_the_usual_one_is_installed(module, cap
 def test_the_indexes_of_pip_come_first_if_they_have_both_packages(module):
     module.offered = {"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"}
     module.ensure()
-    assert module.called == [f"{PIP} torch==2.13.0+cpu torchvision>=0.21", USERS]
+    assert module.called == [f"{PIP} --upgrade torch==2.13.0+cpu torchvision>=0.21", USERS]
 
 
 @pytest.mark.parametrize(
     ("needs", "last"),
     [
-        ("users", [f"{PIP} torch==2.13.0+cpu torchvision>=0.21", USERS]),
+        ("users", [f"{PIP} --upgrade torch==2.13.0+cpu torchvision>=0.21", USERS]),
         ("developers", [ALL, DEVELOPERS]),  # libraries of the tests fail beside a torchvision of another build
     ],
 )
@@ -140,6 +140,14 @@ def test_developers_get_torch_and_torchvision_of_one_build(module):
     assert module.called == [DEVELOPERS]
 
 
+def test_torch_and_torchvision_of_two_builds_are_replaced_for_developers(module):
+    have(module, "torch-2.13.0+cpu", "torchvision-0.28.0")
+    create(module.PLACE)
+    module.failing = ["--torch-backend=cpu"]
+    module.ensure("developers")
+    assert module.called == [f"{PIP} uv", f"VENV/bin/uv {CPU}", ALL, DEVELOPERS]
+
+
 def test_an_installation_that_was_stopped_continues(module, monkeypatch, capsys):
     """A package whose installation was cut is installed again, and one that is complete is kept."""
     have(module, "torch-2.15.0", "torchvision-0.29.2", "numpy-2.4.6")
@@ -165,12 +173,15 @@ def test_a_failed_installation_leaves_no_stamp(module):
     assert not (module.PLACE / "likewise-stamp").exists()
 
 
-@pytest.mark.parametrize(("free", "gpu", "need"), [(2, False, 3), (9, True, 10)])
-def test_a_full_disk_is_noticed_before(module, monkeypatch, free, gpu, need):
+@pytest.mark.parametrize(
+    ("needs", "free", "gpu", "need"),
+    [("users", 2, False, 3), ("users", 9, True, 10), ("developers", 5, False, 6), ("developers", 12, True, 13)],
+)
+def test_a_full_disk_is_noticed_before(module, monkeypatch, needs, free, gpu, need):
     monkeypatch.setattr(module, "has_gpu", lambda: gpu)
     monkeypatch.setattr(module.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free * 2**30}))
     with pytest.raises(SystemExit, match=f"needs about {need} GB free"):
-        module.ensure()
+        module.ensure(needs)
     assert module.called == []
 
 

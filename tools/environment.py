@@ -29,8 +29,8 @@ GPU_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/
 CPU_SIZE, CUDA_SIZE = "0.4 GB to download, 1.5 GB on disk", "3.2 GB to download, 6.0 GB on disk"
 """Size of what users need on Linux, with PyTorch's build for CPUs and for NVIDIA GPUs."""
 DEVELOPERS_SIZE = "0.5 GB more to download, 1.8 GB more on disk"
-CPU_DISK, CUDA_DISK = 3, 10
-"""Gigabytes of free disk space for a first installation, with the downloaded files."""
+CPU_DISK, CUDA_DISK, DEVELOPERS_DISK = 3, 10, 3
+"""Gigabytes of free disk space for a first installation, with the downloaded files; the last for developers in addition."""
 
 
 def run(*words: str, needs: str = "users") -> None:
@@ -121,14 +121,14 @@ def has_torch(needs: str) -> bool:
 
 def install_torch(python: str, needs: str) -> None:
     """Install PyTorch: on Linux without an NVIDIA GPU its build for CPUs if that can be had, else what PyPI has."""
-    is_linux = sys.platform == "linux"
+    is_linux, more = sys.platform == "linux", DEVELOPERS_DISK if needs == "developers" else 0
     if is_linux and not has_gpu():
-        check_disk(CPU_DISK)
+        check_disk(CPU_DISK + more)
         announce(f"PyTorch (for CPUs) and other packages, {CPU_SIZE}", needs)
         if not attempt(cpu_builds(python, needs)):
             return
         say("PyTorch for CPUs cannot be had here")
-    check_disk(CUDA_DISK if is_linux else CPU_DISK)
+    check_disk((CUDA_DISK if is_linux else CPU_DISK) + more)
     announce(
         f"PyTorch (for NVIDIA GPUs) and other packages, {CUDA_SIZE}" if is_linux else "PyTorch and other packages",
         needs,
@@ -148,14 +148,24 @@ def cpu_builds(python: str, needs: str) -> Iterator[list[str]]:
 
     The indexes that pip is configured with may have it. Otherwise uv knows PyTorch's own index. torchvision of PyPI is the last
     resort beside it, for users only: likewise works with it (`likewise.models.torchvision_operators`), other libraries do not.
+    `--upgrade` replaces it for developers.
     """
     torch, torchvision = (cpu_version(python, name) for name in ("torch", "torchvision"))
-    from_pip = [*pip(python), f"torch=={torch}", *torch_requirements()[1:]]
+    from_pip = [*pip(python), "--upgrade", f"torch=={torch}", *torch_requirements()[1:]]
     if torch and torchvision:
         yield from_pip
     uv, own = shutil.which("uv"), str(PLACE / "bin" / "uv")
     if uv or os.path.exists(own) or not attempt([[*pip(python), "uv"]]):
-        yield [uv or own, "pip", "install", "--python", python, "--torch-backend=cpu", *torch_requirements()]
+        yield [
+            uv or own,
+            "pip",
+            "install",
+            "--python",
+            python,
+            "--upgrade",
+            "--torch-backend=cpu",
+            *torch_requirements(),
+        ]
     if torch and not torchvision and needs == "users":
         yield from_pip
 
