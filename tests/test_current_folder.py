@@ -41,7 +41,7 @@ def hostile(tmp_path, monkeypatch):
 def installed(tmp_path, monkeypatch):
     """A stand-in for the environment of the launchers: its Python is the one that runs the tests."""
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    stamp = importlib.import_module("environment").dependencies()
+    stamp = f"{importlib.import_module('environment').dependencies()} developers"
     for minor in range(11, 20):
         place = tmp_path / "cache" / "likewise" / f"venv-3.{minor}"
         (place / "bin").mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_a_launcher_that_is_given_to_python(hostile, installed):
 
 def test_empty_entries_of_the_path_are_left_out(installed, monkeypatch):
     module, called = importlib.import_module("environment"), []
-    monkeypatch.setattr(module, "ensure", lambda: "python")
+    monkeypatch.setattr(module, "ensure", lambda needs: "python")
     monkeypatch.setattr(module.os, "execve", lambda *words: called.append(words))
     for path in ("", os.pathsep, f"{os.pathsep}a", f"a{os.pathsep}", f"a{os.pathsep}{os.pathsep}b"):
         monkeypatch.setenv("PYTHONPATH", path)
@@ -98,17 +98,6 @@ def test_empty_entries_of_the_path_are_left_out(installed, monkeypatch):
         _, words, variables = called.pop()
         assert words == ["python", "-P", "-m", "likewise"]
         assert variables["PYTHONPATH"].split(os.pathsep) == [str(ROOT / "src"), *filter(None, path.split(os.pathsep))]
-
-
-def test_the_installation_runs_pip_apart_from_the_current_folder(tmp_path, monkeypatch, installed):
-    module, called = importlib.import_module("environment"), []
-    monkeypatch.setattr(module, "PLACE", tmp_path / "venv-new")
-    monkeypatch.setattr(module.sys, "path", list(sys.path))
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda place: type("Usage", (), {"free": 2**40}))
-    monkeypatch.setattr(module.venv, "create", lambda place, **_: place.mkdir())
-    monkeypatch.setattr(module.subprocess, "call", lambda words: called.append(words) or 0)
-    module.ensure()
-    assert called[0][1:4] == ["-I", "-m", "pip"]
 
 
 @pytest.mark.process

@@ -1,9 +1,12 @@
 """What can be found out about an error, without torch where that is not loaded."""
 
+import sys
+from importlib import util
+
 import numpy as np
 import pytest
 import torch
-from likewise.errors import LikewiseError, OutOfMemory, causes, is_out_of_memory, memory_errors
+from likewise.errors import LikewiseError, OutOfMemory, causes, is_out_of_memory, memory_errors, pip_install
 
 
 def fail_twice():
@@ -58,3 +61,16 @@ def test_other_errors_stay_what_they_are():
         with pytest.raises(type(error)) as caught, memory_errors("train", "x"):
             raise error
         assert caught.value is error
+
+
+def test_packages_are_installed_for_this_python(tmp_path, monkeypatch):
+    """By its own pip: the pip on the PATH may be that of another Python, and an environment may have none."""
+    (tmp_path / "pip").write_text("#!/bin/sh\n")
+    (tmp_path / "pip").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert pip_install("likewise[map]") == "pip install 'likewise[map]'"
+    monkeypatch.setattr(sys, "executable", "/my env/bin/python")
+    assert pip_install("--no-deps", "a") == "'/my env/bin/python' -m pip install --no-deps a"
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    assert pip_install("a") == "uv pip install --python '/my env/bin/python' a"

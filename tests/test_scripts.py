@@ -32,6 +32,7 @@ KINDS = (
     "relevance_data", "several_labels", "class_tree", "listed_pairs", "judged_pairs", "judged_triplets", "own_loop",
 )  # fmt: skip
 ELSEWHERE = {
+    "test_environment.py": ["tools/environment.py"],
     "test_house.py": ["tools/import_graph.py"],
     "test_docs.py": [f"tools/{name}.py" for name in DRAWING],
     "test_examples.py": [
@@ -270,7 +271,7 @@ def test_losses_are_compared_with_those_of_the_peer_and_settings_of_criteria_are
 @starts("tools/check.py")
 def test_all_checks_run_until_one_fails(monkeypatch, capsys):
     module, started, failing = importlib.import_module("check"), [], []
-    monkeypatch.setattr(module, "ensure", lambda: sys.executable)
+    monkeypatch.setattr(module, "ensure", lambda needs: sys.executable)
     monkeypatch.setattr(
         module.subprocess, "call", lambda words, cwd: started.append(words) or 3 * (words[3:5] in failing)
     )
@@ -279,13 +280,6 @@ def test_all_checks_run_until_one_fails(monkeypatch, capsys):
     failing.append(["ruff", "format"])
     assert module.main([]) == 3 and started[-1][3:5] == ["ruff", "format"]
     assert module.main(["--quick"]) == 2 and "the only argument is --fast, got --quick" in capsys.readouterr().err
-
-
-@starts("tools/environment.py")
-def test_an_environment_that_is_up_to_date_is_used_as_it_is(tmp_path):
-    module, stamp = importlib.import_module("environment"), tmp_path / "stamp"
-    stamp.write_text(module.dependencies())
-    assert module.is_ready(stamp, module.dependencies()) and not module.is_ready(stamp, "another list")
 
 
 @starts("benchmarks/common_direction.py")
@@ -775,19 +769,6 @@ def test_versions_are_compared(tmp_path, capsys, monkeypatch):
     file.write_text(file.read_text().replace("hierarchical", "changed", 1))
     assert module.main(words) == 1
     assert "1 differ" in capsys.readouterr().out
-
-
-def test_an_environment_that_another_call_installs_is_waited_for(tmp_path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-    module, asked = importlib.import_module("environment"), []
-    monkeypatch.setattr(module, "PLACE", tmp_path / "venv")
-    monkeypatch.setattr(module.sys, "path", list(sys.path))
-    monkeypatch.setattr(module, "is_ready", lambda *_: asked.append(1) or len(asked) > 1)  # ready after the wait
-    with (tmp_path / "venv.lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        monkeypatch.setattr(module, "say_waiting", lambda: (asked.append(0), fcntl.flock(other, fcntl.LOCK_UN)))
-        assert module.ensure() == str(tmp_path / "venv" / "bin" / "python")
-    assert asked == [1, 0, 1] and not (tmp_path / "venv").exists()
 
 
 def test_every_script_is_started_by_a_test():

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--fast"]):
         print(f"check: the only argument is --fast, got {' '.join(arguments)}", file=sys.stderr)
         return 2
-    python = ensure()
+    python = ensure("developers")
     slow = () if arguments else (("pyright", "--pythonpath", python),)
     for words in (*FAST, *slow):
         print("check:", *words, flush=True)

@@ -1,7 +1,10 @@
 """Errors for users: LikewiseError and its subclasses, and suggestions for misspelt names. Does not import torch."""
 
 import importlib.util
+import os
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -115,5 +118,17 @@ def require_package(package: str, owner: str) -> None:
     """Raise if a package is not installed; the extra of likewise that installs it has the same name. Imports nothing."""
     if package not in sys.modules and importlib.util.find_spec(package) is None:
         raise LikewiseError(
-            f"{owner}: it needs the package {package}, which is not installed; run pip install 'likewise[{package}]'"
+            f"{owner}: it needs the package {package}, which is not installed; run {pip_install(f'likewise[{package}]')}"
         )
+
+
+def pip_install(*words: str) -> str:
+    """Return the command that installs packages for this Python: `pip install ...`, if the pip on the PATH belongs to it."""
+    found, own = shutil.which("pip"), os.path.dirname(sys.executable)
+    if found is not None and os.path.dirname(found) == own:
+        start = "pip install"
+    elif importlib.util.find_spec("pip") is None:
+        start = f"uv pip install --python {shlex.quote(sys.executable)}"
+    else:
+        start = f"{shlex.quote(sys.executable)} -m pip install"
+    return f"{start} {shlex.join(words)}"

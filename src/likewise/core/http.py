@@ -36,7 +36,7 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from PIL import Image
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.core.image_files import as_jpeg
 
 try:
@@ -51,7 +51,7 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise LikewiseError(
-        f"server: FastAPI and uvicorn must be installed ({error}); run pip install 'likewise[serve]'"
+        f"server: FastAPI and uvicorn must be installed ({error}); run {pip_install('likewise[serve]')}"
     ) from None
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")

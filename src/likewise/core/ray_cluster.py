@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from likewise.core.distributed.collectives import cores
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 
 LOST_TASK_ERRORS = (
     "WorkerCrashedError",
@@ -54,7 +54,7 @@ def ray_cluster(
         import ray
     except ModuleNotFoundError:
         raise LikewiseError(
-            f'{who}: --executor ray needs Ray, which is not installed; pip install "likewise[ray]"'
+            f"{who}: --executor ray needs Ray, which is not installed; {pip_install('likewise[ray]')}"
         ) from None
     if ray.is_initialized():
         yield ray, False

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.errors import LikewiseError, nearest_name, pip_install
 from likewise.core.files import cache_folder, first_line, write_csv
 from likewise.core.image_files import IMAGE_SUFFIXES, formats, open_image
 from likewise.core.types import Items
@@ -154,7 +154,7 @@ def package() -> Any:  # datasets loads its modules lazily, so it has no static 
         import datasets
     except ImportError:
         raise LikewiseError(
-            f"{ERROR_OWNER}: this data needs the package datasets, which is not installed; pip install 'likewise[datasets]'"
+            f"{ERROR_OWNER}: this data needs the package datasets, which is not installed; {pip_install('likewise[datasets]')}"
         ) from None
     return datasets
 

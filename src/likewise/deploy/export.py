@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from likewise._version import __version__
 from likewise.core.contracts import Protocol
-from likewise.core.errors import print_text
+from likewise.core.errors import pip_install, print_text
 from likewise.core.files import DISK_FULL_ERRNOS, write_json
 from likewise.core.notebook import table, view
 from likewise.core.progress import bar
@@ -304,7 +304,7 @@ def check_onnx_packages() -> None:
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(name) is None:
             raise LikewiseError(
-                f"export: an ONNX file needs {name}, which is not installed; pip install 'likewise[onnx]', or --to safetensors"
+                f"export: an ONNX file needs {name}, which is not installed; {pip_install('likewise[onnx]')}, or --to safetensors"
             )
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from likewise.core.block_executors import is_distributed, map_blocks
+from likewise.core.errors import pip_install
 from likewise.core.retrieval.integer_scores import row_slices
 
 SIMILARITY_BLOCK_SIZE = 2**25
@@ -94,7 +95,7 @@ def by_inverted_file(queries: Float[Tensor, "N D"], rows: Float[Tensor, "M D"], 
     except ImportError:
         warnings.warn(
             f"likewise: {len(queries)} x {len(rows)} similarities are computed one by one, because faiss is not installed; "
-            'pip install "likewise[faiss]" makes this several times faster',
+            f"{pip_install('likewise[faiss]')} makes this several times faster",
             stacklevel=3,
         )
         return None

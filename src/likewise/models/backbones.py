@@ -43,6 +43,7 @@ from likewise.models.resnet50_v1 import (
     read_resnet50_v1,
     resnet50_v1,
 )
+from likewise.models.torchvision_operators import prepare_torchvision
 
 Pool = Literal["avg", "max", "avg+max", "own"]
 
@@ -190,6 +191,7 @@ def build_bn_inception(pretrained: bool, weights: str | Path | None) -> Backbone
 
 
 def build_googlenet(pretrained: bool, weights: str | Path | None) -> Backbone:
+    prepare_torchvision()
     from torchvision.models import GoogLeNet, GoogLeNet_Weights
 
     whole = GoogLeNet(aux_logits=False, init_weights=False)
@@ -207,6 +209,7 @@ def build_googlenet(pretrained: bool, weights: str | Path | None) -> Backbone:
 
 
 def build_mobilenet_v2(pretrained: bool, weights: str | Path | None) -> Backbone:
+    prepare_torchvision()
     from torchvision.models import MobileNet_V2_Weights, mobilenet_v2
 
     net = nn.Sequential(OrderedDict(features=mobilenet_v2(weights=None).features))
@@ -256,6 +259,7 @@ def build_timm(name: str, pretrained: bool, weights: str | Path | None, size: in
 
 def listed_backbones() -> dict[str, str]:
     """Return backbone -> its description, with a mark where its weights are on this disk."""
+    prepare_torchvision()
     import timm
 
     from likewise.models.pretrained import available
@@ -270,6 +274,7 @@ def check_name(name: str) -> None:
     """Raise unless this is the name of a foundation backbone, of a network of timm, or of one on the hub."""
     if name in FOUNDATION_BACKBONES or name in LITE_BACKBONES or is_hub_name(name):
         return
+    prepare_torchvision()
     import timm
 
     known = timm.list_models()

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from likewise.core.errors import LikewiseError
 from likewise.models.pretrained.weights import read_weights
+from likewise.models.torchvision_operators import prepare_torchvision
 
 FEATURE_WIDTH, IMAGE_SIZE = 2048, 224
 """Width of the feature, and side of the images in pixels."""
@@ -39,6 +40,7 @@ NO_WEIGHTS_ERROR = (
 
 def resnet50_v1() -> nn.Module:
     """Return timm's ResNet-50 without classifier, with its strides moved to where they were in 2015."""
+    prepare_torchvision()
     import timm  # slow to import
 
     net: Any = timm.create_model("resnet50", pretrained=False, num_classes=0)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from likewise.core.devices import choose_device
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.core.files import atomic_write, make_folder, read_json, write_json
 from likewise.core.notebook import table, view
 from likewise.core.progress import bar
@@ -131,7 +131,7 @@ def tune(config: Tune, say=print) -> TuneResult:
         from likewise.papers.optuna_study import counted, open_study, requeue_lost_trials, without_password
     except ModuleNotFoundError:
         raise LikewiseError(
-            "tune: the search needs Optuna, which is not installed; pip install 'likewise[tune]'"
+            f"tune: the search needs Optuna, which is not installed; {pip_install('likewise[tune]')}"
         ) from None
     device = choose_device(config.device)
     folder = Path(config.out or Path("tune") / Path(config.config).stem).expanduser()

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.core.retrieval.ranking import nearest
 
 CHUNK_ROWS = 8192
@@ -53,8 +53,8 @@ def require_library(method: str) -> None:
     """Raise an error if the library of a method ("tsne" or "umap") is not installed."""
     if not is_installed(method):
         raise LikewiseError(
-            f"report: --map {method} needs {REQUIRED_LIBRARIES[method]}, which is not installed; pip install 'likewise[map]', or "
-            "use --map pca"
+            f"report: --map {method} needs {REQUIRED_LIBRARIES[method]}, which is not installed; "
+            f"{pip_install('likewise[map]')}, or use --map pca"
         )
 
 

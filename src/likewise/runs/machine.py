@@ -17,7 +17,7 @@ import torch
 
 from likewise._version import __version__
 from likewise.core.distributed.collectives import cores
-from likewise.core.errors import print_text
+from likewise.core.errors import pip_install, print_text
 from likewise.core.files import cache_folder
 from likewise.core.notebook import table, view
 from likewise.core.render.tables import Table, show_table
@@ -179,7 +179,7 @@ def extra(name: str) -> dict:
         "installed": {package: number for package, number in found.items() if number},
         "missing": [package for package, number in found.items() if not number],
         "enables": enables,
-        "command": f"pip install 'likewise[{name}]'",
+        "command": pip_install(f"likewise[{name}]"),
     }
 
 

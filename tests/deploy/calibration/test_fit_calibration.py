@@ -5,13 +5,16 @@ import pytest
 from likewise.types import LikewiseError
 from scipy.optimize import minimize
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
 from likewise.deploy.calibration.fit_calibration import (
     CURVE_KNOT_COUNT,
+    INVERSE_PENALTY_WEIGHT,
     Target,
     at_most,
     build_calibration,
     calibrate_gallery,
+    fit_logistic,
     fit_probability,
     reliability,
 )
@@ -128,6 +131,35 @@ def test_the_curve_of_largest_likelihood():
     np.testing.assert_allclose(probability, expit(a + b * knots), atol=2e-3)
     middle = np.linspace(sim.min(), sim.max(), 500)
     np.testing.assert_allclose(np.interp(middle, knots, probability), expit(a + b * middle), atol=0.005)
+
+
+def test_a_logistic_regression_by_hand():
+    """x is 0 or 1, with 1 of 4 right at 0 and 3 of 4 at 1: the log odds are -log 3 and log 3, but for the penalty.
+
+    Its gradient, b / 1000, moves both ends by b / 1000 / (4 * 3/16) towards each other: by 0.0029 each.
+    """
+    x, right = np.repeat([0.0, 1.0], 4), np.array([1, 0, 0, 0, 1, 1, 1, 0], bool)
+    intercept, slope = fit_logistic(x, right, np.ones(8))
+    # the optimiser stops at its own tolerance
+    assert (intercept, slope) == (
+        pytest.approx(-np.log(3) + 0.0029, abs=1e-3),
+        pytest.approx(2 * np.log(3) - 0.0059, abs=2e-3),
+    )
+    assert fit_logistic(x[[0, 1, 4, 7]], right[[0, 1, 4, 7]], np.array([1.0, 3, 3, 1])) == pytest.approx(
+        (intercept, slope), abs=1e-3
+    )
+
+
+@pytest.mark.parity
+def test_the_logistic_regression_of_scikit_learn():
+    sim, right, weight, _ = world(400)
+    weight = weight * np.where(np.arange(400) < 200, 2.0, 0.5)
+    theirs = LogisticRegression(C=INVERSE_PENALTY_WEIGHT, tol=1e-8, max_iter=1000)
+    theirs.fit(sim[:, None], right, sample_weight=weight)
+    # two optimisers that stop at their own tolerances
+    assert fit_logistic(sim.astype(np.float64), right, weight) == pytest.approx(
+        (theirs.intercept_[0], theirs.coef_[0, 0]), rel=5e-3
+    )
 
 
 def test_ends_that_so_few_samples_cannot_tell():

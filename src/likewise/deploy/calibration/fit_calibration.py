@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 
 from likewise.core.types import LikewiseError
 from likewise.deploy.calibration.threshold_promises import (
@@ -196,21 +197,37 @@ def fit_probability(
     Formula: P(right) = 1 / (1 + exp(-(a + b s))), b >= 0, of largest weighted likelihood; no value nearer to 0 or 1 than
         1 / (N + 2), which N queries cannot distinguish from 0 or 1
     """
-    from sklearn.linear_model import LogisticRegression  # takes a second, and a search without a calibration needs none
-
     sim = sim.astype(np.float64)
     mean, spread = sim.mean(), max(float(sim.std()), 1e-9)
     scaled = (sim - mean) / spread
     knots = np.unique(np.linspace(sim.min(), sim.max(), CURVE_KNOT_COUNT))
     level = np.full(len(knots), np.average(right, weights=weight))
     if right.any() and not right.all():
-        model = LogisticRegression(C=INVERSE_PENALTY_WEIGHT, max_iter=1000)
-        model.fit(scaled[:, None], right, sample_weight=weight * (len(sim) / weight.sum()))
-        slope, at_mean = float(np.ravel(model.coef_)[0]), float(np.ravel(model.intercept_)[0])
+        at_mean, slope = fit_logistic(scaled, right, weight * (len(sim) / weight.sum()))
         if slope > 0:
             level = expit(at_mean + slope * (knots - mean) / spread)
     end = 1 / (len(sim) + 2)
     return knots, np.clip(level, end, 1 - end)
+
+
+def fit_logistic(
+    x: Float[np.ndarray, "N"], right: Bool[np.ndarray, "N"], weight: Float[np.ndarray, "N"]
+) -> tuple[float, float]:
+    """Return intercept and slope of a weighted logistic regression on one variable, with a small penalty on the slope.
+
+    Formula: the minimum of sum_i w_i log(1 + exp(-t_i (a + b x_i))) + b^2 / (2 INVERSE_PENALTY_WEIGHT), t_i = 1 or -1
+    """
+    sign = np.where(right, 1.0, -1.0)
+
+    def loss(line: Float[np.ndarray, "2"]) -> tuple[float, Float[np.ndarray, "2"]]:
+        score = sign * (line[0] + line[1] * x)
+        pull = -sign * weight * expit(-score)
+        value = weight @ np.logaddexp(0, -score) + line[1] ** 2 / (2 * INVERSE_PENALTY_WEIGHT)
+        return value, np.array([pull.sum(), pull @ x + line[1] / INVERSE_PENALTY_WEIGHT])
+
+    start = np.array([logit(np.average(right, weights=weight)), 0.0])
+    at_zero, slope = minimize(loss, start, jac=True, method="L-BFGS-B").x
+    return float(at_zero), float(slope)
 
 
 def reliability(

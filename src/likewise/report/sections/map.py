@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from likewise.core.errors import pip_install
 from likewise.core.progress import bar
 from likewise.core.settings import Report
 from likewise.report import projection
@@ -47,7 +48,7 @@ def choose_slow_map(samples: int, config: Report) -> tuple[str, list[str]]:
     if config.map != "auto":
         return {"tsne": "t-SNE", "umap": "UMAP"}.get(config.map, ""), []
     if not projection.is_installed("tsne"):
-        return "", ["for a t-SNE map beside PCA: pip install 'likewise[map]'"]
+        return "", [f"for a t-SNE map beside PCA: {pip_install('likewise[map]')}"]
     if samples > MAX_TSNE_SAMPLES:
         return "", [f"t-SNE is skipped for more than {MAX_TSNE_SAMPLES} samples; --map tsne computes it"]
     some = (

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
-from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.errors import LikewiseError, nearest_name, pip_install
 from likewise.core.image_files import as_jpeg
 from likewise.data.features import as_array, from_arrays
 from likewise.data.images import read_image
@@ -23,7 +23,7 @@ try:
     import traitlets
 except ImportError as error:
     raise LikewiseError(
-        f"widgets: the package anywidget must be installed ({error}); run pip install 'likewise[notebook]'"
+        f"widgets: the package anywidget must be installed ({error}); run {pip_install('likewise[notebook]')}"
     ) from None
 
 STATIC_FOLDER = Path(__file__).parent / "static"
