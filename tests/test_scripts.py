@@ -523,6 +523,41 @@ def test_robust_heads_and_networks(robust, pictures, tmp_path, capsys):
     )
 
 
+@starts("benchmarks/small_networks.py")
+def test_small_networks(tmp_path, capsys):
+    """Every study trains, the table has a line for every network or set of proxies, and a finished grid trains nothing again."""
+    small = importlib.import_module("small_networks")
+    draw, y = np.random.default_rng(0), np.repeat(np.arange(24), 8)
+    x = np.clip(120 + 40 * draw.normal(size=(24, 3, 40, 40))[y] + 10 * draw.normal(size=(192, 3, 40, 40)), 0, 255)
+    np.savez(tmp_path / "glyphs.npz", x=x.astype(np.uint8), y=y, split=(y >= 12).astype(np.int8))
+    files = []
+    for study in ("average", "proxies", "procsim"):
+        files.append(tmp_path / f"{study}.jsonl")
+        words = [
+            study,
+            "--quick",
+            "--sets",
+            str(tmp_path),
+            "--out",
+            str(files[-1]),
+            "--device",
+            "cpu",
+            "--batches",
+            "24",
+        ]
+        small.main([*words, "--noise", "uniform 0.5", "semantic 0.2"])
+    before = [file.read_text() for file in files]
+    assert [text.count("\n") for text in before] == [12, 1, 6]
+    small.main(words)
+    assert files[-1].read_text() == before[-1]
+    small.main(["csv", *map(str, files), str(tmp_path / "all.csv")])
+    table = (tmp_path / "all.csv").read_text().splitlines()
+    assert len(table) == 1 + 12 * 3 + 27 + 6 and table[0].startswith("set,noise,split,loss,seed")
+    records = [json.loads(line) for line in before[2].splitlines()]
+    assert records[0]["procsim"] is None and all(0 <= one["AUROC"] <= 1 for one in records if one["procsim"])
+    assert small.auroc(torch.tensor([0.1, 0.9, 0.5, 0.4]), torch.tensor([False, True, False, True])) == 0.75
+
+
 def test_robust_differences_by_hand(robust):
     """Two seeds with gaps of 1 and 3: mean 2, and the interval is 12.706 standard errors of 1 wide to each side."""
     cell = {"trained": "head", "data": "blobs", "loss": "ProxyAnchor", "noise": "uniform 20 %", "rounds": []}
