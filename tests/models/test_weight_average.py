@@ -56,6 +56,15 @@ def test_the_context_gives_the_average_and_restores_the_weights():
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
 
+def test_before_the_first_step_the_network_keeps_its_weights():
+    network = small()
+    average = WeightAverage(network, 0.2)
+    with torch.no_grad():
+        network.head.fc.weight.fill_(3)  # such as a head that is fitted before training
+    with average.applied():
+        assert (network.head.fc.weight == 3).all()
+
+
 def test_statistics_of_norms_are_averaged_and_counters_are_not():
     network = small()
     average = WeightAverage(network, 0.2)

@@ -39,7 +39,10 @@ class WeightAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Give the network its averaged weights inside of this context."""
+        """Give the network its averaged weights inside of this context; before the first step, it keeps its own."""
+        if not self.steps:
+            yield
+            return
         kept = [t.clone() for t in self.current]
         torch._foreach_copy_(self.current, self.values)
         try:

@@ -47,6 +47,24 @@ def test_a_stopped_training_goes_on_to_the_same_numbers(settings, tmp_path, stop
     assert [line["step"] for line in resumed.read_log()] == [10, 20, 30, 40]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
+def test_the_saved_network_has_the_averaged_weights(settings, tmp_path, share):
+    """By hand over the weights of the head after every step; a share of 0 saves the last weights."""
+    seen = []
+    hooks = Hooks(
+        after_step=lambda state: seen.append(state.components.embedder.head.fc.weight.detach().double().clone())
+    )
+    run = train(Train(**settings | {"average": share}), hooks=hooks)
+    average = seen[-1]
+    if share:
+        average = torch.zeros_like(seen[0])
+        for t, weight in enumerate(seen, 1):
+            average += min(1.0, 1 / (share * t)) * (weight - average)
+        assert not torch.allclose(average, seen[-1], atol=1e-4)
+    saved = run.load_tensors("model.safetensors")["embedder.head.fc.weight"].double()
+    assert torch.allclose(saved, average, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_killed_training_goes_on_from_its_checkpoint(settings, tmp_path):
