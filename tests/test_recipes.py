@@ -181,9 +181,10 @@ def test_printed_values_differ_from_the_code_as_the_study_prints_them(name, stat
 def test_every_printed_variant_is_checked_and_named():
     """Those that are not an argument of a loss: a learning rate of proxies, and the guidance of ProcSim."""
     assert len(PRINTED) == 16
-    for data, weight in (("cub200", 10), ("cars196", 5.5), ("sop", 0.5), (None, 10)):
+    for data, weight, lam in (("cub200", 10, 1), ("cars196", 5.5, 0.1), ("sop", 0.5, 0.1), (None, 10, 1)):
         code, text = recipes.read("procsim", data), recipes.read("procsim:print", data)
-        assert recipes.difference(code, text).keys() == {"loss", "terms"}
+        assert recipes.difference(code, text).keys() == {"loss", "terms", "confidence"}
+        assert text.values["confidence"] == f"ProcSim(lam={lam})" and code.source["confidence"] == "ours"
         assert text.values["loss"] == "MultiSimilarity(alpha=2, beta=40, base=0.1, miner=None)"
         assert text.values["terms"] == (f"LanguageGuidance(weight={weight}, level='sample', mask_same_label=False)",)
     assert recipes.read("procsim:print", "glyphs").values["terms"] == ()
@@ -209,12 +210,11 @@ def test_printed_values_join_and_unknown_suffixes_are_refused():
 
 
 def test_procsim_has_the_values_of_its_paper():
-    """lambda, omega, learning rate and passes differ from one data set to the next."""
-    for data, lam, weight, lr, epochs in (
-        ("cub200", 1, 10, 1e-4, 150), ("cars196", 0.1, 5.5, 1e-5, 250), ("sop", 0.1, 0.5, 1e-5, 250),
-    ):  # fmt: skip
+    """omega, learning rate and passes differ from one data set to the next; lambda is ours."""
+    for data, weight, lr, epochs in (("cub200", 10, 1e-4, 150), ("cars196", 5.5, 1e-5, 250), ("sop", 0.5, 1e-5, 250)):
         config = recipes.apply("procsim", data)
-        assert config.confidence == f"ProcSim(lam={lam})" and config.terms == (f"LanguageGuidance(weight={weight})",)
+        assert config.confidence == "ProcSim(lam=0.01, scale=4, lr=0.05)"
+        assert config.terms == (f"LanguageGuidance(weight={weight})",)
         assert (config.lr, config.epochs, config.weight_decay, config.dim) == (lr, epochs, 4e-4, 512)
         assert config.freeze_bn and "batch=360" in config.sampler
         plain = recipes.apply("ms-plg", data)
@@ -300,7 +300,7 @@ def test_recipes_stand_on_one_another():
     assert both.values == first.values | second.values and both.source == first.source | second.source
     assert both.title == "ProcSim + Training with wrong labels" and both.paper == first.paper
     assert both.note == f"{first.note} {second.note}" and both.data_sets == first.data_sets
-    assert recipes.read("robust+procsim").values["confidence"] == "ProcSim(lam=1)"
+    assert recipes.read("robust+procsim").values["confidence"] == "ProcSim(lam=0.01, scale=4, lr=0.05)"
     assert recipes.apply("triplet+robust", "x", lr=0.5) == dataclasses.replace(
         recipes.apply("triplet", "x", lr=0.5), recipe="triplet+robust", confidence="LabelPosterior()"
     )

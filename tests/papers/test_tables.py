@@ -76,7 +76,7 @@ def test_a_table_as_printed_has_the_printed_values_of_its_recipes(name):
         config, other = as_train(cell.settings), as_train(code.settings)
         assert config.test_every == ("1e" if best else None)
         changed = {key for key, value in vars(config).items() if value != getattr(other, key)} - {"recipe"}
-        assert changed <= {"loss", "loss_lr", "terms", "test_every"}
+        assert changed <= {"loss", "loss_lr", "terms", "confidence", "test_every"}
     if grid.published:
         assert shipped(replace(grid, name="mine")).name == f"{shipped(as_code).name}-print"
 
