@@ -66,7 +66,6 @@ def show_findings(audited) -> None:
         if sentence := (found.about.get(name) or {}).get("summary"):
             console.print(f"{head}: {sentence}", soft_wrap=True)
     show_forecast(console, audited.folder)
-    console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 
 
 def show_forecast(console: Console, folder: Path) -> None:
