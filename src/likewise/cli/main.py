@@ -17,7 +17,7 @@ from likewise.core.errors import LikewiseError, is_out_of_memory, memory_sentenc
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
 START = (
     ("likewise demo", "needs no data: 2 minutes on 2 cores"),
-    ("likewise clean photos/", "one sub-folder per class; a page opens, no training"),
+    ("likewise clean photos/", "find wrong labels, on a page; no training"),
     ("likewise train photos/ --robust", "an embedding, although labels are wrong"),
 )
 """Calls of "Start here", and what they do."""
