@@ -35,8 +35,8 @@ CHOICES = [  # whether the hub answers, what is installed, models in its cache -
     *((False, ("efficientnet_lite0",), ((CACHED, file),), "resnet50", "the default, and its weights are on this disk")
       for file in available.WEIGHT_FILES),
     (False, ("mobilenet_v2", "efficientnet_lite0", "efficientnet_lite1"), (("resnet18.a1_in1k", "model.safetensors"),),
-     "efficientnet_lite1", "the hub is not reachable, and its weights are installed"),
-    (False, ("mobilenet_v2",), (), "mobilenet_v2", "the hub is not reachable, and its weights are installed"),
+     "efficientnet_lite1", f"its weights are installed, and {available.hub_name()} with those of resnet50 is not reachable"),
+    (False, ("mobilenet_v2",), (), "mobilenet_v2", f"its weights are installed, and {available.hub_name()} with those of resnet50 is not reachable"),
 ]  # fmt: skip
 
 
