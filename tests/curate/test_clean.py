@@ -48,7 +48,9 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         "--no-browser",
     ]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "LIKEWISE_TOKEN": TOKEN}
-    process = subprocess.Popen([sys.executable, "-m", "likewise", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=here)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "likewise", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=here
+    )
     assert process.stdout is not None
     printed = []
     for line in process.stdout:

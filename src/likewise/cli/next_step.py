@@ -78,13 +78,15 @@ def after_search(config, words, result) -> list:
 
 
 def after_bench(config, words, result) -> list:
-    """Return the training of listed cells, the numbers of the paper of a trained table, or the list of a grid's runs."""
+    """Return the training of listed cells, with --quick if no folder of data is given; the published numbers of a trained table;
+    or the list of a grid's runs."""
     from likewise.papers.published import papers
 
     if config.grid is None:
-        return ["bench", result.lines[0][0], "--quick"]
+        return ["bench", "procsim-table5", "--quick"]
     if config.list:
-        return ["bench", *(word for word in words if word != "--list")]
+        can_train = config.quick or config.root or Path(config.grid).suffix == ".toml"
+        return ["bench", *(word for word in words if word != "--list"), *([] if can_train else ["--quick"])]
     paper = next((key for key in papers() if config.grid.startswith(key)), None)
     return ["published", "--paper", paper] if paper else ["bench", *words, "--list"]
 
