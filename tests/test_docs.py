@@ -196,23 +196,46 @@ def test_links_are_moved_to_where_the_site_has_their_pages():
     assert moved("![a](b.png) [c](https://d.e/f)", "docs/x.md", "x.md") == "![a](b.png) [c](https://d.e/f)"
 
 
-def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site."""
     pytest.importorskip("material")
-    docs.build(tmp_path)
-    pages = list(tmp_path.rglob("*.html"))
+    folder = tmp_path_factory.mktemp("site")
+    docs.build(folder)
+    return folder
+
+
+def test_the_search_works_from_disk_and_shows_pages_for_users_first(site, browser):
+    page = browser.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.click("input.md-search__input")
+    for words, title in (("wrong labels", "Audits: wrong labels"), ("onnx", "Report, search, export")):
+        page.fill("input.md-search__input", "")
+        page.keyboard.type(words)
+        page.locator(".md-search-result__item h1").filter(has_text=title).first.wait_for()
+        found = page.locator(".md-search-result__item h1").all_inner_texts()
+        assert title in " ".join(found[:3]) and "Changelog" not in found[:3]
+    assert not [address for address in asked if address.startswith("http")]
+    page.close()
+
+
+def test_the_site_builds_without_a_warning_and_fetches_nothing(site):
+    pages = list(site.rglob("*.html"))
     assert len(pages) > len(PAGES) - 2
     for page in pages:
         fetched = re.findall(
             r'<(?:script|img|link|iframe)\b[^>]*(?:src|href)="((?:https?:)?//[^"]+)"', page.read_text("utf-8")
         )
         assert not fetched, f"{page.name} fetches {fetched}"
-    losses = (tmp_path / "components" / "losses.html").read_text("utf-8")
+    losses = (site / "components" / "losses.html").read_text("utf-8")
     assert losses.count('class="drawing"') == len(list(docs.FOLDER.glob("losses-*.svg")))
     assert ".svg" not in losses
-    index = (tmp_path / "search" / "search_index.js").read_text("utf-8")
+    index = (site / "search" / "search_index.js").read_text("utf-8")
     assert "MultiSimilarity" in index and "results/index.html" in index and "results/procsim" not in index
-    home = (tmp_path / "index.html").read_text("utf-8")
-    assert '<div class="grid cards">' in home and 'href="audit.html"' in home and (tmp_path / "overview.html").exists()
+    home = (site / "index.html").read_text("utf-8")
+    assert '<div class="grid cards">' in home and 'href="audit.html"' in home and (site / "overview.html").exists()
     for word in (
         "unlabelled",
         "early stopping",

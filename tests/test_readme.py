@@ -52,6 +52,10 @@ def test_python_blocks_run(code, playground, bare):
     bare(run_block, code, str(playground))
 
 
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
+
+
 def test_commands_parse(subtests):
     for words in commands():
         with subtests.test(" ".join(words)):

@@ -11,6 +11,8 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parent.parent
 ABOVE = {"README.md": "overview.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
 """Pages of the site that are outside docs/."""
+LATE_PAGES = ("CHANGELOG.md", "architecture.md", "coverage.md", "internals.md", "published.md")
+"""Pages that the search shows after pages for users."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 
@@ -24,11 +26,13 @@ def on_files(files, config):
 def on_page_markdown(markdown: str, page, config, files) -> str:
     """Rewrite links to pages outside docs/, and replace links to files that are not on the site by plain text.
 
-    Result pages are left out of the search.
+    Result pages are left out of the search, and `LATE_PAGES` come last in it.
     """
     here = page.file.src_uri
     if here.startswith("results/") and here != "results/README.md":  # their long tables would drown other matches
         page.meta["search"] = {"exclude": True}
+    elif here in LATE_PAGES:
+        page.meta["search"] = {"boost": 0.1}
     own = "README.md" if here == ABOVE["README.md"] else here if here in ABOVE else f"docs/{here}"
     pieces = re.split(r"(^```.*?^```)", markdown, flags=re.M | re.S)
     return "".join(one if one.startswith("```") else LINK.sub(lambda m: moved(m, own, here), one) for one in pieces)

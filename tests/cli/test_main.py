@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def test_help_is_light():
     modules, out = loaded("--help")
     assert not modules & (HEAVY | {"numpy", "tyro", "rich", "PIL"})
     assert all(
-        f"likewise {name}" in out for name in ("demo", "train", "evaluate", "embed", "search", "list", "recipe show")
+        f"  {name}" in out for name in ("likewise demo", "train", "evaluate", "embed", "search", "list", "recipe show")
     )
 
 
@@ -88,7 +89,7 @@ def test_help_takes_little_processor_time():
         if line.startswith("import time:") and "self" not in line
     )
     assert code == 0
-    assert "likewise train DATA" in out
+    assert "  train DATA" in out
     assert total < 400_000, f"importing takes {total / 1e6:.2f} s"
 
 
@@ -143,9 +144,9 @@ def test_version_and_no_words_at_all(capsys):
 def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli.main(["train", str(toy), "--out", "my run", *FLAGS])
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert "60 queries scored, 0 not (no relevant rows)" in out
-    assert "run: my run\nnext: likewise audit 'my run' | report 'my run' | search 'my run' --serve\n" in out
+    assert out.endswith("run: my run\n") and err.endswith("next: likewise report 'my run'\n")
     scores = json.loads(Path("my run/scores.json").read_text())
     for name, value in scores["metrics"].items():
         assert f"{name} " in out
@@ -165,12 +166,11 @@ def test_every_command_prints_what_it_found(toy, tmp_path, capsys, monkeypatch):
     assert [len(line) for line in lines[:2]] == [4, 4] and float(lines[0][0]) >= float(lines[1][0])
     assert Image.open("found.png").width > 300
     cli.main(["audit", "my run", "--max-errors", "2", "--max-classes", "1"])
-    out = capsys.readouterr().out
-    assert (
-        "audit.html" in out and "next: likewise review my run/audit" in out and Path("my run/audit/audit.html").exists()
-    )
+    out, err = capsys.readouterr()
+    assert "my run/audit/audit.html" in out and Path("my run/audit/audit.html").exists()
+    assert err.endswith("next: likewise review 'my run/audit'\n")
     cli.main(["audit", "z.npz"])
-    assert "next: likewise review audit/z" in capsys.readouterr().out
+    assert capsys.readouterr().err.endswith("next: likewise review audit/z\n")
     cli.main(["train", str(toy), "--out", "my run", *FLAGS])
     assert "finished already" in capsys.readouterr().out
 
@@ -385,9 +385,25 @@ def test_flags_that_may_be_left_to_us_are_switches_too():
     assert cli.parse("train", ["x/", "--no-pretrained"]).pretrained is False
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
-def test_the_usage_tells_of_every_command(name):
-    assert f"  likewise {name}" in cli.usage()
+def test_the_usage_has_every_command_once_and_fits_a_terminal():
+    grouped = [name for names in commands.GROUPS.values() for name in names]
+    assert sorted([*grouped, "demo"]) == sorted(commands.COMMANDS)
+    lines = cli.usage().splitlines()
+    calls = [line for line in lines if line.startswith("  ")]
+    assert len(calls) == len(cli.START) + len(grouped) and max(map(len, lines[1:])) <= 80
+    for name, call in zip(grouped, calls[len(cli.START) :], strict=True):
+        assert call.startswith(f"  {name}") and call[24] == " " and call.endswith(commands.COMMANDS[name].summary)
+    for call, _ in cli.START:
+        name, *rest = call.split()[1:]
+        assert cli.parse(name, rest)
+
+
+def test_the_seven_main_commands_are_bold_on_a_terminal(monkeypatch, capsys):
+    bold = re.findall(r"\x1b\[1m  (\w+) .*\x1b\[0m", cli.usage(is_bold=True))
+    assert tuple(bold) == commands.MAIN_COMMANDS and len(bold) == 7
+    assert re.sub(r"\x1b\[[01]m", "", cli.usage(is_bold=True)) == cli.usage()
+    cli.main([])
+    assert "\x1b" not in capsys.readouterr().out  # not a terminal
 
 
 def test_of_several_processes_the_first_alone_talks(monkeypatch):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,108 +36,114 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "demo": Command(
-        "demo", "train on drawn characters with wrong labels, without and with --robust, and compare the scores",
+        "demo", "train on drawn characters with wrong labels: 2 minutes",
         "Demo", "cli.demo:demo", "cli.demo:show_demo",
     ),
-    "doctor": Command(
-        "doctor", "print what is installed: versions, devices, extras, weights, the default backbone, free disk space",
-        "Doctor", "runs.machine:doctor", "runs.machine:show_machine",
-    ),
-    "train": Command(
-        "train DATA [--robust]", "train an embedding and evaluate it; --robust corrects wrong labels",
-        "Train", "learn.train:train", "learn.train:show_training",
-    ),
-    "evaluate": Command(
-        "evaluate RUN_OR_EMBEDDINGS", "compute retrieval metrics of a run or of embeddings",
-        "Evaluate", "score.evaluate:evaluate", "score.score_table:show_evaluation",
-    ),
-    "embed": Command(
-        "embed RUN DATA --out z.npz", "compute the embeddings of data with a trained network",
-        "Embed", "score.embed_data:embed", "score.embed_data:show_embedded",
-    ),
-    "search": Command(
-        "search TARGET --query IMAGE", "find the nearest neighbours of an image, or serve a search page (--serve)",
-        "Search", "deploy.index.search_index:search", "deploy.index.search_index:show_search",
-    ),
-    "calibrate": Command(
-        "calibrate RUN [--far 0.01 | --precision 0.95]",
-        "choose thresholds that keep a false-accept rate or a precision on new classes",
-        "Calibrate", "deploy.calibration.calibrate:calibrate", "deploy.calibration.calibrate:show_calibrated",
-    ),
-    "compare": Command(
-        "compare RUN_A RUN_B [--on DATA]",
-        "compare the metrics of two runs, with intervals and the queries that changed",
-        "Compare", "score.compare:compare", "score.compare:show_comparison",
-    ),
-    "bench": Command(
-        "bench TABLE_OR_GRID", "train every cell of a paper's table or of a grid, and print the results beside the paper's",
-        "Bench", "papers.bench:bench", "papers.benchmark_formats:show_bench",
-    ),
-    "tune": Command(
-        "tune CONFIG --ranges ...", "search for the best settings of a training on validation classes",
-        "Tune", "papers.tune:tune", "papers.tune:show_tuning",
-    ),
-    "noise": Command(
-        "noise DATA --model ...", "make training labels wrong on purpose, and write the data as a table",
-        "Noise", "data.noisy_table:noise", "data.noisy_table:show_noisy_items",
-    ),
-    "report": Command(
-        "report RUNS", "write an HTML page about runs: scores, curves, map, galleries, confusions, flagged labels",
-        "Report", "report.write_report:report", "report.write_report:show_page",
-    ),
-    "hierarchy": Command(
-        "hierarchy RUN", "cluster the classes of a run, draw their tree, and compare it with a known taxonomy",
-        "Hierarchy", "score.learned_hierarchy:hierarchy", "score.learned_hierarchy:show_hierarchy",
-    ),
     "clean": Command(
-        "clean DATA", "find wrong labels in a folder of images without training, and correct them on a page",
+        "clean DATA", "find wrong labels in a folder, and fix them on a page",
         "Clean", "curate.clean:clean_and_show", "curate.clean:show_cleaned",
     ),
-    "apply": Command(
-        "apply TABLE [--to FOLDER]",
-        "write a folder with the corrected labels of a review, or move the files; with undo",
-        "Apply", "curate.audit.apply:apply", "curate.audit.apply:show_applied",
-    ),
     "audit": Command(
-        "audit TARGET", "find probably wrong labels of a folder, a run or embeddings, and the causes of test errors",
+        "audit TARGET", "list the labels that are probably wrong, and why",
         "Audit", "curate.audit.audit:audit_targets", "curate.audit.summary:show_audit",
     ),
     "review": Command(
-        "review AUDIT", "serve a page on which people review the findings of an audit",
+        "review AUDIT", "open the page on which people decide about an audit",
         "Review", "curate.review:review", "curate.review:show_reviewed",
     ),
+    "apply": Command(
+        "apply TABLE", "write a folder with the corrected labels; with undo",
+        "Apply", "curate.audit.apply:apply", "curate.audit.apply:show_applied",
+    ),
     "send": Command(
-        "send TARGET --to TOOL --out PLACE",
-        "send rows, findings and embeddings to another tool, such as Label Studio or Qdrant",
+        "send TARGET", "send rows and findings to Label Studio, CVAT, ...",
         "Send", "curate.exchange.transfer:send",
     ),
     "receive": Command(
-        "receive SOURCE --from TOOL --into PLACE", "receive decisions, labels or embeddings from another tool",
+        "receive SOURCE", "receive decisions, labels or embeddings from a tool",
         "Receive", "curate.exchange.transfer:receive",
     ),
+    "train": Command(
+        "train DATA [--robust]", "train and test an embedding; --robust: wrong labels",
+        "Train", "learn.train:train", "learn.train:show_training",
+    ),
+    "evaluate": Command(
+        "evaluate TARGET", "compute retrieval metrics of a run or of embeddings",
+        "Evaluate", "score.evaluate:evaluate", "score.score_table:show_evaluation",
+    ),
+    "compare": Command(
+        "compare RUN_A RUN_B", "is B better than A? Differences with intervals",
+        "Compare", "score.compare:compare", "score.compare:show_comparison",
+    ),
+    "report": Command(
+        "report RUNS", "write one HTML page: scores, map, galleries, errors",
+        "Report", "report.write_report:report", "report.write_report:show_page",
+    ),
+    "search": Command(
+        "search TARGET", "find the nearest images of a photo; or --serve a page",
+        "Search", "deploy.index.search_index:search", "deploy.index.search_index:show_search",
+    ),
+    "calibrate": Command(
+        "calibrate RUN", "choose thresholds: same or not, known or unknown",
+        "Calibrate", "deploy.calibration.calibrate:calibrate", "deploy.calibration.calibrate:show_calibrated",
+    ),
     "export": Command(
-        "export RUN --to onnx", "export the network to ONNX or safetensors, check it, and write a model card",
+        "export RUN", "write the network as ONNX or safetensors, checked",
         "Export", "deploy.export:export", "deploy.export:show_exported",
     ),
+    "embed": Command(
+        "embed RUN DATA", "compute the embeddings of data with a network",
+        "Embed", "score.embed_data:embed", "score.embed_data:show_embedded",
+    ),
+    "doctor": Command(
+        "doctor", "print versions, devices, extras and installed weights",
+        "Doctor", "runs.machine:doctor", "runs.machine:show_machine",
+    ),
+    "bench": Command(
+        "bench TABLE_OR_GRID", "train every cell of a paper's table or of a grid",
+        "Bench", "papers.bench:bench", "papers.benchmark_formats:show_bench",
+    ),
+    "tune": Command(
+        "tune CONFIG", "search for the best settings on validation classes",
+        "Tune", "papers.tune:tune", "papers.tune:show_tuning",
+    ),
     "list": Command(
-        "list [REGISTRY]", "list the losses, miners, samplers, metrics, data sets, recipes and other components",
+        "list [REGISTRY]", "list losses, miners, metrics, data sets, recipes, ...",
         "List", "cli.listing:listing", "cli.listing:show_listing",
     ),
-    "published": Command(
-        "published [--paper ...]",
-        "print published numbers of papers, with the conditions under which they were measured",
-        "Published", "papers.published.published_view:published", "papers.published.published_view:show_numbers",
-    ),
     "recipe show": Command(
-        "recipe show NAME", "print the settings of a recipe, with the source of every value",
+        "recipe show NAME", "print the settings of a recipe, with their sources",
         "RecipeShow", "learn.recipe_view:recipe_show", "learn.recipe_view:show_recipe",
     ),
     "recipe diff": Command(
-        "recipe diff A B", "print the settings in which two recipes, or a recipe and a run, differ",
+        "recipe diff A [B]", "print the settings in which recipes or runs differ",
         "RecipeDiff", "learn.recipe_view:recipe_diff", "learn.recipe_view:show_difference",
     ),
+    "published": Command(
+        "published", "print published numbers of papers",
+        "Published", "papers.published.published_view:published", "papers.published.published_view:show_numbers",
+    ),
+    "noise": Command(
+        "noise DATA", "make training labels wrong on purpose, as a table",
+        "Noise", "data.noisy_table:noise", "data.noisy_table:show_noisy_items",
+    ),
+    "hierarchy": Command(
+        "hierarchy RUN", "draw the tree of the classes, beside a taxonomy",
+        "Hierarchy", "score.learned_hierarchy:hierarchy", "score.learned_hierarchy:show_hierarchy",
+    ),
 }  # fmt: skip
-"""Name -> command, in the order of `likewise --help`."""
+"""Name -> command."""
+
+GROUPS = {
+    "Clean": ("clean", "audit", "review", "apply", "send", "receive"),
+    "Learn": ("train", "evaluate", "compare", "report"),
+    "Use": ("search", "calibrate", "export", "embed", "doctor"),
+    "Papers": ("bench", "tune", "list", "recipe show", "recipe diff", "published", "noise", "hierarchy"),
+}
+"""Heading -> commands, in the order of `likewise --help`. The demo is in "Start here"."""
+
+MAIN_COMMANDS = ("clean", "audit", "review", "train", "compare", "report", "search")
+"""The commands that are enough for most work; help prints them in bold."""
 
 
 def config_class(name: str) -> type:
@@ -150,8 +157,12 @@ def function_at(place: str) -> Callable:
     return getattr(importlib.import_module(f"likewise.{module}"), name)
 
 
-def run(name: str, config: Any) -> None:
-    """Run a command and print its result. Ends with 1 if a part of the work failed."""
+def run(name: str, config: Any, words: Sequence[str] = ()) -> None:
+    """Run a command, print its result, and print the command that follows. Ends with 1 if a part of the work failed.
+
+    Args:
+        words: the words that `config` was read from.
+    """
     command = COMMANDS[name]
     config = shown_once(config)
     lines_apart = getattr(config, "json", False)  # stdout has only the JSON object
@@ -162,6 +173,9 @@ def run(name: str, config: Any) -> None:
         print_text(result)
     if getattr(result, "failed", False):
         sys.exit(1)
+    if not lines_apart and not getattr(config, "quiet", False):
+        following = function_at("cli.next_step:next_words")(name, config, words, result)
+        print_text(f"next: {shlex.join(['likewise', *following])}", file=sys.stderr)  # stdout has only the result
 
 
 def shown_once(config):

@@ -11,19 +11,41 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from likewise.cli import commands
-from likewise.cli.commands import COMMANDS, config_class
+from likewise.cli.commands import COMMANDS, GROUPS, MAIN_COMMANDS, config_class
 from likewise.core.errors import LikewiseError, is_out_of_memory, memory_sentence, nearest_name, printable
 
 USAGE_TITLE = "likewise: visual-similarity learning that people can trust, even when the labels are wrong."
-DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with path,label, features in .npz with
-x,label, or a name such as glyphs, cub200 or hf:food101. `likewise COMMAND --help` explains the flags of a command.
-`likewise --install-completion` installs completion in bash, zsh or fish."""
+START = (
+    ("likewise demo", "needs no data: 2 minutes on 2 cores"),
+    ("likewise clean photos/", "find wrong labels, on a page; no training"),
+    ("likewise train photos/ --robust", "an embedding, although labels are wrong"),
+)
+"""Calls of "Start here", and what they do."""
+
+DATA_HELP = """DATA is a folder with one sub-folder per class, a .csv or .parquet table with
+path,label, features in .npz with x,label, or a name such as glyphs or cub200.
+`likewise COMMAND --help` explains a command; `likewise --install-completion`
+installs completion in bash, zsh or fish."""
 
 
-def usage() -> str:
-    """Return the text of `likewise --help`: one line per command."""
-    lines = (f"  {f'likewise {one.call}':<36}  {one.summary}\n" for one in COMMANDS.values())
-    return f"{USAGE_TITLE}\n\n{''.join(lines)}\n{DATA_HELP}\n"
+def usage(is_bold: bool = False) -> str:
+    """Return the text of `likewise --help`: the first calls, and one line per command in groups.
+
+    Args:
+        is_bold: whether the headings and `MAIN_COMMANDS` are in bold, by codes that terminals understand.
+    """
+
+    def bold(text: str) -> str:
+        return f"\033[1m{text}\033[0m" if is_bold else text
+
+    lines = [USAGE_TITLE, "", bold("Start here"), *(f"  {call:<33}{what}" for call, what in START)]
+    for title, names in GROUPS.items():
+        lines += ["", bold(title)]
+        for name in names:
+            line = f"  {COMMANDS[name].call:<23}{COMMANDS[name].summary}"
+            lines.append(bold(line) if name in MAIN_COMMANDS else line)
+    most = ", ".join(MAIN_COMMANDS[:-1])
+    return "\n".join([*lines, "", f"Most work needs seven: {most} and {MAIN_COMMANDS[-1]}.", DATA_HELP, ""])
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -95,7 +117,7 @@ def end_stopped(text: str = "") -> NoReturn:
 def start(words: list[str]) -> None:
     """Find the command, and run it or print its help."""
     if not words or words[0] in ("-h", "--help", "--help-all", "help"):
-        print(usage(), end="")
+        print(usage(is_bold=os.name == "posix" and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"), end="")
         return
     if words[0] in ("-V", "--version"):
         print(versions())
@@ -128,7 +150,7 @@ def start(words: list[str]) -> None:
     from likewise.cli.early import check_early  # not for help, which must be quick
 
     check_early(name, config)
-    commands.run(name, config)
+    commands.run(name, config, rest)
 
 
 def versions() -> str:

@@ -66,7 +66,9 @@ def clean_and_show(config: Clean, say=print) -> Cleaned:
 
 
 def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
-    """Print the review and, if a folder was written, its changes."""
+    """Print the review and the changes of the new folder, or that none was written."""
     print_text(f"\nreview: {cleaned.reviewed}")
     if cleaned.applied:
-        print_text("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))
+        print_text("\n".join(cleaned.applied.lines()))
+    elif config.to:
+        print_text(f"no folder was written to {config.to}: there are no decisions yet")

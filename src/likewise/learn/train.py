@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING
 
 from likewise.core.errors import print_text
@@ -48,7 +47,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def show_training(run: Run, config: Train) -> None:
-    """Print the scores before and after training, sentences about the run, and the next commands; nothing with --quiet."""
+    """Print the scores before and after training, sentences about the run, and its folder; nothing with --quiet."""
     from likewise.score.score_table import by_gallery, show_scores
 
     if config.quiet:
@@ -58,5 +57,4 @@ def show_training(run: Run, config: Train) -> None:
         show_scores(before | by_gallery("after training" if before else "test split", scores))
         for line in sentences(run):
             print_text(line)
-    name = shlex.quote(str(run.path))
-    print_text(f"run: {run.path}\nnext: likewise audit {name} | report {name} | search {name} --serve")
+    print_text(f"run: {run.path}")

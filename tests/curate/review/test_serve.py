@@ -58,7 +58,7 @@ def test_decisions_are_counted_and_ctrl_c_writes_the_table(tmp_path, monkeypatch
     assert said == ["review: http://..."] and str(found).startswith("3 decisions of 2 reviewers stored in ")
     with open(found.corrected, newline="") as file:
         assert [line["row"] for line in csv.DictReader(file)] == [str(row) for row in range(12) if row != 8]
-    assert f"next: likewise train {found.corrected}" in str(found) and "corrected table" in found._repr_html_()
+    assert f"{found.corrected}: the corrected table" in str(found) and "corrected table" in found._repr_html_()
     assert str(Reviewed(found.file, 1, 1)) == f"1 decision of 1 reviewer stored in {found.file}"
 
 

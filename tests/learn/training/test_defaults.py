@@ -139,7 +139,7 @@ def test_files_of_a_relevance_are_found_from_any_folder(tmp_path, monkeypatch):
 
 
 LITE = Available(
-    "efficientnet_lite0", "backbone efficientnet_lite0: the hub is not reachable, and its weights are installed"
+    "efficientnet_lite0", "backbone efficientnet_lite0: its weights are installed, and a hub is not reachable"
 )
 RESNET = Available("resnet50", "backbone resnet50: the default, and its weights are on this disk")
 

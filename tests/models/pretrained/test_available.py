@@ -30,13 +30,14 @@ def store(cache, model, file="model.safetensors"):
 
 
 CACHED = "resnet50.a1_in1k"
+INSTALLED = f"its weights are installed, and {available.hub_name()} with those of resnet50 is not reachable"
 CHOICES = [  # whether the hub answers, what is installed, models in its cache -> backbone, end of the sentence about it
     (True, ("efficientnet_lite0",), (), "resnet50", "the default, and its weights can be downloaded from the hub"),
     *((False, ("efficientnet_lite0",), ((CACHED, file),), "resnet50", "the default, and its weights are on this disk")
       for file in available.WEIGHT_FILES),
     (False, ("mobilenet_v2", "efficientnet_lite0", "efficientnet_lite1"), (("resnet18.a1_in1k", "model.safetensors"),),
-     "efficientnet_lite1", "the hub is not reachable, and its weights are installed"),
-    (False, ("mobilenet_v2",), (), "mobilenet_v2", "the hub is not reachable, and its weights are installed"),
+     "efficientnet_lite1", INSTALLED),
+    (False, ("mobilenet_v2",), (), "mobilenet_v2", INSTALLED),
 ]  # fmt: skip
 
 

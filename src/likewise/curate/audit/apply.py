@@ -347,7 +347,7 @@ def show_applied(found: Applied, config: Apply) -> None:
     """Print the changes, and what can follow them."""
     print_text("\n".join(found.lines()))
     if found.done == "planned" and not config.dry_run:
-        several = found.folder.is_file()  # several labels per image: the table itself is the result
-        print_text(f"next: likewise train {found.folder}" if several else f"nothing was changed; {PLAN_ADVICE}")
+        if not found.folder.is_file():  # with several labels per image the table itself is the result
+            print_text(f"nothing was changed; {PLAN_ADVICE}")
     elif found.journal:
         print_text(f"undo: {undo_command(config.table)}")

@@ -104,7 +104,7 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
     file = folder_of(config) / FEATURES_FILE
     write_features(config, items, backbone, file, say)
     z = read_embeddings(str(file)).x
-    notes = [f"the features are those of a pretrained network, without training ({reason})"]
+    notes = [f"the features are those of {backbone}, a pretrained network, without training"]
     return subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,7 +67,6 @@ def show_findings(audited) -> None:
         if sentence := (found.about.get(name) or {}).get("summary"):
             console.print(f"{head}: {sentence}", soft_wrap=True)
     show_forecast(console, audited.folder)
-    console.print(f"next: likewise review {audited.folder}", soft_wrap=True)
 
 
 def show_forecast(console: Console, folder: Path) -> None:
@@ -132,6 +132,8 @@ def split_lines(found: Findings) -> list[tuple[str, ...]]:
 def show_splits(console: Console, found: Findings) -> None:
     """Print the table of splits, why labels are unknown, and the number of test errors."""
     show_columns(console, found.about["title"], split_columns(found), split_lines(found))
+    if any(split["flagged"] for split in found.about["parts"].values()):
+        console.print("Estimated: the number of wrong labels. Flagged: the labels to review first.")
     for line in unknown_lines(found):
         console.print(line[0].upper() + line[1:])
     errors = found.about["errors"]
@@ -180,6 +182,8 @@ def show_suspects(console: Console, found: Findings) -> None:
     lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(flagged))} (nearest: with the suggested label)"
     show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest", "file"), lines)
+    if root := found.about["root"]:
+        console.print(f"The files are in {one_line(os.path.relpath(root))}.", soft_wrap=True)
 
 
 def show_votes(console: Console, found: Findings, workers: list[WorkerLine]) -> None:
@@ -261,14 +265,18 @@ def show_across(console: Console, found: Findings) -> None:
 def show_columns(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print a table without borders, one line per row.
 
-    Columns of names shrink to the width of the terminal, the widest first; > in `head` marks columns of numbers.
+    Columns of names shrink to the width of the terminal, the widest first; > in `head` marks columns of numbers. Files in the
+    last column are not cut, so that they can be copied: half of the width is left for them, and longer lines are wrapped.
     """
     if not lines:
         return
     lines = [[one_line(cell) for cell in line] for line in ([name.lstrip(">") for name in head], *lines)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     names = [at for at, name in enumerate(head) if not name.startswith(">")]
-    for _ in range(sum(widths) + 2 * len(widths) - console.width):
+    whole = {len(head) - 1} if head[-1] == "file" else set()
+    left = [min(width, console.width // 2) if at in whole else width for at, width in enumerate(widths)]
+    names = [at for at in names if at not in whole]
+    for _ in range(sum(left) + 2 * len(left) - console.width):
         widest = max(names, key=lambda at: widths[at])
         widths[widest] = max(widths[widest] - 1, MIN_NAME_WIDTH)
     console.print(f"\n{one_line(title)}", style="bold")
@@ -278,7 +286,10 @@ def show_columns(console: Console, title: str, head: Sequence[str], lines: Seque
             for name, cell, width in zip(head, line, widths, strict=True)
         ]
         text = Text("  " + "  ".join(cells).rstrip(), style="" if place else "dim")
-        console.print(text, no_wrap=True, overflow="ellipsis")
+        if whole:
+            console.print(text, soft_wrap=True)
+        else:
+            console.print(text, no_wrap=True, overflow="ellipsis")
 
 
 def fit(text: str, width: int, from_end: bool = False) -> str:

@@ -392,7 +392,7 @@ class Reviewed:
         made = f"{count(self.decisions, 'decision')} of {count(self.reviewers, 'reviewer')} stored in {self.file}"
         if self.corrected is None:
             return made
-        return f"{made}\n{self.corrected}: the corrected table\nnext: likewise train {shlex.quote(str(self.corrected))}"
+        return f"{made}\n{self.corrected}: the corrected table"
 
     @view
     def _repr_html_(self) -> str:

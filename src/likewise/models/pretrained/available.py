@@ -47,11 +47,19 @@ def available_backbone(hub: bool | None = None) -> Available:
     if hub_answers() if hub is None else hub:
         return Available(name, f"backbone {name}: the default, and its weights can be downloaded from the hub")
     for name in installed_backbones()[:1]:
-        return Available(name, f"backbone {name}: the hub is not reachable, and its weights are installed")
+        why = f"its weights are installed, and {hub_name()} with those of {DEFAULT_BACKBONE} is not reachable"
+        return Available(name, f"backbone {name}: {why}")
     raise LikewiseError(
-        f"backbone: the weights of {DEFAULT_BACKBONE} must be on this disk or on a reachable hub, but the hub is not "
+        f"backbone: the weights of {DEFAULT_BACKBONE} must be on this disk or on a reachable hub, but {hub_name()} is not "
         f"reachable, and no weight package is installed; {WEIGHT_CURES}"
     )
+
+
+def hub_name() -> str:
+    """Return the name of the hub's server."""
+    from huggingface_hub import constants
+
+    return urlsplit(constants.ENDPOINT).netloc
 
 
 def hub_cache() -> Path:

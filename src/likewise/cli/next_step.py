@@ -1,0 +1,139 @@
+"""The command that a user needs most often after another one; `likewise` prints it as the last line, to be pasted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def next_words(name: str, config: Any, words: Sequence[str], result: Any) -> list[str]:
+    """Return the words after `likewise` of the command that follows a command.
+
+    Args:
+        name: the command.
+        words: the words that its settings `config` were read from.
+        result: what it returned.
+    """
+    return [os.fspath(word) for word in FOLLOWING[name](config, list(words), result)]
+
+
+def after_clean(config, words, result) -> list:
+    if result.applied:
+        return ["train", result.applied.folder]
+    return after_review(config, words, result.reviewed, audit=result.audited.folder)
+
+
+def after_audit(config, words, result) -> list:
+    return ["report", *config.targets] if config.overlap else ["review", result.folder]
+
+
+def after_review(config, words, result, audit: str | Path | None = None) -> list:
+    """Return the training on the corrected table; without decisions, the review again."""
+    corrected = getattr(result, "corrected", None)
+    return ["train", corrected] if corrected else ["review", audit or config.audit]
+
+
+def after_apply(config, words, result) -> list:
+    if result.done == "planned" and not result.folder.is_file():
+        to = [] if config.to or config.in_place else ["--to", "corrected"]
+        return ["apply", *(word for word in words if word != "--dry-run"), *to]
+    return ["train", result.folder]
+
+
+def after_send(config, words, result) -> list:
+    into = config.target if (Path(config.target).expanduser() / "audit.json").exists() else "received.csv"
+    return ["receive", config.out, "--from", config.to, "--into", into]
+
+
+def after_receive(config, words, result) -> list:
+    follow = {"decisions": ["review", config.into], "labels": ["train", config.into]}
+    return follow.get(result.kind, ["audit", config.into])
+
+
+def after_train(config, words, result) -> list:
+    return ["report" if config.evaluate else "evaluate", result.path]
+
+
+def after_evaluate(config, words, result) -> list:
+    """Return the report of a run, or the audit of embeddings."""
+    if "checkpoint" in result:
+        return ["report", config.target]
+    return ["audit", config.target, *(["--labels", config.labels] if config.labels else [])]
+
+
+def after_compare(config, words, result) -> list:
+    """Return the report of both runs; a run may be named by its per_query.parquet."""
+    runs = (Path(run) for run in (config.run_a, config.run_b))
+    return ["report", *(run.parent if run.suffix == ".parquet" else run for run in runs)]
+
+
+def after_search(config, words, result) -> list:
+    """Return the page of the saved or searched index; after the page, the search for one image."""
+    if config.serve:
+        return ["search", config.target, "--query", config.query or "0"]
+    model = ["--model", config.model] if config.model else []
+    return ["search", config.save or config.target, *model, "--serve"]
+
+
+def after_bench(config, words, result) -> list:
+    """Return the training of listed cells, with --quick if no folder of data is given; the published numbers of a trained table;
+    or the list of a grid's runs."""
+    from likewise.papers.published import papers
+
+    if config.grid is None:
+        return ["bench", "procsim-table5", "--quick"]
+    if config.list:
+        can_train = config.quick or config.root or Path(config.grid).suffix == ".toml"
+        return ["bench", *(word for word in words if word != "--list"), *([] if can_train else ["--quick"])]
+    paper = next((key for key in papers() if config.grid.startswith(key)), None)
+    return ["published", "--paper", paper] if paper else ["bench", *words, "--list"]
+
+
+def after_tune(config, words, result) -> list:
+    if result.final is None:
+        return ["tune", *words, "--final-runs", "3"]
+    return ["report", *(one["run"] for one in result.final.trainings if one["run"])]
+
+
+def after_list(config, words, result) -> list:
+    """Return the next narrower list, the settings of a listed recipe, or the test of a listed table."""
+    if not config.registry:
+        return ["list", "losses"]
+    if config.registry == "recipes":
+        return ["recipe", "show", next(iter(result["recipes"]))]
+    return ["bench", "--list"] if config.registry == "tables" else ["train", "--help"]
+
+
+def after_recipe_show(config, words, result) -> list:
+    return ["recipe", "diff", config.name, *(["--data", config.data] if config.data else [])]
+
+
+FOLLOWING: dict[str, Callable[[Any, list[str], Any], list]] = {
+    "demo": lambda config, words, result: ["report", result["run"].path],
+    "clean": after_clean,
+    "audit": after_audit,
+    "review": after_review,
+    "apply": after_apply,
+    "send": after_send,
+    "receive": after_receive,
+    "train": after_train,
+    "evaluate": after_evaluate,
+    "compare": after_compare,
+    "report": lambda config, words, result: ["search", config.runs[0], "--serve"],
+    "search": after_search,
+    "calibrate": lambda config, words, result: ["search", config.run, "--serve"],
+    "export": lambda config, words, result: ["search", config.run, "--serve"],
+    "embed": lambda config, words, result: ["search", config.out, "--serve"],
+    "doctor": lambda config, words, result: ["demo"],
+    "bench": after_bench,
+    "tune": after_tune,
+    "list": after_list,
+    "recipe show": after_recipe_show,
+    "recipe diff": lambda config, words, result: ["recipe", "show", config.b or config.a],
+    "published": lambda config, words, result: ["bench", "--list"],
+    "noise": lambda config, words, result: ["train", result.table, "--robust"],
+    "hierarchy": lambda config, words, result: ["report", config.run],
+}
+"""Command -> function of its settings, its words and its result that returns the words of the next command."""
