@@ -100,7 +100,7 @@ LABEL_TOLERANCE, SELECTION_TOLERANCE = 1e-6, 1e-4
 
 LIKELIEST_LABELS_COUNT, DRAWN_LABELS_COUNT, ENTRIES_PER_ROW = 12, 8, 32
 """Of many labels, the noise is fitted on the given labels of a sample, the likeliest ones by densities and by votes, and random
-ones that stand for all others: about so many entries together."""
+ones that stand for all others: about this number of entries together."""
 
 MAX_STEPS = 200
 """Maximum number of steps of the fit."""
