@@ -27,6 +27,7 @@ from likewise.data.features import holds_features, read_embeddings
 from likewise.data.fingerprint import fingerprint
 from likewise.data.protocols.splits import split_by
 from likewise.data.shards import is_shards
+from likewise.data.table import own_columns
 from likewise.data.votes import votes_of
 from likewise.models.heads import Linear
 from likewise.models.pretrained.available import available_backbone
@@ -105,7 +106,8 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
     write_features(config, items, backbone, file, say)
     z = read_embeddings(str(file)).x
     notes = [f"the features are those of a pretrained network, without training ({reason})"]
-    return subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
+    subject = subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
+    return dataclasses.replace(subject, own=own_columns(config.targets[0], items))
 
 
 def read_images(config: Audit, say: Callable[[str], None]) -> Items:
@@ -275,7 +277,8 @@ def subject_of_run(config: Audit, say: Callable[[str], None]) -> Subject:
     test = renumber_labels(select_rows(e, rows["test"]), items)
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
     before = start_features(config, opened, items, every)
-    return Subject(title, items, splits, test, notes, device, run, settings, loss, linear, history, before)
+    own = None if settings.noise else own_columns(settings.data, items)  # a table has no injected labels
+    return Subject(title, items, splits, test, notes, device, run, settings, loss, linear, history, own, before)
 
 
 def check_finite(e: Embedded, run: Run) -> None:
