@@ -6,14 +6,17 @@ import os
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from likewise.config import Clean
 from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.curate.clean import clean
+from likewise.curate.clean import Measured, clean, head_seconds
+from likewise.learn.training.loop import MEASURED_STEPS
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
@@ -67,6 +70,7 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         assert page.post("/api/finish").json()["written"] is True
     rest, _ = process.communicate(timeout=600)
     assert process.returncode == 0 and "1 images relabelled, 1 removed" in rest and "next: likewise train" in rest
+    assert "next: likewise train audit/photos/corrected.npz (a head on the features: the fast way)" in rest
     about = json.loads((tmp_path / "audit/photos/audit.json").read_text())
     assert about["kind"] == "data" and about["votes"]["samples"] == len(messy.good) and about["votes"]["workers"] == 2
     with open("audit/photos/consensus.csv", newline="", encoding="utf-8") as file:
@@ -92,6 +96,8 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         "1",
         "--quiet",
     ]
+    main(["train", "audit/photos/corrected.npz", "--steps", "1", "--quiet", "--out", "runs/head"])
+    assert (tmp_path / "runs/head/scores.json").exists()
     main([*train, "--out", "runs/table"])
     assert (tmp_path / "runs/table/scores.json").exists()
     main(["apply", "audit/photos", "--undo"])
@@ -115,3 +121,18 @@ def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monk
     monkeypatch.setenv("LIKEWISE_TOKEN", "short")
     with pytest.raises(LikewiseError, match="clean: .*LIKEWISE_TOKEN"):
         clean(config, list)
+
+
+def test_the_time_of_a_head_is_measured_in_its_first_steps(tmp_path, monkeypatch):
+    """Every look at the clock is a second later: a second for the start, then each of 40 steps of a batch."""
+    x, label = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32), np.arange(64) % 8
+    np.savez(tmp_path / "z.npz", x=x, label=label)
+    ticks = iter(range(1000))
+    monkeypatch.setattr("likewise.curate.clean.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    steps = []
+    monkeypatch.setattr(Measured, "__init__", lambda self, count: steps.append(count) or setattr(self, "steps", count))
+    before = set(tmp_path.iterdir())
+    assert head_seconds(tmp_path / "z.npz", "cpu") == 1 + steps[0] and steps[0] > MEASURED_STEPS
+    assert set(tmp_path.iterdir()) == before
+    np.savez(tmp_path / "z.npz", x=x[:2], label=[0, 1])
+    assert head_seconds(tmp_path / "z.npz", "cpu") is None

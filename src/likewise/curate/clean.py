@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from likewise.core.errors import LikewiseError, print_text
 from likewise.core.http import choose_token, take_port
-from likewise.core.settings import Apply, Audit, Clean, Review, check
+from likewise.core.settings import Apply, Audit, Clean, Review, Train, check
 from likewise.curate.audit.apply import Applied, apply
 from likewise.curate.audit.apply_steps import check_new_folder
 from likewise.curate.audit.audit import Audited, audit
 from likewise.curate.audit.source import default_folder
 from likewise.curate.audit.summary import show_findings
 from likewise.curate.review.review_page import Reviewed, serve_review
+from likewise.learn.training.fit import train
+from likewise.learn.training.loop import MEASURED_STEPS, Hooks, in_words
+from likewise.learn.training.state import TrainState
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Cleaned:
     audited: Audited
     reviewed: Reviewed
     applied: Applied | None
+    head_seconds: float | None = None
+    """Estimated time of training a head on the corrected features, from its first steps; None: it cannot be trained."""
 
 
 def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
@@ -57,7 +64,36 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     applied = None
     if config.to and reviewed.corrected is not None:
         applied = apply(Apply(table=str(reviewed.corrected), to=config.to), say)
-    return Cleaned(audited, reviewed, applied)
+    seconds = None if reviewed.features is None else head_seconds(reviewed.features, config.device)
+    return Cleaned(audited, reviewed, applied, seconds)
+
+
+def head_seconds(features: Path, device: str | None) -> float | None:
+    """Return the time that `likewise train` takes for these features, from its start and first steps; None: it refuses them."""
+    times: list[float] = []
+
+    def after_step(state: TrainState) -> None:
+        times.append(time.monotonic())
+        if len(times) > MEASURED_STEPS:
+            raise Measured(state.plan.steps)
+
+    began = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="likewise-") as folder:
+            config = Train(str(features), out=f"{folder}/run", device=device, evaluate=False, quiet=True)
+            train(config, lambda line: None, Hooks(after_step=after_step))
+    except Measured as measured:
+        return times[0] - began + (times[-1] - times[0]) / MEASURED_STEPS * measured.steps
+    except LikewiseError:
+        return None
+    return time.monotonic() - began
+
+
+class Measured(Exception):
+    """The first steps of a training were measured, and it ends; `steps`: the steps of the whole training."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
 
 
 def clean_and_show(config: Clean, say=print) -> Cleaned:
@@ -66,7 +102,9 @@ def clean_and_show(config: Clean, say=print) -> Cleaned:
 
 
 def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
-    """Print the review and, if a folder was written, its changes."""
+    """Print the review, what training a head would take and, if a folder was written, its changes."""
     print_text(f"\nreview: {cleaned.reviewed}")
+    if cleaned.head_seconds is not None:
+        print_text(f"training the head takes about {in_words(cleaned.head_seconds)}, by its first steps; the network takes longer")
     if cleaned.applied:
         print_text("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))

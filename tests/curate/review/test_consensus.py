@@ -7,7 +7,7 @@ import pytest
 
 from likewise.errors import LikewiseError
 
-from likewise.curate.audit.read import OWN_FILE, read_findings
+from likewise.curate.audit.read import FEATURES_FILE, OWN_FILE, read_findings
 from likewise.curate.review.consensus import (
     REMOVED_CLASS,
     agreement,
@@ -19,10 +19,12 @@ from likewise.curate.review.consensus import (
     outcome,
     settle,
     votes_of_decisions,
+    write_corrected_features,
 )
-from likewise.curate.review.store import Decision
+from likewise.curate.review.store import Choice, Decision, Store
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
+from likewise.runs.embeddings import origin
 
 
 def decisions(kind, **by):
@@ -260,3 +262,25 @@ def test_own_columns_of_another_number_of_rows_are_refused(tmp_path):
     (tmp_path / OWN_FILE).write_text(OWN)
     with pytest.raises(LikewiseError, match="must have 8 rows like the audit, got 6"):
         corrected(read_findings(tmp_path), SAID)
+
+
+def test_features_with_the_corrected_labels(tmp_path):
+    """Row 2 is relabelled, row 5 removed; rows 0 and 3 were not audited and stay."""
+    found = findings(tmp_path, AUDIT, 6)
+    given = ["ant", "wren", "wren", "ant", "robin", "tit, blue"]
+    coarse = ["insect", "song", "song", "insect", "song", ""]
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    stored = {"x": x, "class_name": given, "label": [0, 3, 3, 0, 1, 2], "coarse": coarse, "row": np.arange(6)}
+    words = {"data": "digest", "network": "resnet18", "path": [f"/{n}.png" for n in range(6)]}
+    store = Store(tmp_path / "decisions.sqlite", found)
+    assert write_corrected_features(store, tmp_path) is None  # no decisions, no features
+    np.savez(tmp_path / FEATURES_FILE, **stored, **words)
+    assert write_corrected_features(store, tmp_path) is None
+    store.submit_decisions("ann", [Choice("2", "relabel", "robin"), Choice("5", "remove", "")]).result()
+    file = write_corrected_features(store, tmp_path)
+    items = read_embeddings(str(file))
+    assert [items.class_name[y] for y in items.y] == ["ant", "wren", "robin", "ant", "robin"]
+    assert np.array_equal(np.asarray(items.x), x[:5]) and items.path == tuple(f"/{n}.png" for n in range(5))
+    assert items.taxonomy == {"ant": ("insect",), "robin": ("song",), "wren": ("song",)}
+    assert origin(file)["network"] == "resnet18" and "data" not in origin(file)  # it is not the data that was embedded
+    store.close()

@@ -49,6 +49,9 @@ GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
 FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
 """Files of a forecast of the review, and of its result; `audit.forecast` and `audit.proof` write them."""
 
+FEATURES_FILE = "features.npz"
+"""File of an audit folder: the features of its data by a pretrained network, computed once."""
+
 OWN_FILE = "own_columns.csv"
 """File of an audit of a table: all its columns, one line per row of the data; the corrected table has them too."""
 

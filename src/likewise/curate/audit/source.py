@@ -20,7 +20,7 @@ from likewise.core.files import make_folder
 from likewise.core.settings import Audit, Embed
 from likewise.core.settings.spec import brief
 from likewise.core.types import Embedded, Items, LikewiseError
-from likewise.curate.audit.read import UNSPLIT_NAME
+from likewise.curate.audit.read import FEATURES_FILE, UNSPLIT_NAME
 from likewise.curate.audit.records import AuditSplit, Subject, has_own_split
 from likewise.data.dataset import load_items
 from likewise.data.features import holds_features, read_embeddings
@@ -42,9 +42,6 @@ NO_CAUSES_NOTE = (
     "are not computed"
 )
 """Note on a run that was trained with relevance between samples."""
-
-FEATURES_FILE = "features.npz"
-"""File of an audit folder: the features of its data by a pretrained network, computed once."""
 
 TargetKind = Literal["run", "file of embeddings", "data"]
 

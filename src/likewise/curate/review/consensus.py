@@ -21,9 +21,10 @@ import numpy as np
 from likewise.core.errors import LikewiseError
 from likewise.core.files import atomic_write, open_csv, write_csv_lines
 from likewise.core.types import Votes
-from likewise.curate.audit.read import Findings
+from likewise.curate.audit.read import FEATURES_FILE, Findings
 from likewise.curate.review.store import Decision, Store
 from likewise.data.label_sets import LABEL_SEPARATOR
+from likewise.runs.embeddings import write_arrays
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of texts that a spreadsheet runs as a formula."""
@@ -33,6 +34,9 @@ MIN_MODELLED_REVIEWERS = 3
 
 REMOVED_CLASS = "\0remove"
 """Name of the class of samples that reviewers remove: no label of the data has it."""
+
+MAX_FEATURES_BYTES = 2**31
+"""Largest file of features that is written again with corrected labels."""
 
 
 class Consensus(NamedTuple):
@@ -378,4 +382,30 @@ def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
             f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "
             "writable, and finish again"
         ) from None
+    return file
+
+
+def write_corrected_features(store: Store, folder: Path) -> Path | None:
+    """Write the features of an audit with all changes of labels, for training a head, and return the path of the file.
+
+    None, and nothing is written, without decisions, if the audit computed no features, and if they take more memory than
+    `MAX_FEATURES_BYTES`.
+    """
+    findings, made, source = store.findings, store.current_decisions(), folder / FEATURES_FILE
+    if not made or not source.exists() or source.stat().st_size > MAX_FEATURES_BYTES:
+        return None
+    with np.load(source, allow_pickle=False) as arrays:
+        columns = {name: arrays[name] for name in arrays.files if name not in ("data", "label")}  # `data`: other labels
+    label_of, given = new_labels(findings, made), columns["class_name"].tolist()
+    new = [label_of.get(row, label) for row, label in zip(columns["row"].tolist(), given, strict=True)]
+    kept = np.array([label is not None for label in new])
+    names = np.array([label for label in new if label is not None], str)
+    if "coarse" in columns:
+        above = dict(zip(given, columns["coarse"].tolist(), strict=True))
+        columns["coarse"] = np.array([above.get(label, "") for label in new], str)
+    columns = {name: cells[kept] if cells.ndim else cells for name, cells in columns.items()}
+    columns |= {"class_name": names, "label": np.unique(names, return_inverse=True)[1]}
+    columns |= {"labels": names} if "labels" in columns else {}
+    file = folder / "corrected.npz"
+    write_arrays(file, columns)
     return file
