@@ -109,7 +109,8 @@ def test_a_stage_is_named_beside_its_share(capsys, monkeypatch):
 
 def test_the_time_left_is_known_after_one_piece_of_work():
     """4 of 10 units were done before, 1 of the other 6 took 3 seconds, so 5 more take 15 seconds."""
-    task = Task(TaskID(0), "score", 10, 5, _get_time=lambda: 3.0, fields={"start": 4}, start_time=0.0)
+    task = Task(TaskID(0), "score", 10, 5, _get_time=lambda: 3.0, fields={"first": 4})
+    task.start_time = 0.0
     assert progress.TimeLeft().render(task).plain == "0:00:15"
     task.completed = 4
     assert progress.TimeLeft().render(task).plain == "-:--:--"

@@ -33,7 +33,7 @@ class Bar:
         self.title, self.total, self.done = title, total, start
         self._first, self._started, self._shown = start, time.monotonic(), time.monotonic()
         self._live, self._quiet = live, quiet
-        self._task = live.add_task(title, total=total, completed=start, facts="", start=start) if live else None
+        self._task = live.add_task(title, total=total, completed=start, facts="", first=start) if live else None
 
     def advance(self, count: int = 1, facts: str | None = None) -> None:
         """Add finished units and redraw; `facts` replaces the text beside the bar, None keeps it."""
@@ -64,7 +64,7 @@ class TimeLeft(TimeRemainingColumn):
 
     def render(self, task: Task) -> Text:
         """Return the remaining time as text, -:--:-- before anything is done."""
-        done = task.completed - task.fields["start"]
+        done = task.completed - task.fields["first"]
         if task.time_remaining is not None or not done or task.elapsed is None or task.total is None:
             return super().render(task)
         left = task.elapsed * (task.total - task.completed) / done
