@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from likewise.config import Clean
+from likewise.config import Clean, Train
 from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.curate.clean import Measured, clean, head_seconds
-from likewise.learn.training.loop import MEASURED_STEPS
+from likewise.curate.clean import clean, head_seconds
+from likewise.learn.training.fit import train
+from likewise.learn.training.loop import StepTimer
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
@@ -123,16 +124,15 @@ def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monk
         clean(config, list)
 
 
-def test_the_time_of_a_head_is_measured_in_its_first_steps(tmp_path, monkeypatch):
-    """Every look at the clock is a second later: a second for the start, then each of 40 steps of a batch."""
+def test_the_time_of_a_head_is_that_of_its_training(tmp_path, monkeypatch):
+    """The sixth step takes a second and ends 7 seconds after the start, so that the steps left take a second each."""
     x, label = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32), np.arange(64) % 8
     np.savez(tmp_path / "z.npz", x=x, label=label)
-    ticks = iter(range(1000))
-    monkeypatch.setattr("likewise.curate.clean.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
-    steps = []
-    monkeypatch.setattr(Measured, "__init__", lambda self, count: steps.append(count) or setattr(self, "steps", count))
-    before = set(tmp_path.iterdir())
-    assert head_seconds(tmp_path / "z.npz", "cpu") == 1 + steps[0] and steps[0] > MEASURED_STEPS
-    assert set(tmp_path.iterdir()) == before
+    monkeypatch.setattr("likewise.curate.clean.StepTimer", lambda: StepTimer(iter((5.0, 6.0)).__next__))
+    monkeypatch.setattr("likewise.curate.clean.time", SimpleNamespace(monotonic=iter((0.0, 7.0)).__next__))
+    config = Train(str(tmp_path / "z.npz"), out=str(tmp_path / "run"), device="cpu", evaluate=False, quiet=True)
+    steps = train(config, list).read_log()[-1]["step"]
+    assert head_seconds(tmp_path / "z.npz", "cpu") == 7 + steps - 6
+    monkeypatch.undo()
     np.savez(tmp_path / "z.npz", x=x[:2], label=[0, 1])
     assert head_seconds(tmp_path / "z.npz", "cpu") is None

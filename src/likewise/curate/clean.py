@@ -17,7 +17,7 @@ from likewise.curate.audit.source import default_folder
 from likewise.curate.audit.summary import show_findings
 from likewise.curate.review.review_page import Reviewed, serve_review
 from likewise.learn.training.fit import train
-from likewise.learn.training.loop import MEASURED_STEPS, Hooks, in_words
+from likewise.learn.training.loop import Hooks, StepTimer, in_words
 from likewise.learn.training.state import TrainState
 
 
@@ -69,31 +69,29 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
 
 
 def head_seconds(features: Path, device: str | None) -> float | None:
-    """Return the time that `likewise train` takes for these features, from its start and first steps; None: it refuses them."""
-    times: list[float] = []
+    """Return the time that `likewise train` takes for these features, by its first steps; None: it refuses them."""
+    began, timer = time.monotonic(), StepTimer()
 
     def after_step(state: TrainState) -> None:
-        times.append(time.monotonic())
-        if len(times) > MEASURED_STEPS:
-            raise Measured(state.plan.steps)
+        if (seconds := timer.after_step()) is not None:
+            raise Measured(time.monotonic() - began + seconds * (state.plan.steps - state.step))
 
-    began = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="likewise-") as folder:
             config = Train(str(features), out=f"{folder}/run", device=device, evaluate=False, quiet=True)
             train(config, lambda line: None, Hooks(after_step=after_step))
     except Measured as measured:
-        return times[0] - began + (times[-1] - times[0]) / MEASURED_STEPS * measured.steps
+        return measured.seconds
     except LikewiseError:
         return None
     return time.monotonic() - began
 
 
 class Measured(Exception):
-    """The first steps of a training were measured, and it ends; `steps`: the steps of the whole training."""
+    """The first steps of a training were timed, so that it ends; `seconds`: the time that all of it would take."""
 
-    def __init__(self, steps: int):
-        self.steps = steps
+    def __init__(self, seconds: float):
+        self.seconds = seconds
 
 
 def clean_and_show(config: Clean, say=print) -> Cleaned:
@@ -105,6 +103,6 @@ def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
     """Print the review, what training a head would take and, if a folder was written, its changes."""
     print_text(f"\nreview: {cleaned.reviewed}")
     if cleaned.head_seconds is not None:
-        print_text(f"training the head takes about {in_words(cleaned.head_seconds)}, by its first steps; the network takes longer")
+        print_text(f"training the head takes about {in_words(cleaned.head_seconds)} on this machine; the network takes longer")
     if cleaned.applied:
         print_text("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))

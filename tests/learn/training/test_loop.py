@@ -18,7 +18,7 @@ from likewise import samplers
 from likewise.data import load
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.loop import Hooks, Interrupted, describe_time, seconds_per_image, with_estimate
+from likewise.learn.training.loop import Hooks, Interrupted, StepTimer, describe_time, seconds_per_image, with_estimate
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run, prepare_folder
 
@@ -269,11 +269,19 @@ def test_a_training_on_images_is_estimated_before_its_first_step(state):
     assert walk(state, 0.03) == ["first step"]
 
 
-def test_a_training_on_features_is_estimated_after_its_third_step(state, monkeypatch):
+def test_a_training_on_features_is_estimated_after_its_first_steps(state, monkeypatch):
     monkeypatch.setattr(type(state.samples), "features", 8)
-    first, line = walk(state, 20)  # after step 3 of 63, 60 steps of 20 seconds are left
-    assert first == "first step" and line.startswith("about 20 minutes on this CPU for 60 steps; faster: ")
-    assert walk(state, 1) == ["first step", "about 60 seconds on this CPU for 60 steps"]
+    first, line = walk(state, 20)  # after step 6 of 63, 57 steps of 20 seconds are left
+    assert first == "first step" and line.startswith("about 19 minutes on this CPU for 57 steps; faster: ")
+    assert walk(state, 0.125) == ["first step", "about 7 seconds on this CPU for 54 steps"]  # 4 steps take half a second
+    assert walk(state, 0.05) == ["first step"]  # unknown after ten steps
+
+
+def test_steps_are_timed_after_the_first_five():
+    now = iter([10.0, 10.2, 10.4, 10.6])
+    timer = StepTimer(lambda: next(now))
+    found = [timer.after_step() for _ in range(12)]
+    assert found[:7] == [None] * 7 and found[7] == pytest.approx(0.2, abs=1e-9) and found[8:] == [None] * 4
 
 
 def test_the_timed_pass_changes_nothing(state):

@@ -214,10 +214,36 @@ SHORT_SECONDS, LONG_SECONDS = 5.0, 600.0
 """Time of a training, in seconds, from which it is estimated, and from which something faster is suggested."""
 MEASURED_IMAGES = 8
 """Images of the first batch whose forward and backward pass is timed."""
-MEASURED_STEPS = 2
-"""Steps on features that are timed, because they take milliseconds. The step before them is not: it allocates memory."""
+FIRST_STEPS = 5
+"""Steps on features that are not timed: they allocate memory and start threads."""
+MEASURED_SECONDS = 0.5
+"""Time of the steps on features that are timed: a few milliseconds each, so that two of them would be too few."""
 SMALL_SIZE = 128
 """Side of the images that is suggested, in pixels."""
+
+
+class StepTimer:
+    """Times the steps of a training after the first ones, until `MEASURED_SECONDS` have passed.
+
+    Args:
+        clock: returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self.clock, self.steps, self.began, self.known = clock, 0, 0.0, False
+
+    def after_step(self) -> float | None:
+        """Count a step, and return the seconds per step: once, when they are known."""
+        if self.known:
+            return None
+        self.steps += 1
+        if self.steps == FIRST_STEPS:
+            self.began = self.clock()
+        if self.steps <= FIRST_STEPS:
+            return None
+        took = self.clock() - self.began
+        self.known = took >= MEASURED_SECONDS
+        return took / (self.steps - FIRST_STEPS) if self.known else None
 
 
 def with_estimate(
@@ -225,12 +251,12 @@ def with_estimate(
 ) -> Hooks:
     """Return the hooks, extended by the estimate, if the training is on a CPU and shows its progress. It changes no training.
 
-    The estimate comes before the first step, from a few images; on features and with several processes after the third step.
+    The estimate comes before the first step, from a few images; on features and with several processes after half a second of steps.
 
     Args:
         clock: returns the time in seconds.
     """
-    config, times = state.config, []
+    config, timer, told = state.config, StepTimer(clock), []
     if state.device.type != "cpu" or config.quiet:
         return hooks
 
@@ -240,17 +266,15 @@ def with_estimate(
             say(sentence)
 
     def before_step(now: TrainState, batch: Batch) -> Batch:
-        if not times:
-            times.append(clock())
+        if not told:
+            told.append(True)
             tell(now, seconds_per_image(now, batch.x[:MEASURED_IMAGES], clock) * len(batch.x))
         return hooks.before_step(now, batch)
 
     def after_step(now: TrainState) -> None:
         hooks.after_step(now)
-        if len(times) <= MEASURED_STEPS:
-            times.append(clock())
-            if len(times) > MEASURED_STEPS:
-                tell(now, (times[-1] - times[0]) / MEASURED_STEPS)
+        if (seconds := timer.after_step()) is not None:
+            tell(now, seconds)
 
     if state.samples.features is not None or state.processes > 1:
         return replace(hooks, after_step=after_step)
@@ -307,5 +331,5 @@ def describe_time(config: Train, seconds: float, steps: int, size: int | None) -
 def in_words(seconds: float) -> str:
     """Return a time in whole seconds, in minutes from two minutes on, in hours from two hours on."""
     if seconds < 120:
-        return f"{round(seconds)} seconds"
+        return f"{round(seconds)} seconds" if seconds >= 1.5 else "a second"
     return f"{round(seconds / 3600)} hours" if seconds >= 7200 else f"{round(seconds / 60)} minutes"
