@@ -214,6 +214,8 @@ SHORT_SECONDS, LONG_SECONDS = 5.0, 600.0
 """Time of a training, in seconds, from which it is estimated, and from which something faster is suggested."""
 MEASURED_IMAGES = 8
 """Images of the first batch whose forward and backward pass is timed."""
+TIMED_PASSES = 3
+"""Passes of these images that are timed, after one that is not; the fastest counts, because others may use the cores too."""
 FIRST_STEPS = 5
 """Steps on features that are not timed: they allocate memory and start threads."""
 MEASURED_SECONDS = 0.5
@@ -284,24 +286,24 @@ def with_estimate(
 def seconds_per_image(state: TrainState, x: Float[Tensor, "n ..."], clock: Callable[[], float]) -> float:
     """Return the time of a forward and a backward pass of the networks for an image; nothing of the training changes.
 
-    The pass runs twice, because the first one allocates memory. The loss and the optimiser take little time beside a network
-    that reads images.
+    The first pass is not timed, because it allocates memory. The loss and the optimiser take little time beside a network that
+    reads images.
     """
-    embedders, began = state.components.embedders, 0.0
+    embedders, times = state.components.embedders, []
     buffers = [(buffer, buffer.clone()) for embedder in embedders for buffer in embedder.buffers()]
     with torch.random.fork_rng(devices=[]), torch.autocast("cpu", torch.bfloat16, enabled=state.config.precision == "bf16"):
-        for _ in range(2):
+        for _ in range(1 + TIMED_PASSES):
             began = clock()
             for embedder in embedders:
                 e = embedder(x).e
                 if e.requires_grad:
                     e.sum().backward()
                 embedder.zero_grad(set_to_none=True)
-    seconds = clock() - began
+            times.append(clock() - began)
     with torch.no_grad():
         for buffer, before in buffers:
             buffer.copy_(before)
-    return seconds / len(x)
+    return min(times[1:]) / len(x)
 
 
 def describe_time(config: Train, seconds: float, steps: int, size: int | None) -> str:
