@@ -15,7 +15,9 @@ from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.curate.clean import clean, head_seconds
+from likewise.curate.audit.audit import Audited
+from likewise.curate.clean import Cleaned, clean, head_seconds, show_cleaned
+from likewise.curate.review.review_page import Reviewed
 from likewise.learn.training.fit import train
 from likewise.learn.training.loop import StepTimer
 
@@ -136,3 +138,9 @@ def test_the_time_of_a_head_is_that_of_its_training(tmp_path, monkeypatch):
     monkeypatch.undo()
     np.savez(tmp_path / "z.npz", x=x[:2], label=[0, 1])
     assert head_seconds(tmp_path / "z.npz", "cpu") is None
+
+
+def test_without_decisions_the_missing_folder_has_its_reason(tmp_path, capsys):
+    reviewed = Reviewed(tmp_path / "decisions.sqlite", 0, 0)
+    show_cleaned(Cleaned(Audited(tmp_path, {}), reviewed, None), Clean("photos", to="new"))
+    assert "so neither corrected.csv nor new was written" in capsys.readouterr().out

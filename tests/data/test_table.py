@@ -246,7 +246,9 @@ def test_named_columns_replace_those_of_the_same_name(write):
 
 def test_own_columns_are_all_columns_of_the_table(write):
     """Row 1 cannot be decoded, so it is no row of the items; `label` is the name that DATA gives to the column class."""
-    file = write("t.csv", "photo,class,label,price,note\na.png,wren,7,1.50,\nb.png,wren,8,2,x\nc.png,tit,9,, two words \n")
+    file = write(
+        "t.csv", "photo,class,label,price,note\na.png,wren,7,1.50,\nb.png,wren,8,2,x\nc.png,tit,9,, two words \n"
+    )
     data = f"{file}?path=photo&label=class"
     items = dataclasses.replace(drop(load(data), [1]), skipped=((1, "b.png"),))
     assert own_columns(data, items) == {
@@ -259,7 +261,13 @@ def test_own_columns_are_all_columns_of_the_table(write):
 
 
 def test_own_columns_of_parquet_are_text(tmp_path):
-    cells = {"path": ["a", "b"], "labels": [["x", "y"], ["x"]], "n": [1.5, None], "k": [3, 4], "at": [{"x": 1}, {"x": 2}]}
+    cells = {
+        "path": ["a", "b"],
+        "labels": [["x", "y"], ["x"]],
+        "n": [1.5, None],
+        "k": [3, 4],
+        "at": [{"x": 1}, {"x": 2}],
+    }
     pq.write_table(pa.table(cells), tmp_path / "t.parquet")
     found = own_columns(str(tmp_path / "t.parquet"), load(str(tmp_path / "t.parquet")))
     assert found == {"path": ["a", "b"], "labels": ["x|y", "x"], "n": ["1.5", ""], "k": ["3", "4"]}

@@ -100,9 +100,15 @@ def clean_and_show(config: Clean, say=print) -> Cleaned:
 
 
 def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
-    """Print the review, what training a head would take and, if a folder was written, its changes."""
+    """Print the review, the time of training a head, and the changes of the new folder or why there is none."""
     print_text(f"\nreview: {cleaned.reviewed}")
+    if config.to and cleaned.reviewed.corrected is None:
+        print_text(
+            f"no decision was made, so neither corrected.csv nor {config.to} was written; the same command continues"
+        )
     if cleaned.head_seconds is not None:
-        print_text(f"training the head takes about {in_words(cleaned.head_seconds)} on this machine; the network takes longer")
+        print_text(
+            f"training the head takes about {in_words(cleaned.head_seconds)} on this machine; the network takes longer"
+        )
     if cleaned.applied:
         print_text("\n".join([*cleaned.applied.lines(), f"next: likewise train {cleaned.applied.folder}"]))

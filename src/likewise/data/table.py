@@ -93,7 +93,8 @@ def split_columns(data: str) -> tuple[str, dict[str, str]]:
 def own_columns(data: str, items: Items) -> dict[str, list[str]] | None:
     """Return all columns of the table DATA as text, one cell per row of `items`; None if DATA is no table of files.
 
-    Columns have their own names, but for those that DATA renames. A column whose name is taken by that is called `own_NAME`. Columns of records are left out: a cell of text cannot hold them.
+    Columns have their own names, but for those that DATA renames. A column whose name is taken by that is called `own_NAME`.
+    Columns of records are left out: a cell of text cannot hold them.
 
     Args:
         items: what was read from DATA, perhaps without images that cannot be decoded.
@@ -114,7 +115,8 @@ def own_columns(data: str, items: Items) -> dict[str, list[str]] | None:
             names = [own]
             while names[0] in taken:
                 names = [f"own_{names[0]}"]
-        found |= dict.fromkeys(names, [own_text(cells[row]) for row in kept])
+        texts = [own_text(cells[row]) for row in kept]
+        found |= dict.fromkeys(names, texts)
     if found.get("path") != list(items.path):
         raise LikewiseError(f"table: {file.name} must not change while it is read, but it did; start again")
     return found

@@ -239,7 +239,9 @@ def test_a_table_keeps_its_columns_for_the_corrected_table(messy, tmp_path):
     """The last line of the table is a broken image, which is no row; the junk row is not audited, and stays."""
     words = {name: str(number) for number, name in enumerate(sorted({path.split("/")[0] for path in messy.good}), 3)}
     classes = [path.split("/")[0] for path in messy.good]
-    lines = [[path, words[name], name, f"{n}.50", int(n == 2)] for n, (path, name) in enumerate(zip(messy.good, classes))]
+    lines = [
+        [path, words[name], name, f"{n}.50", int(n == 2)] for n, (path, name) in enumerate(zip(messy.good, classes))
+    ]
     head = ("path", "label", "class_name", "price", "junk")
     write_csv(tmp_path / "shop.csv", head, [*lines, [messy.broken[0], *lines[0][1:]]])
     out = tmp_path / "audit"

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-
 from likewise.errors import LikewiseError
 
 from likewise.curate.audit.read import FEATURES_FILE, OWN_FILE, read_findings

@@ -243,7 +243,10 @@ def state(pictures, small):
 
 
 def walk(state, seconds, hooks=None):
-    """Return what is printed in ten steps, with a line before the first of them. The clock shows this many seconds more at every look."""
+    """Return what is printed in ten steps, with a line before the first of them.
+
+    The clock shows this many seconds more at every look.
+    """
     lines, now = [], [0.0]
 
     def clock():
@@ -263,7 +266,9 @@ def walk(state, seconds, hooks=None):
 
 def test_a_training_on_images_is_estimated_before_its_first_step(state):
     line, *rest = walk(state, 10)  # 8 images take 10 s, so the 63 steps of 16 images take 21 minutes
-    assert line.startswith("about 21 minutes on this CPU for 63 steps; faster: ") and "likewise train features.npz" in line
+    assert (
+        line.startswith("about 21 minutes on this CPU for 63 steps; faster: ") and "likewise train features.npz" in line
+    )
     assert rest == ["first step"]
     assert walk(state, 1) == ["about 2 minutes on this CPU for 63 steps", "first step"]
     assert walk(state, 0.03) == ["first step"]
@@ -273,7 +278,10 @@ def test_a_training_on_features_is_estimated_after_its_first_steps(state, monkey
     monkeypatch.setattr(type(state.samples), "features", 8)
     first, line = walk(state, 20)  # after step 6 of 63, 57 steps of 20 seconds are left
     assert first == "first step" and line.startswith("about 19 minutes on this CPU for 57 steps; faster: ")
-    assert walk(state, 0.125) == ["first step", "about 7 seconds on this CPU for 54 steps"]  # 4 steps take half a second
+    assert walk(state, 0.125) == [
+        "first step",
+        "about 7 seconds on this CPU for 54 steps",
+    ]  # 4 steps take half a second
     assert walk(state, 0.05) == ["first step"]  # unknown after ten steps
 
 

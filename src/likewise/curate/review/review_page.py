@@ -397,7 +397,9 @@ class Reviewed:
             return made
         lines = [made, f"{self.corrected}: the corrected table"]
         if self.features is not None:
-            lines.append(f"next: likewise train {shlex.quote(str(self.features))} (a head on the features: the fast way)")
+            lines.append(
+                f"next: likewise train {shlex.quote(str(self.features))} (a head on the features: the fast way)"
+            )
         return "\n".join([*lines, f"next: likewise train {shlex.quote(str(self.corrected))}"])
 
     @view

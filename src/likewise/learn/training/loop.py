@@ -253,7 +253,8 @@ def with_estimate(
 ) -> Hooks:
     """Return the hooks, extended by the estimate, if the training is on a CPU and shows its progress. It changes no training.
 
-    The estimate comes before the first step, from a few images; on features and with several processes after half a second of steps.
+    The estimate comes before the first step, from a few images; on features and with several processes, after half a second of
+    steps.
 
     Args:
         clock: returns the time in seconds.
@@ -291,7 +292,10 @@ def seconds_per_image(state: TrainState, x: Float[Tensor, "n ..."], clock: Calla
     """
     embedders, times = state.components.embedders, []
     buffers = [(buffer, buffer.clone()) for embedder in embedders for buffer in embedder.buffers()]
-    with torch.random.fork_rng(devices=[]), torch.autocast("cpu", torch.bfloat16, enabled=state.config.precision == "bf16"):
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.autocast("cpu", torch.bfloat16, enabled=state.config.precision == "bf16"),
+    ):
         for _ in range(1 + TIMED_PASSES):
             began = clock()
             for embedder in embedders:
