@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from rich.progress import Task, TaskID
 
 from likewise.core import progress
 
@@ -97,3 +98,19 @@ def test_a_share_of_the_whole_moves_the_bar_there():
         shown.reach(0.25)
         shown.reach(0.5)
         assert shown.done == 100
+
+
+def test_a_stage_is_named_beside_its_share(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
+    with progress.bar("score labels", 100) as shown:
+        shown.reach(0.5, "classes that are one")
+    assert capsys.readouterr().err.startswith("score labels 50/100 classes that are one 0 s left")
+
+
+def test_the_time_left_is_known_after_one_piece_of_work():
+    """4 of 10 units were done before, 1 of the other 6 took 3 seconds, so 5 more take 15 seconds."""
+    task = Task(TaskID(0), "score", 10, 5, _get_time=lambda: 3.0, fields={"first": 4})
+    task.start_time = 0.0
+    assert progress.TimeLeft().render(task).plain == "0:00:15"
+    task.completed = 4
+    assert progress.TimeLeft().render(task).plain == "-:--:--"

@@ -6,14 +6,20 @@ import os
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from likewise.config import Clean
+from likewise.config import Clean, Train
 from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
 
 from likewise.cli.main import main
-from likewise.curate.clean import clean
+from likewise.curate.audit.audit import Audited
+from likewise.curate.clean import Cleaned, clean, head_seconds, show_cleaned
+from likewise.curate.review.review_page import Reviewed
+from likewise.learn.training.fit import train
+from likewise.learn.training.loop import StepTimer
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 httpx = pytest.importorskip("httpx", reason="the server is asked by httpx")
@@ -73,6 +79,7 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         assert page.post("/api/finish").json()["written"] is True
     rest, _ = process.communicate(timeout=600)
     assert process.returncode == 0 and "1 images relabelled, 1 removed" in rest
+    assert "audit/photos/corrected.npz: the corrected features, to train a head fast" in rest
     assert rest.endswith("next: likewise train clean\n")
     about = json.loads((tmp_path / "audit/photos/audit.json").read_text())
     assert about["kind"] == "data" and about["votes"]["samples"] == len(messy.good) and about["votes"]["workers"] == 2
@@ -99,6 +106,8 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
         "1",
         "--quiet",
     ]
+    main(["train", "audit/photos/corrected.npz", "--steps", "1", "--quiet", "--out", "runs/head"])
+    assert (tmp_path / "runs/head/scores.json").exists()
     main([*train, "--out", "runs/table"])
     assert (tmp_path / "runs/table/scores.json").exists()
     main(["apply", "audit/photos", "--undo"])
@@ -122,3 +131,23 @@ def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monk
     monkeypatch.setenv("LIKEWISE_TOKEN", "short")
     with pytest.raises(LikewiseError, match="clean: .*LIKEWISE_TOKEN"):
         clean(config, list)
+
+
+def test_the_time_of_a_head_is_that_of_its_training(tmp_path, monkeypatch):
+    """The sixth step takes a second and ends 7 seconds after the start, so that the steps left take a second each."""
+    x, label = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32), np.arange(64) % 8
+    np.savez(tmp_path / "z.npz", x=x, label=label)
+    monkeypatch.setattr("likewise.curate.clean.StepTimer", lambda: StepTimer(iter((5.0, 6.0)).__next__))
+    monkeypatch.setattr("likewise.curate.clean.time", SimpleNamespace(monotonic=iter((0.0, 7.0)).__next__))
+    config = Train(str(tmp_path / "z.npz"), out=str(tmp_path / "run"), device="cpu", evaluate=False, quiet=True)
+    steps = train(config, list).read_log()[-1]["step"]
+    assert head_seconds(tmp_path / "z.npz", "cpu") == 7 + steps - 6
+    monkeypatch.undo()
+    np.savez(tmp_path / "z.npz", x=x[:2], label=[0, 1])
+    assert head_seconds(tmp_path / "z.npz", "cpu") is None
+
+
+def test_without_decisions_the_missing_folder_has_its_reason(tmp_path, capsys):
+    reviewed = Reviewed(tmp_path / "decisions.sqlite", 0, 0)
+    show_cleaned(Cleaned(Audited(tmp_path, {}), reviewed, None), Clean("photos", to="new"))
+    assert "so neither corrected.csv nor new was written" in capsys.readouterr().out

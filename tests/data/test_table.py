@@ -12,7 +12,8 @@ from likewise.core.files import write_csv
 from likewise.data import load
 from likewise.data.dataset import absolute_path
 from likewise.data.features import read_features
-from likewise.data.table import read_table, write_noisy, write_table
+from likewise.data.images import drop
+from likewise.data.table import own_columns, read_table, write_noisy, write_table
 
 FULL = Items(
     name="t",
@@ -241,3 +242,32 @@ def test_named_columns_replace_those_of_the_same_name(write):
             load(f"{file}?{words}")
     with pytest.raises(LikewiseError, match="neither a known name|cannot be read"):
         load("no such table.csv?label=genus")
+
+
+def test_own_columns_are_all_columns_of_the_table(write):
+    """Row 1 cannot be decoded, so it is no row of the items; `label` is the name that DATA gives to the column class."""
+    file = write(
+        "t.csv", "photo,class,label,price,note\na.png,wren,7,1.50,\nb.png,wren,8,2,x\nc.png,tit,9,, two words \n"
+    )
+    data = f"{file}?path=photo&label=class"
+    items = dataclasses.replace(drop(load(data), [1]), skipped=((1, "b.png"),))
+    assert own_columns(data, items) == {
+        "path": ["a.png", "c.png"], "label": ["wren", "tit"], "own_label": ["7", "9"], "price": ["1.50", ""],
+        "note": ["", " two words "],
+    }  # fmt: skip
+    assert own_columns(os.path.dirname(file), items) is None
+    with pytest.raises(LikewiseError, match="must not change while it is read"):
+        own_columns(data, dataclasses.replace(items, skipped=()))
+
+
+def test_own_columns_of_parquet_are_text(tmp_path):
+    cells = {
+        "path": ["a", "b"],
+        "labels": [["x", "y"], ["x"]],
+        "n": [1.5, None],
+        "k": [3, 4],
+        "at": [{"x": 1}, {"x": 2}],
+    }
+    pq.write_table(pa.table(cells), tmp_path / "t.parquet")
+    found = own_columns(str(tmp_path / "t.parquet"), load(str(tmp_path / "t.parquet")))
+    assert found == {"path": ["a", "b"], "labels": ["x|y", "x"], "n": ["1.5", ""], "k": ["3", "4"]}

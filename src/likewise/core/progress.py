@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 LINE_INTERVAL_SECONDS = 10.0
 """Seconds between two progress lines if stderr is not a terminal."""
@@ -22,7 +33,7 @@ class Bar:
         self.title, self.total, self.done = title, total, start
         self._first, self._started, self._shown = start, time.monotonic(), time.monotonic()
         self._live, self._quiet = live, quiet
-        self._task = live.add_task(title, total=total, completed=start, facts="") if live else None
+        self._task = live.add_task(title, total=total, completed=start, facts="", first=start) if live else None
 
     def advance(self, count: int = 1, facts: str | None = None) -> None:
         """Add finished units and redraw; `facts` replaces the text beside the bar, None keeps it."""
@@ -43,9 +54,21 @@ class Bar:
         elif not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def reach(self, share: float) -> None:
-        """Set the progress to a fraction of the total, 0 to 1."""
-        self.advance(round(self.total * share) - self.done)
+    def reach(self, share: float, facts: str | None = None) -> None:
+        """Set the progress to a fraction of the total, 0 to 1; `facts` as in `advance`."""
+        self.advance(round(self.total * share) - self.done, facts)
+
+
+class TimeLeft(TimeRemainingColumn):
+    """The remaining time by the recent rate or, before there is one, by the rate since the start."""
+
+    def render(self, task: Task) -> Text:
+        """Return the remaining time as text, -:--:-- before anything is done."""
+        done = task.completed - task.fields["first"]
+        if task.time_remaining is not None or not done or task.elapsed is None or task.total is None:
+            return super().render(task)
+        left = task.elapsed * (task.total - task.completed) / done
+        return Text(str(timedelta(seconds=math.ceil(left))), style="progress.remaining")
 
 
 @contextmanager
@@ -57,7 +80,7 @@ def bar(title: str, total: int, *, start: int = 0, quiet: bool = False) -> Itera
         return
     columns = (
         TextColumn("[bold]{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
-        TextColumn("{task.fields[facts]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        TextColumn("{task.fields[facts]}"), TimeElapsedColumn(), TextColumn("left"), TimeLeft(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, refresh_per_second=8) as live:
         yield Bar(title, total, start, live, quiet)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from likewise.core.errors import LikewiseError, print_text
 from likewise.core.http import choose_token, take_port
-from likewise.core.settings import Apply, Audit, Clean, Review, check
+from likewise.core.settings import Apply, Audit, Clean, Review, Train, check
 from likewise.curate.audit.apply import Applied, apply
 from likewise.curate.audit.apply_steps import check_new_folder
 from likewise.curate.audit.audit import Audited, audit
 from likewise.curate.audit.source import default_folder
 from likewise.curate.audit.summary import show_findings
 from likewise.curate.review.review_page import Reviewed, serve_review
+from likewise.learn.training.fit import train
+from likewise.learn.training.loop import Hooks, StepTimer, in_words
+from likewise.learn.training.state import TrainState
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Cleaned:
     audited: Audited
     reviewed: Reviewed
     applied: Applied | None
+    head_seconds: float | None = None
+    """Estimated time of training a head on the corrected features, from its first steps; None: it cannot be trained."""
 
 
 def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
@@ -57,7 +64,34 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     applied = None
     if config.to and reviewed.corrected is not None:
         applied = apply(Apply(table=str(reviewed.corrected), to=config.to), say)
-    return Cleaned(audited, reviewed, applied)
+    seconds = None if reviewed.features is None else head_seconds(reviewed.features, config.device)
+    return Cleaned(audited, reviewed, applied, seconds)
+
+
+def head_seconds(features: Path, device: str | None) -> float | None:
+    """Return the time that `likewise train` takes for these features, by its first steps; None: it refuses them."""
+    began, timer = time.monotonic(), StepTimer()
+
+    def after_step(state: TrainState) -> None:
+        if (seconds := timer.after_step()) is not None:
+            raise Measured(time.monotonic() - began + seconds * (state.plan.steps - state.step))
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="likewise-") as folder:
+            config = Train(str(features), out=f"{folder}/run", device=device, evaluate=False, quiet=True)
+            train(config, lambda line: None, Hooks(after_step=after_step))
+    except Measured as measured:
+        return measured.seconds
+    except LikewiseError:
+        return None
+    return time.monotonic() - began
+
+
+class Measured(Exception):
+    """The first steps of a training were timed, so that it ends; `seconds`: the time that all of it would take."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
 
 
 def clean_and_show(config: Clean, say=print) -> Cleaned:
@@ -66,9 +100,15 @@ def clean_and_show(config: Clean, say=print) -> Cleaned:
 
 
 def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
-    """Print the review and the changes of the new folder, or that none was written."""
+    """Print the review, the time of training a head, and the changes of the new folder or why there is none."""
     print_text(f"\nreview: {cleaned.reviewed}")
+    if config.to and cleaned.reviewed.corrected is None:
+        print_text(
+            f"no decision was made, so neither corrected.csv nor {config.to} was written; the same command continues"
+        )
+    if cleaned.head_seconds is not None:
+        print_text(
+            f"training the head takes about {in_words(cleaned.head_seconds)} on this machine; the network takes longer"
+        )
     if cleaned.applied:
         print_text("\n".join(cleaned.applied.lines()))
-    elif config.to:
-        print_text(f"no folder was written to {config.to}: there are no decisions yet")

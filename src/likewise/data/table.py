@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from likewise.data.schema import (
     class_tree,
     coarse_cells,
     optional_columns,
+    text,
     without_empty_columns,
 )
 from likewise.data.tabular import Sheet, read_sheet
@@ -86,6 +88,45 @@ def split_columns(data: str) -> tuple[str, dict[str, str]]:
             )
         columns[name] = given
     return file, columns
+
+
+def own_columns(data: str, items: Items) -> dict[str, list[str]] | None:
+    """Return all columns of the table DATA as text, one cell per row of `items`; None if DATA is no table of files.
+
+    Columns have their own names, but for those that DATA renames. A column whose name is taken by that is called `own_NAME`.
+    Columns of records are left out: a cell of text cannot hold them.
+
+    Args:
+        items: what was read from DATA, perhaps without images that cannot be decoded.
+    """
+    name, renamed = split_columns(data)
+    file = Path(name).expanduser()
+    if file.suffix.lower() not in (".csv", ".parquet") or not file.is_file() or items.path is None:
+        return None
+    sheet = read_sheet(str(file))
+    kept = np.setdiff1d(np.arange(len(sheet)), [row for row, _ in items.skipped]).tolist()
+    taken = {*renamed, *(OTHER_FORM[one] for one in ("label", "labels") if one in renamed)}
+    found: dict[str, list[str]] = {}
+    for own, cells in sheet.column.items():
+        if any(isinstance(cell, dict) for cell in cells):
+            continue
+        names = [one for one, given in renamed.items() if given == own]
+        if not names:
+            names = [own]
+            while names[0] in taken:
+                names = [f"own_{names[0]}"]
+        texts = [own_text(cells[row]) for row in kept]
+        found |= dict.fromkeys(names, texts)
+    if found.get("path") != list(items.path):
+        raise LikewiseError(f"table: {file.name} must not change while it is read, but it did; start again")
+    return found
+
+
+def own_text(cell: Any) -> str:
+    """Return a cell of a table as text: words unchanged, lists of labels joined, None and NaN empty."""
+    if isinstance(cell, list | tuple):
+        return LABEL_SEPARATOR.join(map(text, cell))
+    return cell if isinstance(cell, str) else text(cell)
 
 
 def rename_columns(sheet: Sheet, columns: dict[str, str]) -> Sheet:

@@ -356,7 +356,9 @@ def test_reasons(monkeypatch):
 
 def test_rows():
     images = [photograph(), None, Image.new("RGB", (8, 8))]
-    assert blank_images(images.__getitem__, 3) == {1: "unreadable image", 2: "blank image"}
+    seen = []
+    assert blank_images(images.__getitem__, 3, lambda: seen.append(1)) == {1: "unreadable image", 2: "blank image"}
+    assert seen == [1, 1, 1]
 
 
 def test_rows_of_items(tmp_path):
@@ -368,6 +370,6 @@ def test_rows_of_items(tmp_path):
     Image.fromarray(half).save(tmp_path / "e.png")
     path = tuple(f"{name}.png" for name in "abcde")  # d is missing
     items = Items("toy", np.zeros(5, np.int64), ("wren",), path=path, root=str(tmp_path))
-    assert blank_rows(items, np.arange(5)) == {1: "blank image", 2: "unreadable image"}
-    assert blank_rows(items, np.array([0, 2])) == {2: "unreadable image"}
-    assert blank_rows(replace(items, path=None), np.arange(5)) == {}
+    assert blank_rows(items, np.arange(5), quiet=True) == {1: "blank image", 2: "unreadable image"}
+    assert blank_rows(items, np.array([0, 2]), quiet=True) == {2: "unreadable image"}
+    assert blank_rows(replace(items, path=None), np.arange(5), quiet=True) == {}

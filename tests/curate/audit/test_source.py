@@ -11,7 +11,9 @@ from likewise.types import LikewiseError
 from messy_folder import make_messy_folder
 from torch.nn import functional as F
 
+from likewise.core.files import write_csv
 from likewise.curate.audit.audit import audit
+from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.source import (
     FEATURES_FILE,
     UNSPLIT_NAME,
@@ -20,6 +22,8 @@ from likewise.curate.audit.source import (
     read_images,
     write_features,
 )
+from likewise.curate.review.consensus import corrected
+from likewise.curate.review.store import Decision
 from likewise.data import load
 from likewise.data.dataset import make_protocol
 from likewise.learn.training.fit import train
@@ -229,3 +233,22 @@ def test_a_bad_folder_leaves_no_audit_folder(tmp_path, monkeypatch):
     with pytest.raises(LikewiseError, match="must hold one sub-folder per class"):
         open_subject(replace(CONFIG, targets=("photos",)), print)
     assert not (tmp_path / "audit").exists()
+
+
+def test_a_table_keeps_its_columns_for_the_corrected_table(messy, tmp_path):
+    """The last line of the table is a broken image, which is no row; the junk row is not audited, and stays."""
+    words = {name: str(number) for number, name in enumerate(sorted({path.split("/")[0] for path in messy.good}), 3)}
+    classes = [path.split("/")[0] for path in messy.good]
+    lines = [
+        [path, words[name], name, f"{n}.50", int(n == 2)] for n, (path, name) in enumerate(zip(messy.good, classes))
+    ]
+    head = ("path", "label", "class_name", "price", "junk")
+    write_csv(tmp_path / "shop.csv", head, [*lines, [messy.broken[0], *lines[0][1:]]])
+    out = tmp_path / "audit"
+    data = replace(CONFIG, targets=(str(tmp_path / "shop.csv"),), out=str(out), root=str(messy.root))
+    found = read_findings(audit(data, lambda line: None).folder)
+    made = [Decision(0, "", "ann", "sample", "1", "relabel", classes[-1], "")]
+    table = corrected(found, made, found.about["root"])
+    whole = [[str(messy.root / path), *map(str, rest), row] for row, (path, *rest) in enumerate(lines)]
+    whole[1][1:3] = [words[classes[-1]], classes[-1]]
+    assert [list(line) for line in table] == [[*head, "row"], *whole]

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from likewise.errors import LikewiseError
 
-from likewise.curate.audit.read import read_findings
+from likewise.curate.audit.read import FEATURES_FILE, OWN_FILE, read_findings
 from likewise.curate.review.consensus import (
     REMOVED_CLASS,
     agreement,
@@ -17,10 +18,12 @@ from likewise.curate.review.consensus import (
     outcome,
     settle,
     votes_of_decisions,
+    write_corrected_features,
 )
-from likewise.curate.review.store import Decision
+from likewise.curate.review.store import Choice, Decision, Store
 from likewise.data.features import read_embeddings
 from likewise.data.table import read_table
+from likewise.runs.embeddings import origin
 
 
 def decisions(kind, **by):
@@ -216,3 +219,67 @@ def test_formulas_are_disarmed_for_people_and_labels_stay_for_training(tmp_path)
     (tmp_path / "corrected.csv").write_text(as_csv(corrected(made, SAID, str(tmp_path / "pictures"))))
     items = read_table(str(tmp_path / "corrected.csv"))
     assert [items.class_name[y] for y in items.y] == ["=cmd|x", "tit, blue", "-"]
+
+
+OWN = """price,path,label,class_name,coarse,box,label_clean
+1.50,a/x.png,9,,,,9
+2,a/0.png,3,wren,song/small,,3
+,a/1.png,3,wren,song/small,1 2 30.5 40,5
+4,z/3.png,5,robin,song,,5
+5,b/2.png,5,robin,song,,5
+6,b/3.png,7,"tit, blue",,,7
+"""
+
+
+def test_the_corrected_table_of_a_table_keeps_its_rows_and_columns(tmp_path):
+    """Rows 0 and 3 were not audited. Row 2 gets number, name and ancestors of its new class, row 4 a class of its own."""
+    found = findings(tmp_path, AUDIT, 6)
+    (tmp_path / OWN_FILE).write_text(OWN)
+    found = read_findings(tmp_path)
+    made = decisions("sample", ann={2: "relabel:tit, blue", 4: "relabel:9", 5: "keep"})
+    head, *lines = corrected(found, made, "/p")
+    assert head == ("price", "path", "label", "class_name", "coarse", "box", "label_clean", "row")
+    assert lines == [
+        ("1.50", "/p/a/x.png", "9", "", "", "", "9", 0),
+        ("2", "/p/a/0.png", "3", "wren", "song/small", "", "3", 1),
+        ("", "/p/a/1.png", "7", "tit, blue", "", "1 2 30.5 40", "5", 2),
+        ("4", "/p/z/3.png", "5", "robin", "song", "", "5", 3),
+        ("5", "/p/b/2.png", "9", "", "", "", "5", 4),
+        ("6", "/p/b/3.png", "7", "tit, blue", "", "", "7", 5),
+    ]
+    new = corrected(found, decisions("sample", ann={2: "remove", 4: "relabel:3"}), "/p")
+    assert [line[2:5] for line in new[1:]] == [
+        ("9", "", ""), ("3", "wren", "song/small"), ("5", "robin", "song"), ("3'", "3", ""), ("7", "tit, blue", ""),
+    ]  # fmt: skip
+    (tmp_path / "corrected.csv").write_text(as_csv(new))
+    items = read_table(str(tmp_path / "corrected.csv"))
+    assert [items.class_name[y] for y in items.y] == ["9", "wren", "robin", "3", "tit, blue"]
+
+
+def test_own_columns_of_another_number_of_rows_are_refused(tmp_path):
+    findings(tmp_path, AUDIT, 8)
+    (tmp_path / OWN_FILE).write_text(OWN)
+    with pytest.raises(LikewiseError, match="must have 8 rows like the audit, got 6"):
+        corrected(read_findings(tmp_path), SAID)
+
+
+def test_features_with_the_corrected_labels(tmp_path):
+    """Row 2 is relabelled, row 5 removed; rows 0 and 3 were not audited and stay."""
+    found = findings(tmp_path, AUDIT, 6)
+    given = ["ant", "wren", "wren", "ant", "robin", "tit, blue"]
+    coarse = ["insect", "song", "song", "insect", "song", ""]
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    stored = {"x": x, "class_name": given, "label": [0, 3, 3, 0, 1, 2], "coarse": coarse, "row": np.arange(6)}
+    words = {"data": "digest", "network": "resnet18", "path": [f"/{n}.png" for n in range(6)]}
+    store = Store(tmp_path / "decisions.sqlite", found)
+    assert write_corrected_features(store, tmp_path) is None  # no decisions, no features
+    np.savez(tmp_path / FEATURES_FILE, **stored, **words)
+    assert write_corrected_features(store, tmp_path) is None
+    store.submit_decisions("ann", [Choice("2", "relabel", "robin"), Choice("5", "remove", "")]).result()
+    file = write_corrected_features(store, tmp_path)
+    items = read_embeddings(str(file))
+    assert [items.class_name[y] for y in items.y] == ["ant", "wren", "robin", "ant", "robin"]
+    assert np.array_equal(np.asarray(items.x), x[:5]) and items.path == tuple(f"/{n}.png" for n in range(5))
+    assert items.taxonomy == {"ant": ("insect",), "robin": ("song",), "wren": ("song",)}
+    assert origin(file)["network"] == "resnet18" and "data" not in origin(file)  # it is not the data that was embedded
+    store.close()

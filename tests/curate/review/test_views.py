@@ -1,6 +1,7 @@
 """The views around one decision, in a real browser: grid, zoom, labels beyond the flag, the end, dark mode, a phone."""
 
 import csv
+import re
 
 import pytest
 
@@ -8,7 +9,7 @@ pytest.importorskip("fastapi", reason="the review page needs FastAPI")
 pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
 from playwright import sync_api as api
-from review_page import press, see
+from review_page import press, see, write_groups
 
 pytestmark = pytest.mark.browser
 
@@ -257,3 +258,29 @@ def test_everything_has_a_name_for_those_who_do_not_see_it(enter):
         page.keyboard.press(key)
         page.wait_for_timeout(200)
         assert page.evaluate(nameless) == []
+
+
+def test_a_suggested_removal_has_its_reason_beside_the_button(tmp_path, serve, visit):
+    """Row 14 has no likely label, row 19 fits no class, and row 0 has a likely label."""
+    write_groups(tmp_path, weak=(14,))
+    page = visit(serve(tmp_path).address, "ann")
+    for row, reason in ((14, "no likely label: robin has 12 %"), (19, "fits no class: 97 %")):
+        while page.locator("main .file").first.inner_text() != f"{row}.png":
+            page.keyboard.press("ArrowRight")
+            page.wait_for_timeout(50)
+        api.expect(page.locator("#actions .remove + .why")).to_have_text(reason)
+        api.expect(page.locator("#actions .remove")).to_have_class(re.compile("advised"))
+    page.reload()
+    page.wait_for_selector("#actions .label")  # copies come first
+    page.keyboard.press("ArrowRight")
+    see(page, "Change to", "#actions .advised")
+    assert page.locator("#actions .why").count() == 0
+
+
+def test_one_button_is_called_finish(enter):
+    page = enter("ann")
+    finish = page.locator("button:visible", has_text="Finish")
+    assert finish.evaluate_all("all => all.map(one => one.id)") == ["finish"]
+    finish.click()
+    see(page, "So far:")
+    assert finish.evaluate_all("all => all.map(one => one.textContent)") == ["Finish"]

@@ -12,13 +12,13 @@ import pytest
 import torch
 from learn.training.small_training import GLYPHS, SMALL, assert_resumes_exactly, assert_same_network, built, pictures
 from likewise.config import Train
-from likewise.types import LikewiseError
+from likewise.types import Batch, LikewiseError
 
 from likewise import samplers
 from likewise.data import load
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
-from likewise.learn.training.loop import Hooks, Interrupted, describe_time, with_estimate
+from likewise.learn.training.loop import Hooks, Interrupted, StepTimer, describe_time, seconds_per_image, with_estimate
 from likewise.runs.folder import Run
 from likewise.runs.identity import find_run, prepare_folder
 
@@ -261,26 +261,78 @@ def state(pictures, small):
 
 
 def walk(state, seconds, hooks=None):
-    """Return what is printed in ten steps that take this long each; the first takes an hour."""
+    """Return what is printed in ten steps, with a line before the first of them.
+
+    The clock shows this many seconds more at every look.
+    """
     lines, now = [], [0.0]
-    hooks = with_estimate(hooks or Hooks(), state, lines.append, lambda: now[0])
-    for number in range(1, 11):
+
+    def clock():
+        now[0] += seconds
+        return now[0]
+
+    hooks = with_estimate(hooks or Hooks(), state, lines.append, clock)
+    batch = Batch(torch.rand(16, 3, 32, 32), torch.zeros(16, dtype=torch.long), torch.arange(16))
+    for number in range(10):
         state.step = number
-        now[0] += seconds if number > 1 else 3600
+        assert hooks.before_step(state, batch) is batch
+        lines += ["first step"] * (number == 0)
+        state.step = number + 1
         hooks.after_step(state)
     return lines
 
 
-def test_a_long_training_is_announced_once_after_the_measured_steps(state):
-    (line,) = walk(state, 20)  # step 3 of 63: 60 steps of 20 seconds are left
-    assert line.startswith("about 20 minutes on this CPU; faster: ") and "likewise train features.npz" in line
-    assert walk(state, 9.9) == []
+def test_a_training_on_images_is_estimated_before_its_first_step(state):
+    line, *rest = walk(state, 10)  # 8 images take 10 s, so the 63 steps of 16 images take 21 minutes
+    assert (
+        line.startswith("about 21 minutes on this CPU for 63 steps; faster: ") and "likewise train features.npz" in line
+    )
+    assert rest == ["first step"]
+    assert walk(state, 1) == ["about 2 minutes on this CPU for 63 steps", "first step"]
+    assert walk(state, 0.03) == ["first step"]
+
+
+def test_a_training_on_features_is_estimated_after_its_first_steps(state, monkeypatch):
+    monkeypatch.setattr(type(state.samples), "features", 8)
+    first, line = walk(state, 20)  # after step 6 of 63, 57 steps of 20 seconds are left
+    assert first == "first step" and line.startswith("about 19 minutes on this CPU for 57 steps; faster: ")
+    assert walk(state, 0.125) == [
+        "first step",
+        "about 7 seconds on this CPU for 54 steps",
+    ]  # 4 steps take half a second
+    assert walk(state, 0.05) == ["first step"]  # unknown after ten steps
+
+
+def test_steps_are_timed_after_the_first_five():
+    now = iter([10.0, 10.2, 10.4, 10.6])
+    timer = StepTimer(lambda: next(now))
+    found = [timer.after_step() for _ in range(12)]
+    assert found[:7] == [None] * 7 and found[7] == pytest.approx(0.2, abs=1e-9) and found[8:] == [None] * 4
+
+
+def test_the_timed_pass_changes_nothing(state):
+    embedder = state.components.embedder.train()
+    before = {name: value.clone() for name, value in embedder.state_dict().items()}
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    assert seconds_per_image(state, torch.rand(8, 3, 32, 32), time.monotonic) > 0
+    torch.manual_seed(3)
+    assert seconds_per_image(state, torch.full((8, 3, 32, 32), 0.5), time.monotonic) > 0
+    assert torch.equal(torch.rand(2), expected)
+    assert all(torch.equal(before[name], value) for name, value in embedder.state_dict().items())
+    assert all(parameter.grad is None for parameter in embedder.parameters())
 
 
 def test_the_hooks_of_the_caller_are_still_called(state):
     called = []
-    walk(state, 20, Hooks(after_step=lambda state: called.append(state.step)))
-    assert called == list(range(1, 11))
+
+    def before(state, batch):
+        called.append(-state.step)
+        return batch
+
+    walk(state, 20, Hooks(before_step=before, after_step=lambda state: called.append(state.step)))
+    assert called == [number for step in range(10) for number in (-step, step + 1)]
 
 
 def test_a_quiet_training_and_a_gpu_have_no_estimate(state):
@@ -294,21 +346,25 @@ def test_a_quiet_training_and_a_gpu_have_no_estimate(state):
 def test_what_is_suggested():
     config = Train("photos", backbone="resnet18")
     embed = "likewise embed resnet18 photos --layer feature --out features.npz; likewise train features.npz"
-    assert describe_time(config, 599, 224) == ""
-    assert describe_time(config, 1380, 224) == (
-        f"about 23 minutes on this CPU; faster: --size 128 (about 8 minutes), or train a head on features: {embed}"
+    assert describe_time(config, 4.9, 7, 224) == ""
+    assert describe_time(config, 5, 1, 224) == "about 5 seconds on this CPU for 1 step"
+    assert describe_time(config, 119, 1200, 224) == "about 119 seconds on this CPU for 1,200 steps"
+    assert describe_time(config, 599, 7, 224) == "about 10 minutes on this CPU for 7 steps"
+    about = "about 23 minutes on this CPU for 7 steps; faster: "
+    assert describe_time(config, 1380, 7, 224) == (
+        f"{about}--size 128 (about 8 minutes), or train a head on features: {embed}"
     )
-    assert describe_time(config, 1380, 96) == f"about 23 minutes on this CPU; faster: train a head on features: {embed}"
+    assert describe_time(config, 1380, 7, 96) == f"{about}train a head on features: {embed}"
     named = Train("cub200", root="/data/CUB", backbone="resnet18")
-    assert "likewise embed resnet18 cub200 --root /data/CUB --layer" in describe_time(named, 1380, 224)
-    assert describe_time(config, 10 * 3600, 256).startswith(
-        "about 10 hours on this CPU; faster: --size 128 (about 2 hours)"
+    assert "likewise embed resnet18 cub200 --root /data/CUB --layer" in describe_time(named, 1380, 7, 224)
+    assert describe_time(config, 10 * 3600, 7, 256).startswith(
+        "about 10 hours on this CPU for 7 steps; faster: --size 128 (about 2 hours)"
     )
-    assert describe_time(config, 1380, None) == "about 23 minutes on this CPU; faster: fewer --epochs"
+    assert describe_time(config, 1380, 7, None) == f"{about}fewer --epochs"
 
 
 def test_the_estimate_changes_no_training(settings, tmp_path):
-    """The progress bar is shown in one of two trainings, so the estimate is made in that one only."""
+    """The progress bar is shown in one of two trainings, so the network is timed in that one only."""
     one, two = (
         train(Train(**settings | {"out": str(tmp_path / str(quiet)), "quiet": quiet}), say=lambda line: None)
         for quiet in (True, False)

@@ -190,13 +190,14 @@ def nearest(
     gallery_group: Int[Tensor, "G *kinds"] | None = None,
     similarity: str = "cosine",
     budget: int = WORKING_MEMORY_BYTES,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Int[Tensor, "Q K"], Float[Tensor, "Q K"]]:
     """Return the k nearest gallery rows of every query and their similarities (Euclidean: minus the distance), without labels."""
     label = torch.zeros(len(z), dtype=torch.int64, device=z.device)
     other_label = torch.ones(len(gallery_z), dtype=torch.int64, device=z.device)  # no gallery row is relevant
     found = rank(
         z, label, gallery_z, other_label, k=k, own=own, group=group, gallery_group=gallery_group, similarity=similarity,
-        budget=budget,
+        budget=budget, progress=progress,
     )  # fmt: skip
     return found.row, found.sim
 

@@ -28,7 +28,7 @@ from likewise.curate.audit.label_quality import (
     with_suggested_sets,
 )
 from likewise.curate.audit.page import write_page
-from likewise.curate.audit.read import FORECAST_FILE, PROOF_FILE, QUEUE_FILE
+from likewise.curate.audit.read import FORECAST_FILE, OWN_FILE, PROOF_FILE, QUEUE_FILE
 from likewise.curate.audit.records import (
     Errors,
     ExplainedErrors,
@@ -46,7 +46,7 @@ from likewise.curate.audit.write import write_tables
 from likewise.score.error_overlap import ErrorOverlap, overlap
 
 OPTIONAL_FILES = (
-    *("audit.json", "audit.html", "labels.csv"),
+    *("audit.json", "audit.html", "labels.csv", OWN_FILE),
     *(FORECAST_FILE, QUEUE_FILE, POSTERIOR_FILE, HEADS_FILE, PROOF_FILE),
     *VOTE_FILES,
 )

@@ -138,7 +138,9 @@ def find_errors(subject: Subject, config: Audit) -> ExplainedErrors:
         subject.notes.append(
             f"retrieval errors are those of {len(rows):,} random queries of {len(test.y):,}, each ranked against all samples"
         )
-    found = find_pairs(test.z.to(subject.device), test.y.to(subject.device), group, rows.to(subject.device))
+    z, y, queries = (tensor.to(subject.device) for tensor in (test.z, test.y, rows))
+    with bar("find errors", 100, quiet=config.quiet) as progress:
+        found = find_pairs(z, y, group, queries, progress.reach)
     found = RetrievalErrors(*(type(p)(*(t.cpu() for t in p)) for p in found))
     errors, g = choose_errors(found, subject, config, rows), None
     if subject.loss is not None and subject.linear:
@@ -156,18 +158,19 @@ def drawn_queries(count: int, seed: int) -> Int[Tensor, "Q"]:
 @torch.no_grad()
 def find_pairs(
     z: Float[Tensor, "N D"], y: Int[Tensor, "N"], group: Int[Tensor, "N kinds"] | None = None,
-    rows: Int[Tensor, "Q"] | None = None,
+    rows: Int[Tensor, "Q"] | None = None, progress: Callable[[float], None] | None = None,
 ) -> RetrievalErrors:  # fmt: skip
     """Return all errors of Recall@1 as pairs, from both sides; by cosine, each query against all others.
 
     Args:
         group: kinds of groups; a sample is not compared with samples that share one of its groups (-1: no group).
         rows: queries; None: every sample.
+        progress: called with the share of the queries that are ranked.
     """
     check_labelled("find_pairs", z, y)
     group = y.new_empty((len(y), 0)) if group is None else group
     rows = torch.arange(len(z), device=z.device) if rows is None else rows
-    row, sim = nearest(z[rows], z, 1, own=rows, group=group[rows], gallery_group=group)
+    row, sim = nearest(z[rows], z, 1, own=rows, group=group[rows], gallery_group=group, progress=progress)
     wrong = row[:, 0]
     at = ((y[wrong] != y[rows]) & (wrong >= 0)).nonzero()[:, 0]
     query, wrong, sim = rows[at], wrong[at], sim[at, 0]

@@ -49,6 +49,12 @@ GENERIC_FOLDERS = ("image", "images", "img", "train", "data", "jpegimages")
 FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.json"
 """Files of a forecast of the review, and of its result; `audit.forecast` and `audit.proof` write them."""
 
+FEATURES_FILE = "features.npz"
+"""File of an audit folder: the features of its data by a pretrained network, computed once."""
+
+OWN_FILE = "own_columns.csv"
+"""File of an audit of a table: all its columns, one line per row of the data; the corrected table has them too."""
+
 
 class Pair(NamedTuple):
     """A retrieval error, with the query's nearest sample of another class (`wrong`) and of its own (`mate`, -1: none)."""
@@ -207,6 +213,7 @@ class Findings:
     duplicates: list[Duplicate]
     near: Near | dict[int, list[int]]  # row -> nearest rows of the same split; empty: not known
     questions: dict[str, LabelQuestion] | None = None  # item -> question, the worst first; None: one label per sample
+    own: Path | None = None  # the user's table as CSV, one line per row; None: the data is no table
 
     @property
     def across(self) -> dict[str, int]:
@@ -282,6 +289,7 @@ def read_findings(folder: str | os.PathLike) -> Findings:
         duplicates=read_records(folder / "duplicates.csv", Duplicate, sample),
         near=read_near(folder / "neighbours.npz", sample),
         questions={one.item: one for one in asked} if "labels" in about else None,
+        own=own if (own := folder / OWN_FILE).is_file() else None,
     )
 
 

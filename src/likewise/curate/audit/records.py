@@ -49,6 +49,7 @@ class Subject:
     loss: Loss | None = None
     linear: bool = False
     history: Float[Tensor, "T N"] | None = None
+    own: dict[str, list[str]] | None = None  # all columns of the user's table; None: the data is no table
     start_features: Float[Tensor, "R F"] | None = None  # of every data row, by the network before its training
 
     def features_of(

@@ -20,13 +20,14 @@ from likewise.core.files import make_folder
 from likewise.core.settings import Audit, Embed
 from likewise.core.settings.spec import brief
 from likewise.core.types import Embedded, Items, LikewiseError
-from likewise.curate.audit.read import UNSPLIT_NAME
+from likewise.curate.audit.read import FEATURES_FILE, UNSPLIT_NAME
 from likewise.curate.audit.records import AuditSplit, Subject, has_own_split
 from likewise.data.dataset import load_items
 from likewise.data.features import holds_features, read_embeddings
 from likewise.data.fingerprint import fingerprint
 from likewise.data.protocols.splits import split_by
 from likewise.data.shards import is_shards
+from likewise.data.table import own_columns
 from likewise.data.votes import votes_of
 from likewise.models.heads import Linear
 from likewise.models.pretrained.available import available_backbone
@@ -41,9 +42,6 @@ NO_CAUSES_NOTE = (
     "are not computed"
 )
 """Note on a run that was trained with relevance between samples."""
-
-FEATURES_FILE = "features.npz"
-"""File of an audit folder: the features of its data by a pretrained network, computed once."""
 
 TargetKind = Literal["run", "file of embeddings", "data"]
 
@@ -105,7 +103,8 @@ def subject_of_data(config: Audit, say: Callable[[str], None]) -> Subject:
     write_features(config, items, backbone, file, say)
     z = read_embeddings(str(file)).x
     notes = [f"the features are those of {backbone}, a pretrained network, without training"]
-    return subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
+    subject = subject_of_vectors(config, items, torch.as_tensor(np.array(z, dtype=np.float32)), items.name, notes)
+    return dataclasses.replace(subject, own=own_columns(config.targets[0], items))
 
 
 def read_images(config: Audit, say: Callable[[str], None]) -> Items:
@@ -275,7 +274,8 @@ def subject_of_run(config: Audit, say: Callable[[str], None]) -> Subject:
     test = renumber_labels(select_rows(e, rows["test"]), items)
     title = f"{run.path.resolve().name}: {brief(settings.loss)}"
     before = start_features(config, opened, items, every)
-    return Subject(title, items, splits, test, notes, device, run, settings, loss, linear, history, before)
+    own = None if settings.noise else own_columns(settings.data, items)  # a table has no injected labels
+    return Subject(title, items, splits, test, notes, device, run, settings, loss, linear, history, own, before)
 
 
 def check_finite(e: Embedded, run: Run) -> None:

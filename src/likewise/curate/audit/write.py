@@ -18,7 +18,7 @@ from likewise.core.types import Items
 from likewise.curate.audit.copy_evidence import Copies
 from likewise.curate.audit.label_probability import MIN_LISTED_PROBABILITY
 from likewise.curate.audit.label_quality import ScoredSets, scored_sets
-from likewise.curate.audit.read import UNSPLIT_NAME, ClassLine, Duplicate, Pair
+from likewise.curate.audit.read import OWN_FILE, UNSPLIT_NAME, ClassLine, Duplicate, Pair
 from likewise.curate.audit.records import ExplainedErrors, SplitQuality, Subject
 from likewise.curate.audit.weighed_votes import WeighedVotes, write_votes
 from likewise.data.label_sets import split_labels
@@ -59,6 +59,8 @@ def write_tables(
     """Write audit.csv and audit.parquet, the other tables of an audit, and neighbours.npz."""
     if weighed is not None:
         write_votes(folder, weighed, subject.items)
+    if subject.own is not None:
+        write_csv(folder / OWN_FILE, tuple(subject.own), zip(*subject.own.values(), strict=True))
     scores = [name for name in about["scores"] if name != "score"]
     carried = carried_columns(subject.items)
     extra = ["off_topic"] * any(one.quality.off_topic is not None for one in quality.values())

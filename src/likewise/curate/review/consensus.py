@@ -5,24 +5,26 @@ Two reviewers must agree. From three on, their decisions are votes, weighed by a
 
 from __future__ import annotations
 
+import csv
 import io
 import itertools
 import math
 import operator
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import atomic_write, write_csv_lines
+from likewise.core.files import atomic_write, open_csv, write_csv_lines
 from likewise.core.types import Votes
-from likewise.curate.audit.read import Findings
+from likewise.curate.audit.read import FEATURES_FILE, Findings
 from likewise.curate.review.store import Decision, Store
 from likewise.data.label_sets import LABEL_SEPARATOR
+from likewise.runs.embeddings import write_arrays
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of texts that a spreadsheet runs as a formula."""
@@ -32,6 +34,9 @@ MIN_MODELLED_REVIEWERS = 3
 
 REMOVED_CLASS = "\0remove"
 """Name of the class of samples that reviewers remove: no label of the data has it."""
+
+MAX_FEATURES_BYTES = 2**31
+"""Largest file of features that is written again with corrected labels."""
 
 
 class Consensus(NamedTuple):
@@ -177,11 +182,14 @@ def likely_labels(findings: Findings, decisions: Iterable[Decision], wanted: set
 def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "") -> list[tuple]:
     """Return the data's table with all changes: removed rows are gone, relabelled rows have the new label.
 
+    If the data is a table of the user, all its columns are there; see `corrected_own`.
     Without images it is a table of labels for embeddings (`--labels`), one line per embedding: removed rows and rows that were
     not audited are marked in the column `junk`, which excludes them from all splits. Samples with several labels have them as
     "dress|red" in the column `labels`.
     """
     label_of, samples, names = new_labels(findings, decisions), findings.sample, carried_names(findings)
+    if findings.own is not None:
+        return corrected_own(findings, findings.own, label_of, root)
     head = "label" if findings.questions is None else "labels"
     if findings.sample.has_paths:
         lines = (
@@ -196,6 +204,55 @@ def corrected(findings: Findings, decisions: Iterable[Decision], root: str = "")
         carried = [s.carried[n] if s else "0" if n == "weight" else "" for n in names]
         table.append((label or (s.label if s else "not audited"), *carried, int(label is None), row))
     return table
+
+
+def corrected_own(findings: Findings, file: Path, label_of: dict[int, str | None], root: str) -> list[tuple]:
+    """Return the user's table with all its columns, and its rows in their order; only what the decisions change differs.
+
+    A relabelled row gets the label of its new class as the table writes it (such as its number), its class_name and its coarse.
+    Rows that were not audited stay. Paths start from `root`; the column `row` is added unless the table has one.
+
+    Args:
+        file: the columns of the table, one line per row.
+        label_of: row -> class after all changes; None: the row is removed.
+    """
+    with open_csv(file) as lines:
+        head, *table = csv.reader(lines)
+    if len(table) != findings.about["rows"]:
+        raise LikewiseError(
+            f"review: {file} must have {findings.about['rows']} rows like the audit, got {len(table)}; audit again"
+        )
+    at = {name: place for place, name in enumerate(head)}
+    word = at["label" if "label" in at and findings.questions is None else "labels"]
+    given = dict(zip(findings.sample.row.tolist(), findings.sample.label.cells(), strict=True))
+    example = {given[row]: table[row] for row in sorted(given, reverse=True)}  # class -> its first audited row
+    for row, cells in enumerate(table):
+        if row not in given:
+            name = cells[at["class_name"]].strip() if "class_name" in at else ""
+            example.setdefault(name or cells[word].strip(), cells)
+    used, added = {cells[word].strip() for cells in table}, "row" not in at
+    found: list[tuple] = [(*head, "row") if added else tuple(head)]
+    for row, cells in enumerate(table):
+        new, cells = label_of.get(row) if row in given else "", list(cells)
+        if new is None:
+            continue
+        cells[at["path"]] = os.path.join(root, cells[at["path"]])
+        if row in given and new != given[row]:
+            other = example.get(new)
+            cells[word] = other[word] if other else unused_word(new, used)
+            if "class_name" in at:
+                cells[at["class_name"]] = other[at["class_name"]] if other else new
+            if "coarse" in at:
+                cells[at["coarse"]] = other[at["coarse"]] if other else ""
+        found.append((*cells, row) if added else tuple(cells))
+    return found
+
+
+def unused_word(name: str, used: Collection[str]) -> str:
+    """Return the label of a new class: its name, with a mark if the table uses this word for another class."""
+    while name in used:
+        name += "'"
+    return name
 
 
 def new_labels(findings: Findings, decisions: Iterable[Decision]) -> dict[int, str | None]:
@@ -325,4 +382,30 @@ def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
             f"review: {file} cannot be written ({error.strerror}); all decisions are in {store.file}: make the folder "
             "writable, and finish again"
         ) from None
+    return file
+
+
+def write_corrected_features(store: Store, folder: Path) -> Path | None:
+    """Write the features of an audit with all changes of labels, for training a head, and return the path of the file.
+
+    None, and nothing is written, without decisions, if the audit computed no features, and if they take more memory than
+    `MAX_FEATURES_BYTES`.
+    """
+    findings, made, source = store.findings, store.current_decisions(), folder / FEATURES_FILE
+    if not made or not source.exists() or source.stat().st_size > MAX_FEATURES_BYTES:
+        return None
+    with np.load(source, allow_pickle=False) as arrays:
+        columns = {name: arrays[name] for name in arrays.files if name not in ("data", "label")}  # `data`: other labels
+    label_of, given = new_labels(findings, made), columns["class_name"].tolist()
+    new = [label_of.get(row, label) for row, label in zip(columns["row"].tolist(), given, strict=True)]
+    kept = np.array([label is not None for label in new])
+    names = np.array([label for label in new if label is not None], str)
+    if "coarse" in columns:
+        above = dict(zip(given, columns["coarse"].tolist(), strict=True))
+        columns["coarse"] = np.array([above.get(label, "") for label in new], str)
+    columns = {name: cells[kept] if cells.ndim else cells for name, cells in columns.items()}
+    columns |= {"class_name": names, "label": np.unique(names, return_inverse=True)[1]}
+    columns |= {"labels": names} if "labels" in columns else {}
+    file = folder / "corrected.npz"
+    write_arrays(file, columns)
     return file

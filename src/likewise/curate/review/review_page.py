@@ -47,6 +47,7 @@ from likewise.curate.review.consensus import (
     find_consensus,
     outcome,
     settle,
+    write_corrected_features,
     write_corrected_table,
 )
 from likewise.curate.review.items import ItemFilter, Questioned, WorkerVotes, current_pairs, find_root, load_row_image
@@ -387,12 +388,15 @@ class Reviewed:
     decisions: int
     reviewers: int
     corrected: Path | None = None
+    features: Path | None = None
+    """Features of the images with the corrected labels; None: no decisions, or an audit that computed no features."""
 
     def __str__(self) -> str:
         made = f"{count(self.decisions, 'decision')} of {count(self.reviewers, 'reviewer')} stored in {self.file}"
         if self.corrected is None:
             return made
-        return f"{made}\n{self.corrected}: the corrected table"
+        fast = f"\n{self.features}: the corrected features, to train a head fast" if self.features is not None else ""
+        return f"{made}\n{self.corrected}: the corrected table{fast}"
 
     @view
     def _repr_html_(self) -> str:
@@ -417,7 +421,8 @@ def serve_review(config: Review, say=print) -> Reviewed:
         with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the other normal end
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
         made = store.current_decisions()
-        return Reviewed(file, len(made), len({decision.reviewer for decision in made}), finish())
+        reviewers = len({decision.reviewer for decision in made})
+        return Reviewed(file, len(made), reviewers, finish(), write_corrected_features(store, folder))
 
 
 def count(number: int, what: str) -> str:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from likewise.core.distributed.process_group import any_process
 from likewise.core.durations import seconds_of
@@ -208,12 +210,42 @@ class CheckpointTimer:
         self.took = self.last - self.began
 
 
-LONG_SECONDS = 600.0
-"""Time of a training, in seconds, from which something faster is suggested."""
-MEASURED_STEPS = 2
-"""Steps whose time is measured. The step before them is not: it starts the processes that read images."""
+SHORT_SECONDS, LONG_SECONDS = 5.0, 600.0
+"""Time of a training, in seconds, from which it is estimated, and from which something faster is suggested."""
+MEASURED_IMAGES = 8
+"""Images of the first batch whose forward and backward pass is timed."""
+TIMED_PASSES = 3
+"""Passes of these images that are timed, after one that is not; the fastest counts, because others may use the cores too."""
+FIRST_STEPS = 5
+"""Steps on features that are not timed: they allocate memory and start threads."""
+MEASURED_SECONDS = 0.5
+"""Time of the steps on features that are timed: a few milliseconds each, so that two of them would be too few."""
 SMALL_SIZE = 128
 """Side of the images that is suggested, in pixels."""
+
+
+class StepTimer:
+    """Times the steps of a training after the first ones, until `MEASURED_SECONDS` have passed.
+
+    Args:
+        clock: returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self.clock, self.steps, self.began, self.known = clock, 0, 0.0, False
+
+    def after_step(self) -> float | None:
+        """Count a step, and return the seconds per step: once, when they are known."""
+        if self.known:
+            return None
+        self.steps += 1
+        if self.steps == FIRST_STEPS:
+            self.began = self.clock()
+        if self.steps <= FIRST_STEPS:
+            return None
+        took = self.clock() - self.began
+        self.known = took >= MEASURED_SECONDS
+        return took / (self.steps - FIRST_STEPS) if self.known else None
 
 
 def with_estimate(
@@ -221,36 +253,76 @@ def with_estimate(
 ) -> Hooks:
     """Return the hooks, extended by the estimate, if the training is on a CPU and shows its progress. It changes no training.
 
+    The estimate comes before the first step, from a few images; on features and with several processes, after half a second of
+    steps.
+
     Args:
         clock: returns the time in seconds.
     """
-    config, times = state.config, []
+    config, timer, told = state.config, StepTimer(clock), []
     if state.device.type != "cpu" or config.quiet:
         return hooks
 
+    def tell(now: TrainState, seconds_per_step: float) -> None:
+        steps, size = now.plan.steps - now.step, config.size or now.components.embedder.input_size
+        if sentence := describe_time(config, seconds_per_step * steps, steps, size):
+            say(sentence)
+
+    def before_step(now: TrainState, batch: Batch) -> Batch:
+        if not told:
+            told.append(True)
+            tell(now, seconds_per_image(now, batch.x[:MEASURED_IMAGES], clock) * len(batch.x))
+        return hooks.before_step(now, batch)
+
     def after_step(now: TrainState) -> None:
         hooks.after_step(now)
-        if len(times) > MEASURED_STEPS:
-            return
-        times.append(clock())
-        if len(times) > MEASURED_STEPS:
-            seconds = (times[-1] - times[0]) / MEASURED_STEPS * (now.plan.steps - now.step)
-            if sentence := describe_time(config, seconds, config.size or now.components.embedder.input_size):
-                say(sentence)
+        if (seconds := timer.after_step()) is not None:
+            tell(now, seconds)
 
-    return replace(hooks, after_step=after_step)
+    if state.samples.features is not None or state.processes > 1:
+        return replace(hooks, after_step=after_step)
+    return replace(hooks, before_step=before_step)
 
 
-def describe_time(config: Train, seconds: float, size: int | None) -> str:
-    """Return a sentence about the time of a training, with faster settings; "" if it is short.
+def seconds_per_image(state: TrainState, x: Float[Tensor, "n ..."], clock: Callable[[], float]) -> float:
+    """Return the time of a forward and a backward pass of the networks for an image; nothing of the training changes.
+
+    The first pass is not timed, because it allocates memory. The loss and the optimiser take little time beside a network that
+    reads images.
+    """
+    embedders, times = state.components.embedders, []
+    buffers = [(buffer, buffer.clone()) for embedder in embedders for buffer in embedder.buffers()]
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.autocast("cpu", torch.bfloat16, enabled=state.config.precision == "bf16"),
+    ):
+        for _ in range(1 + TIMED_PASSES):
+            began = clock()
+            for embedder in embedders:
+                e = embedder(x).e
+                if e.requires_grad:
+                    e.sum().backward()
+                embedder.zero_grad(set_to_none=True)
+            times.append(clock() - began)
+    with torch.no_grad():
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    return min(times[1:]) / len(x)
+
+
+def describe_time(config: Train, seconds: float, steps: int, size: int | None) -> str:
+    """Return a sentence about the time of a training, with faster settings if it is long; "" if it is short.
 
     Args:
         seconds: time until the last step.
+        steps: number of steps until then.
         size: side of the images in pixels; None for features.
     """
-    if seconds < LONG_SECONDS:
+    if seconds < SHORT_SECONDS:
         return ""
-    about = f"about {in_words(seconds)} on this CPU"
+    about = f"about {in_words(seconds)} on this CPU for {steps:,} step{'s' * (steps != 1)}"
+    if seconds < LONG_SECONDS:
+        return about
     if size is None:
         return f"{about}; faster: fewer --epochs"
     faster = []
@@ -263,5 +335,7 @@ def describe_time(config: Train, seconds: float, size: int | None) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """Return a time in whole minutes, or in whole hours from two hours on."""
-    return f"{round(seconds / 3600)} hours" if seconds >= 7200 else f"{max(2, round(seconds / 60))} minutes"
+    """Return a time in whole seconds, in minutes from two minutes on, in hours from two hours on."""
+    if seconds < 120:
+        return f"{round(seconds)} seconds" if seconds >= 1.5 else "a second"
+    return f"{round(seconds / 3600)} hours" if seconds >= 7200 else f"{round(seconds / 60)} minutes"

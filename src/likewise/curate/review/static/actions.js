@@ -1,6 +1,6 @@
 // Buttons of the footer and their keys. An action is [key, words, what it does, title, choice, disabled]; `does` has what they call.
 import { byId } from "/static/server.js";
-import { broken, make, plural, quoted, set, state } from "/static/elements.js";
+import { bold, broken, make, percent, plural, quoted, set, state } from "/static/elements.js";
 import * as sheet from "/static/grid.js";
 import * as groups from "/static/groups.js";
 
@@ -73,16 +73,23 @@ function button([key, words, act, title, choice, off]) {
 
 const MOVES = [["Backspace", "Undo", () => does.undo(), "Undo (Backspace)"], ["ArrowLeft", "←", () => does.go(-1), "Back (←)"], ["ArrowRight", "→", () => does.go(1), "Next (→)"]];
 
+// Why the audit suggests to remove an image although its label is wrong: no other label is likely enough.
+function removalReason(tile) {
+  if (tile.state === "off-topic") return tile.probability === null ? ["fits no class"] : [`fits no class: ${percent(tile.probability)}`];
+  return tile.suggested && tile.probability !== null ? ["no likely label: ", bold(tile.suggested), ` has ${percent(tile.probability)}`] : ["no likely label"];
+}
+
 export function drawFooter(tile) {
   const found = actions(tile).map((action) => {
     const one = button(action), choice = action[4];
-    if (!tile || !choice || state.view === "grid") return one;
+    if (!tile || !choice || state.view === "grid") return [one];
     const chosen = tile.rows.length > 1 && !tile.type ? `label ${tile.choice === "relabel" ? tile.new_label : tile.choice === "keep" ? tile.label : ""}` : tile.choice;
     one.classList.toggle("chosen", Boolean(tile.choice) && (choice === chosen || choice === tile.choice));
     const kept = tile.rows.length > 1 ? `label ${tile.advice === "keep" ? tile.label : tile.advice === "relabel" ? tile.suggested : ""}` : tile.advice;
     one.classList.toggle("advised", !tile.choice && Boolean(tile.flagged) && choice === kept);
-    return one;
-  });
+    const why = one.classList.contains("advised") && choice === "remove" && !tile.question;
+    return why ? [one, make("span", "why", ...removalReason(tile))] : [one];
+  }).flat();
   byId("actions").replaceChildren(...found);
   byId("moves").replaceChildren(...(state.view === "one" ? MOVES : MOVES.slice(0, 1)).map(button));
   if (state.view === "one") byId("moves").children[1].after(set(make("span"), { id: "place" }));
