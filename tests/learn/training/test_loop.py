@@ -272,7 +272,9 @@ def walk(state, seconds, hooks=None):
         return now[0]
 
     hooks = with_estimate(hooks or Hooks(), state, lines.append, clock)
-    batch = Batch(torch.rand(16, 3, 32, 32), torch.zeros(16, dtype=torch.long), torch.arange(16))
+    batch = Batch(
+        torch.randint(256, (16, 3, 32, 32), dtype=torch.uint8), torch.zeros(16, dtype=torch.long), torch.arange(16)
+    )
     for number in range(10):
         state.step = number
         assert hooks.before_step(state, batch) is batch

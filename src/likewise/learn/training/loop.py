@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Num
 from torch import Tensor
 
 from likewise.core.distributed.process_group import any_process
@@ -284,7 +284,7 @@ def with_estimate(
     return replace(hooks, before_step=before_step)
 
 
-def seconds_per_image(state: TrainState, x: Float[Tensor, "n ..."], clock: Callable[[], float]) -> float:
+def seconds_per_image(state: TrainState, x: Num[Tensor, "n ..."], clock: Callable[[], float]) -> float:
     """Return the time of a forward and a backward pass of the networks for an image; nothing of the training changes.
 
     The first pass is not timed, because it allocates memory. The loss and the optimiser take little time beside a network that
