@@ -1,7 +1,7 @@
 """What can be found out about an error, without torch where that is not loaded."""
 
 import sys
-from importlib import util
+from importlib import machinery
 
 import numpy as np
 import pytest
@@ -72,5 +72,5 @@ def test_packages_are_installed_for_this_python(tmp_path, monkeypatch):
     assert pip_install("likewise[map]") == "pip install 'likewise[map]'"
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     assert pip_install("--no-deps", "a") == "'/my env/bin/python' -m pip install --no-deps a"
-    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    monkeypatch.setattr(machinery.PathFinder, "find_spec", lambda name: None)
     assert pip_install("a") == "uv pip install --python '/my env/bin/python' a"

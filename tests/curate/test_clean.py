@@ -80,7 +80,7 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     rest, _ = process.communicate(timeout=600)
     assert process.returncode == 0 and "1 images relabelled, 1 removed" in rest
     assert "audit/photos/corrected.npz: the corrected features, to train a head fast" in rest
-    assert "\nnext: likewise train clean\n" in rest
+    assert f"\nnext: likewise train {tmp_path / 'clean'}\n" in rest
     about = json.loads((tmp_path / "audit/photos/audit.json").read_text())
     assert about["kind"] == "data" and about["votes"]["samples"] == len(messy.good) and about["votes"]["workers"] == 2
     with open("audit/photos/consensus.csv", newline="", encoding="utf-8") as file:

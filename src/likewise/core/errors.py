@@ -1,5 +1,6 @@
 """Errors for users: LikewiseError and its subclasses, and suggestions for misspelt names. Does not import torch."""
 
+import importlib.machinery
 import importlib.util
 import os
 import re
@@ -127,7 +128,9 @@ def pip_install(*words: str) -> str:
     found, own = shutil.which("pip"), os.path.dirname(sys.executable)
     if found is not None and os.path.dirname(found) == own:
         start = "pip install"
-    elif importlib.util.find_spec("pip") is None:
+    elif (
+        importlib.machinery.PathFinder.find_spec("pip") is None
+    ):  # util.find_spec would switch off setuptools' distutils
         start = f"uv pip install --python {shlex.quote(sys.executable)}"
     else:
         start = f"{shlex.quote(sys.executable)} -m pip install"

@@ -41,7 +41,7 @@ def spoiled(features, tmp_path_factory):
     return train(Train(
         data=features, out=str(tmp_path_factory.mktemp("runs") / "spoiled"), dim=8, steps=150, lr=3e-3, quiet=True,
         sampler="SamplesPerClass(batch=24, per_class=4)", protocol="UnseenClasses(val=0.2)", noise="Uniform(share=0.8)",
-        device="cpu", loss="NormSoftmax()",
+        device="cpu", loss="NormSoftmax()", average=0.0,
     ))  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def test_from_audit_to_corrected_table(run):
         corrected, changes = (served.ask(f"/export/{name}.csv").decode() for name in ("corrected", "changes"))
     finally:
         code, said, wrong = served.interrupt()
-    assert code == 0 and wrong == ""
+    assert code == 0 and wrong == f"next: likewise train {run / 'audit' / 'corrected.csv'}\n"
     store = run / "audit" / "decisions.sqlite"
     assert said.strip().startswith(f"review: 2 decisions of 2 reviewers stored in {store}") and store.exists()
     assert (run / "audit" / "corrected.csv").read_text() == corrected  # written at the end, as downloaded
