@@ -5,6 +5,7 @@ import pytest
 import torch
 from made_label_sets import features_of, label_matrix, noisy_matrix
 from no_large_tensor import NoLargeTensor
+from numeric_slopes import assert_gradient
 
 from likewise.curate.audit.label_probability import (
     MIN_LISTED_PROBABILITY,
@@ -130,12 +131,7 @@ def test_the_gradient_of_entries_is_that_of_the_objective():
     entries = LabelEntries(scores, given, torch.zeros(2, 3).double(), torch.ones(2).double(), 20, label, weight)
     fit = _LabelLikelihood(entries, torch.tensor([0.3, 0.4, 0.5]))
     point = fit.start.numpy() + 0.1 * np.random.default_rng(0).normal(size=len(fit.start))
-    _, gradient = fit.objective(point)
-    for place in range(len(point)):
-        step = np.zeros_like(point)
-        step[place] = 1e-5
-        slope = (fit.objective(point + step)[0] - fit.objective(point - step)[0]) / 2e-5
-        assert gradient[place] == pytest.approx(slope, rel=1e-5, abs=1e-8)  # the second difference of float64
+    assert_gradient(fit.objective, point)
 
 
 def test_no_table_of_samples_by_labels(monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from made_label_sets import features_of, label_matrix, noisy_matrix
+from numeric_slopes import assert_gradient
 from stored_scores import StoredScores
 from torch.nn import functional as F
 
@@ -300,12 +301,7 @@ def test_the_gradient_for_label_sets_is_that_of_the_objective():
     scores, has = torch.randn(2, 30, 3, generator=g), (torch.rand(30, 3, generator=g) < 0.4).float()
     fit = _LabelLikelihood(all_entries(scores, has), has.mean(0))
     point = fit.start.numpy() + 0.1 * np.random.default_rng(0).normal(size=len(fit.start))
-    _, gradient = fit.objective(point)
-    for place in range(len(point)):
-        step = np.zeros_like(point)
-        step[place] = 1e-5
-        slope = (fit.objective(point + step)[0] - fit.objective(point - step)[0]) / 2e-5
-        assert gradient[place] == pytest.approx(slope, rel=1e-5, abs=1e-8)  # the second difference of float64
+    assert_gradient(fit.objective, point)
 
 
 def discriminated(has, x, **settings):

@@ -259,25 +259,25 @@ def with_estimate(
     Args:
         clock: returns the time in seconds.
     """
-    config, timer, told = state.config, StepTimer(clock), []
+    config, timer, estimated = state.config, StepTimer(clock), []
     if state.device.type != "cpu" or config.quiet:
         return hooks
 
-    def tell(now: TrainState, seconds_per_step: float) -> None:
+    def say_estimate(now: TrainState, seconds_per_step: float) -> None:
         steps, size = now.plan.steps - now.step, config.size or now.components.embedder.input_size
         if sentence := describe_time(config, seconds_per_step * steps, steps, size):
             say(sentence)
 
     def before_step(now: TrainState, batch: Batch) -> Batch:
-        if not told:
-            told.append(True)
-            tell(now, seconds_per_image(now, batch.x[:MEASURED_IMAGES], clock) * len(batch.x))
+        if not estimated:
+            estimated.append(True)
+            say_estimate(now, seconds_per_image(now, batch.x[:MEASURED_IMAGES], clock) * len(batch.x))
         return hooks.before_step(now, batch)
 
     def after_step(now: TrainState) -> None:
         hooks.after_step(now)
         if (seconds := timer.after_step()) is not None:
-            tell(now, seconds)
+            say_estimate(now, seconds)
 
     if state.samples.features is not None or state.processes > 1:
         return replace(hooks, after_step=after_step)
