@@ -319,7 +319,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lr", nargs="+", type=float, default=(1e-3, 5e-2))
     parser.add_argument("--lam", nargs="+", type=float, default=(1.0, 0.1, 0.01))
     parser.add_argument("--scale", nargs="+", type=float, default=(1.0, 4.0))
-    parser.add_argument("--more", nargs="+", default=("",), help='other arguments, such as ", min_separation=0.6"')
+    parser.add_argument("--more", nargs="+", default=("",), help='other arguments, such as ", tau_factor=0.5"')
     parser.add_argument("--validation", action="store_true", help="score held-out training classes")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return parse_with_quick(

@@ -139,7 +139,7 @@ def test_every_metric(name):
         *confidence.__all__,
         "ProcSim(threshold='mean')",
         "ProcSim(threshold='mixture', weigh_proxies=True)",
-        "ProcSim(score_by='loss', min_separation=0.5)",
+        "ProcSim(score_by='margin', tau_factor=0.5)",
         "ProcSim(lam=0.1, beta0=-0.5, ddof=1)",
         "SuperLoss(tau='ema')",
         "SuperLoss(tau='log_classes')",

@@ -213,7 +213,7 @@ def test_procsim_has_the_values_of_its_paper():
     """omega, learning rate and passes differ from one data set to the next; lambda is ours."""
     for data, weight, lr, epochs in (("cub200", 10, 1e-4, 150), ("cars196", 5.5, 1e-5, 250), ("sop", 0.5, 1e-5, 250)):
         config = recipes.apply("procsim", data)
-        assert config.confidence == "ProcSim(lam=0.01, scale=4, lr=0.05)"
+        assert config.confidence == "ProcSim(score_by='margin', tau_factor=0.5, lam=0.01, scale=4, lr=0.05)"
         assert config.terms == (f"LanguageGuidance(weight={weight})",)
         assert (config.lr, config.epochs, config.weight_decay, config.dim) == (lr, epochs, 4e-4, 512)
         assert config.freeze_bn and "batch=360" in config.sampler
@@ -300,7 +300,7 @@ def test_recipes_stand_on_one_another():
     assert both.values == first.values | second.values and both.source == first.source | second.source
     assert both.title == "ProcSim + Training with wrong labels" and both.paper == first.paper
     assert both.note == f"{first.note} {second.note}" and both.data_sets == first.data_sets
-    assert recipes.read("robust+procsim").values["confidence"] == "ProcSim(lam=0.01, scale=4, lr=0.05)"
+    assert recipes.read("robust+procsim").values["confidence"] == first.values["confidence"]
     assert recipes.apply("triplet+robust", "x", lr=0.5) == dataclasses.replace(
         recipes.apply("triplet", "x", lr=0.5), recipe="triplet+robust", confidence="LabelPosterior()"
     )

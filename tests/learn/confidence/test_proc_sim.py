@@ -92,6 +92,31 @@ def test_the_proxies_learn_as_with_torchs_adam_after_the_weights_were_found():
     assert not list(part.parameters())
 
 
+def test_margins_by_hand():
+    """The score is by how much the logit of another proxy exceeds that of the own one; tau is half of Otsu's threshold."""
+    part = make(score_by="margin", tau_factor=0.5, scale=3, lam=0.1)
+    z, y, row = batch(1)
+    found = part(z, y, row, None)
+    logits = [[6 * float(F.cosine_similarity(one, p, dim=0)) for p in part.proxies] for one in z]
+    others = [max(v for c, v in enumerate(each) if c != own) for each, own in zip(logits, y.tolist(), strict=True)]
+    expected = [max(0.0, v - each[own]) for v, each, own in zip(others, logits, y.tolist(), strict=True)]
+    assert 0 < sum(v == 0 for v in expected) < len(expected)
+    torch.testing.assert_close(found.suspicion, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    tau = float(otsu(torch.tensor(expected))) / 2
+    assert abs(float(found.threshold) - tau) < 1e-5
+    by_hand = torch.tensor([sigma_by_hand(v, tau, 0.1) for v in expected])
+    torch.testing.assert_close(found.w, by_hand, rtol=1e-3, atol=1e-4)
+
+
+def test_margins_flag_no_sample_if_all_are_nearest_to_their_own_proxy():
+    part = make(score_by="margin", lam=1e-6)
+    y = torch.arange(12) % C
+    found = part(F.normalize(part.proxies, dim=1)[y], y, torch.arange(12), None)
+    assert (found.w == 1).all() and not (found.suspicion >= found.threshold).any()
+    broken = torch.cat([batch(1)[0], torch.full((1, D), torch.nan)])
+    assert part(broken, torch.cat([batch(1)[1], y[:1]]), torch.arange(13), None).w[-1] == 0
+
+
 def test_proxies_may_learn_by_the_weights():
     plain, weighed = make(lam=0.01), make(lam=0.01, weigh_proxies=True)
     z, y, row = batch(1)
@@ -179,8 +204,8 @@ def test_compiled(bare):
 
 def test_bad_arguments():
     for arguments, message in (
-        ({"threshold": "mean", "ddof": 1}, "need threshold='otsu', got 'mean'"),
-        ({"score_by": "loss", "weigh_proxies": True}, "needs score_by='proxy', got score_by='loss'"),
+        ({"threshold": "mean", "ddof": 1}, "needs threshold='otsu', got 'mean'"),
+        ({"score_by": "loss", "weigh_proxies": True}, "needs proxies, got score_by='loss'"),
     ):
         with pytest.raises(LikewiseError, match=message):
             make(**arguments)

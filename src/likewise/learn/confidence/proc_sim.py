@@ -38,10 +38,12 @@ class ProcSim(Confidence):
         scale: s of the proxy loss; another scale needs another lambda. Paper: 1.
         lr: learning rate of Adam for the proxies. Paper: 0.001.
         threshold: how tau is computed: from the batch by Otsu or by a mixture of two Gaussians, or as the mean over all batches.
-        score_by: whether l_i is the proxy loss or the training loss.
+        score_by: "proxy": l_i is the proxy loss; "loss": it is the training loss; "margin" (ours): it is by how much the logit of
+            the nearest other proxy exceeds that of the own one, max(0, 2 s (max_c <z_i, p_c> - <z_i, p_y>)): samples that are
+            nearest to their own proxy keep weight 1, so that right labels keep it even if a threshold always splits a batch.
         beta0: b; with 0 no weight is above 1. SuperLoss: -2/e = -0.7357588823428847.
         ddof: of the variance in Otsu's criterion: 0 as Otsu; 1, the unbiased variance, splits one batch in a hundred differently.
-        min_separation: share of the variance that Otsu's split must explain; below it, all weights are 1. Not in the paper: 0.
+        tau_factor: tau is this share of the threshold that was found. Paper: 1.
         weigh_proxies: whether the sample weights also apply to the loss that trains the proxies.
     """
 
@@ -52,17 +54,15 @@ class ProcSim(Confidence):
 
     def __init__(
         self, classes: int, dim: int, lam: PositiveOrInfinite = 1.0, scale: Positive = 1.0, lr: NotNegative = 1e-3,
-        threshold: Literal["otsu", "mean", "mixture"] = "otsu", score_by: Literal["proxy", "loss"] = "proxy",
-        beta0: Annotated[float, Interval(ge=-2 / math.e, le=0)] = 0.0, ddof: Literal[0, 1] = 0, min_separation: Share = 0.0,
+        threshold: Literal["otsu", "mean", "mixture"] = "otsu", score_by: Literal["proxy", "margin", "loss"] = "proxy",
+        beta0: Annotated[float, Interval(ge=-2 / math.e, le=0)] = 0.0, ddof: Literal[0, 1] = 0, tau_factor: Share = 1.0,
         weigh_proxies: bool = False,
     ):  # fmt: skip
         super().__init__()
-        if threshold != "otsu" and (ddof or min_separation):
-            raise LikewiseError(f"ProcSim: ddof and min_separation need threshold='otsu', got '{threshold}'; omit them")
+        if threshold != "otsu" and ddof:
+            raise LikewiseError(f"ProcSim: ddof needs threshold='otsu', got '{threshold}'; omit it")
         if score_by == "loss" and weigh_proxies:
-            raise LikewiseError(
-                "ProcSim: weigh_proxies needs score_by='proxy', got score_by='loss'; omit weigh_proxies"
-            )
+            raise LikewiseError("ProcSim: weigh_proxies needs proxies, got score_by='loss'; omit weigh_proxies")
         self.classes = classes
         self.dim = dim
         self.lam = lam
@@ -72,14 +72,14 @@ class ProcSim(Confidence):
         self.score_by = score_by
         self.beta0 = beta0
         self.ddof = ddof
-        self.min_separation = min_separation
+        self.tau_factor = tau_factor
         self.weigh_proxies = weigh_proxies
         self.needs_loss = score_by == "loss"
-        self.uses_classes = score_by == "proxy"
+        self.uses_classes = score_by != "loss"
         self.pending: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # the batch of this step, used by after_step
         if threshold == "mean":
             self.average = Average()
-        if score_by == "proxy":  # buffers, so that the optimiser of the network does not update them
+        if self.uses_classes:  # buffers, so that the optimiser of the network does not update them
             self.register_buffer("proxies", torch.randn(classes, dim))
             self.register_buffer("adam_mean", torch.zeros(classes, dim))
             self.register_buffer("adam_square", torch.zeros(classes, dim))
@@ -91,11 +91,7 @@ class ProcSim(Confidence):
         if self.needs_loss and loss is None:
             raise LikewiseError("ProcSim: score_by='loss' needs the training loss, got None; pass one loss per sample")
         z = z.detach()
-        each = (
-            self._proxy_loss(z, y, self.proxies)
-            if loss is None or not self.needs_loss
-            else at_least_float32(loss.detach())
-        )
+        each = self._score(z, y) if loss is None or not self.needs_loss else at_least_float32(loss.detach())
         tau = self._find_threshold(each)
         w = weigh(each, tau, self.lam, self.beta0)
         if self.training:
@@ -109,19 +105,34 @@ class ProcSim(Confidence):
         self.pending = None
         if self.threshold == "mean":
             self.average.add(each)
-        if self.score_by == "proxy":
+        if self.uses_classes:
             sound = each.isfinite()
             self._adam(self._slope(z.where(sound[:, None], 0), y, w if self.weigh_proxies else sound.float(), sound))
 
+    def _score(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
+        if self.score_by == "proxy":
+            return self._proxy_loss(z, y, self.proxies)
+        logits = self._logits(z, self.proxies)
+        own = logits.gather(1, y[:, None].long())
+        other = logits.scatter(1, y[:, None].long(), -torch.inf).max(1, keepdim=True).values
+        return (other - own).clamp_min(0)[:, 0]
+
     def _find_threshold(self, each: Float[Tensor, "B"]) -> Float[Tensor, ""]:
         if self.threshold == "otsu":
-            return otsu(each, self.ddof, min_separation=self.min_separation)
-        return mixture(each) if self.threshold == "mixture" else self.average(each)
+            tau = otsu(each, self.ddof)
+        else:
+            tau = mixture(each) if self.threshold == "mixture" else self.average(each)
+        if self.score_by == "margin":  # no sample is nearer to another proxy: no sample is flagged
+            tau = tau.where(tau > 0, torch.inf)
+        return self.tau_factor * tau
 
-    def _proxy_loss(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], proxies: Tensor) -> Float[Tensor, "B"]:
+    def _logits(self, z: Float[Tensor, "B D"], proxies: Tensor) -> Float[Tensor, "B C"]:
         with full_precision(z):
             z = at_least_float32(z)
-            return F.cross_entropy(2 * self.scale * z @ F.normalize(proxies, dim=1).to(z).T, y.long(), reduction="none")
+            return 2 * self.scale * z @ F.normalize(proxies, dim=1).to(z).T
+
+    def _proxy_loss(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], proxies: Tensor) -> Float[Tensor, "B"]:
+        return F.cross_entropy(self._logits(z, proxies), y.long(), reduction="none")
 
     def _slope(
         self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], w: Float[Tensor, "B"], sound: Bool[Tensor, "B"]

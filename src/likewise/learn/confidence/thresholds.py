@@ -18,9 +18,7 @@ MIN_LOSSES = 4
 """Fewest losses that can be split, with two on each side."""
 
 
-def otsu(
-    losses: Float[Tensor, "B"], ddof: int = 0, valid: Bool[Tensor, "B"] | None = None, min_separation: float = 0.0
-) -> Float[Tensor, ""]:
+def otsu(losses: Float[Tensor, "B"], ddof: int = 0, valid: Bool[Tensor, "B"] | None = None) -> Float[Tensor, ""]:
     """Return Otsu's threshold: the split of the losses into low and high with the least variance within the two groups.
 
     Candidates are the midpoints t between consecutive losses with at least two losses on each side; C0 = {l < t}, C1 = {l >= t},
@@ -30,7 +28,6 @@ def otsu(
         losses: one loss per sample.
         ddof: 0: the variance of Otsu's criterion; 1: the unbiased variance.
         valid: mask of the losses that count. None: all finite losses.
-        min_separation: share of the variance that the split must explain; below it, the threshold is infinity.
     """
     if len(losses) < MIN_LOSSES:
         return _infinity(losses)
@@ -49,8 +46,6 @@ def otsu(
     place = torch.arange(len(middle), device=losses.device)
     best = score.where((place >= 1) & (place <= n - 3), -torch.inf).argmax(0, keepdim=True)
     enough = n >= MIN_LOSSES
-    if min_separation:
-        enough = enough & (between.gather(0, best) >= min_separation * apart.square().sum())
     return middle.gather(0, best).where(enough, torch.inf).squeeze(0)
 
 
