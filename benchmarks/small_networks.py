@@ -1,8 +1,9 @@
-"""Small networks with wrong labels: averages of the weights, and ProcSim's proxies, over settings and data sets.
+"""Small networks with wrong labels: averages of the weights, ProcSim's proxies and `--robust`, over settings and data sets.
 
     python benchmarks/small_networks.py average --sets FOLDER --out average.jsonl      # last and best test epoch, by schedule
     python benchmarks/small_networks.py proxies --sets FOLDER --out proxies.jsonl      # proxies that learn beside plain training
     python benchmarks/small_networks.py procsim --sets FOLDER --out procsim.jsonl      # trainings with ProcSim's weights
+    python benchmarks/small_networks.py robust --sets FOLDER --out robust.jsonl        # plain, without the wrong labels, --robust
     python benchmarks/small_networks.py csv procsim.jsonl procsim.csv                  # the records as a table
 
 FOLDER/NAME.npz has x (images as bytes, N x 3 x s x s, s = 40 or 72), y (classes) and split (0: training, 1: test; other classes).
@@ -32,6 +33,7 @@ from torch.nn import functional as F
 
 from likewise.core.contracts import BatchSampler, Confidence, Loss
 from likewise.core.settings.spec import build
+from likewise.core.types import Embedded
 from likewise.learn.confidence.thresholds import otsu
 from likewise.learn.training.schedule import Schedule, make_optimizer, reset_state
 from likewise.learn.training.step import weighted_mean
@@ -81,6 +83,14 @@ def procsim_jobs(options: argparse.Namespace) -> Iterator[dict]:
         options.seeds, options.noise, options.names, options.batches, grid
     ):
         yield {"set": name, "noise": noise, "seed": seed, "procsim": procsim} | batch_settings(options, batch)
+
+
+def robust_jobs(options: argparse.Namespace) -> Iterator[dict]:
+    """Yield trainings with all labels, without the wrong ones (the oracle), and with `--robust`, all with averaged weights."""
+    for seed, noise, name, way in product(options.seeds, options.noise, options.names, ("plain", "oracle", "robust")):
+        yield {"set": name, "noise": noise, "loss": LOSSES[0], "seed": seed, "epochs": options.epochs or 20, "way": way,
+               "confidence": options.robust if way == "robust" else None, "batch": 112, "per_class": 4, "optimizer": "adamw",
+               "schedule": "constant", "averages": [0.2]}  # fmt: skip
 
 
 def network_settings(job: dict, side: int) -> Train:
@@ -158,6 +168,14 @@ def auroc(score: Tensor, wrong: Tensor) -> float | None:
     return float((rank[wrong].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
+def make_sampler(job: dict, facts: dict[str, Any]) -> BatchSampler:
+    """Return the batches of a job for the labels in `facts`: smaller ones if there are too few classes."""
+    pairs = job["per_class"] == 2
+    batch = job["batch"] if pairs else min(job["batch"], 4 * int((np.bincount(facts["labels"]) > 1).sum()))
+    spec = f"SamplesPerClass(batch={batch}, per_class={job['per_class']}, lonely='skip', with_replacement={pairs})"
+    return build(spec, BatchSampler, **facts)
+
+
 def class_means(z: Tensor, y: Tensor, classes: int) -> Tensor:
     return F.normalize(torch.zeros(classes, z.shape[1], device=z.device).index_add_(0, y, z), dim=1)
 
@@ -227,10 +245,13 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
     facts = {"classes": classes, "dim": config.dim, "labels": given, "seed": job["seed"]}
     network = to_device(make_embedder(config, None, reseed=True), device)
     loss = build(config.loss, Loss, **facts).to(device)
-    pairs = job["per_class"] == 2
-    batch = job["batch"] if pairs else min(job["batch"], 4 * int((np.bincount(given) > 1).sum()))
-    spec = f"SamplesPerClass(batch={batch}, per_class={job['per_class']}, lonely='skip', with_replacement={pairs})"
-    sampler = build(spec, BatchSampler, **facts)
+    sampler, kept = make_sampler(job, facts), torch.arange(len(given), device=device)
+    feed = iter(sampler)
+    if job.get("way") == "oracle":  # as many steps as with all labels
+        kept = torch.where(~wrong)[0]
+        feed = iter(make_sampler(job, facts | {"labels": clean[~wrong.cpu().numpy()]}))
+    relabelling: Any = build(job["confidence"], Confidence, **facts).to(device) if job.get("confidence") else None
+    period = round(float(relabelling.every.removesuffix("e")) * len(sampler)) if relabelling else None
     steps = max(1, round(job["epochs"] * len(sampler)))
     means = class_means(embed(network, x, size), y, classes)
     settings = [job["procsim"]] if job.get("procsim") else job.get("proxies", [])
@@ -238,11 +259,18 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
     detected, weights = [Detection(wrong) for _ in models], bool(job.get("procsim"))
     averages = {share: WeightAverage(network, share) for share in job["averages"]}
     optimizer = make_optimizer(config, [network], [loss])
-    schedule, feed, curve, began = Schedule(config, optimizer, steps, len(sampler)), iter(sampler), [], time.monotonic()
+    schedule, curve, began = Schedule(config, optimizer, steps, len(sampler)), [], time.monotonic()
     network.train()
     torch.manual_seed(job["seed"])
     for step in range(steps):
-        rows = torch.as_tensor(next(feed), device=device)
+        if period and step % period == 0:
+            z, f = (embed(network, x, size, features) for features in (False, True))
+            round_ = relabelling.relabel(
+                Embedded(z, torch.as_tensor(given, device=device), torch.arange(len(x), device=device), f=f)
+            )
+            y, kept = round_.y, torch.where(round_.w > 0)[0]
+            feed = iter(make_sampler(job, facts | {"labels": y[kept].cpu().numpy()}))
+        rows = kept[torch.as_tensor(next(feed), device=device)]
         schedule.before_step(step)
         optimizer.zero_grad(set_to_none=True)
         out, late = network(augment(x[rows], size)), step >= steps - 2 * len(sampler)
@@ -251,7 +279,8 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
             threshold = otsu(result.suspicion) if result.threshold is None else result.threshold
             one.add(result.suspicion, threshold, rows, late)
         each = loss(out.z if loss.input == "unit" else out.e, y[rows], None)
-        weighted_mean(each, torch.ones_like(each), found[0] if weights else None).backward()
+        weighing = relabelling(out.z, y[rows], rows, None) if relabelling else found[0] if weights else None
+        weighted_mean(each, torch.ones_like(each), weighing).backward()
         optimizer.step()
         reset_state(optimizer, loss.after_step(step + 1))
         for model in models:
@@ -270,13 +299,18 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
     record |= {"steps": steps, "classes": classes, "curve": curve, "seconds": round(time.monotonic() - began, 1)}
     if weights:
         return record | detected[0].result()
+    if relabelling:
+        record |= {
+            "used": len(kept) / len(y),
+            "right labels": float((y == torch.as_tensor(clean, device=device))[kept].float().mean()),
+        }
     every = [setting | one.result() for setting, one in zip(settings, detected, strict=True)]
     return record | ({"detected": every} if every else {})
 
 
 def rows_of(record: dict) -> Iterator[dict]:
     """Yield the lines of the table for a record: one for every way to average, or for every set of proxies."""
-    keys = ("set", "noise", "split", "loss", "seed", "schedule", "batch", "epochs", "steps")
+    keys = ("set", "noise", "split", "way", "confidence", "loss", "seed", "schedule", "batch", "epochs", "steps")
     about = {key: record[key] for key in keys if record.get(key) is not None}
     last, curve = record["curve"][-1], record["curve"]
     for setting in record.get("detected", []):
@@ -285,6 +319,7 @@ def rows_of(record: dict) -> Iterator[dict]:
         return
     procsim = record.get("procsim")
     more = {key: record.get(key) for key in ("recall", "false alarms", "AUROC")} if procsim else {}
+    more |= {key: record[key] for key in ("used", "right labels") if key in record}
     for way in (key for key in last if key != "step"):
         yield (
             about
@@ -307,7 +342,7 @@ def write_csv(records: Sequence[Path], file: Path) -> None:
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("average", "proxies", "procsim", "csv"))
+    parser.add_argument("study", choices=("average", "proxies", "procsim", "robust", "csv"))
     parser.add_argument("files", nargs="*", type=Path, help="csv: files of records, and the table to write")
     parser.add_argument("--sets", type=Path, help="folder of NAME.npz")
     parser.add_argument("--out", type=Path, default=Path("small_networks.jsonl"))
@@ -320,6 +355,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lam", nargs="+", type=float, default=(1.0, 0.1, 0.01))
     parser.add_argument("--scale", nargs="+", type=float, default=(1.0, 4.0))
     parser.add_argument("--more", nargs="+", default=("",), help='other arguments, such as ", tau_factor=0.5"')
+    parser.add_argument(
+        "--robust", default="LabelPosterior()", help="the confidence of `--robust`, or another one that relabels"
+    )
     parser.add_argument("--validation", action="store_true", help="score held-out training classes")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return parse_with_quick(
@@ -333,7 +371,8 @@ def main(words: Sequence[str] | None = None) -> None:
     if options.study == "csv":
         write_csv(options.files[:-1], options.files[-1])
         return
-    jobs = {"average": average_jobs, "proxies": proxies_jobs, "procsim": procsim_jobs}[options.study](options)
+    studies = {"average": average_jobs, "proxies": proxies_jobs, "procsim": procsim_jobs, "robust": robust_jobs}
+    jobs = studies[options.study](options)
     done = options.out.read_text().count("\n") if options.out.exists() else 0
     for number, job in enumerate(jobs):
         if number < done:

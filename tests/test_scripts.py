@@ -531,7 +531,7 @@ def test_small_networks(tmp_path, capsys):
     x = np.clip(120 + 40 * draw.normal(size=(24, 3, 40, 40))[y] + 10 * draw.normal(size=(192, 3, 40, 40)), 0, 255)
     np.savez(tmp_path / "glyphs.npz", x=x.astype(np.uint8), y=y, split=(y >= 12).astype(np.int8))
     files = []
-    for study in ("average", "proxies", "procsim"):
+    for study in ("average", "proxies", "procsim", "robust"):
         files.append(tmp_path / f"{study}.jsonl")
         words = [
             study,
@@ -547,12 +547,12 @@ def test_small_networks(tmp_path, capsys):
         ]
         small.main([*words, "--noise", "uniform 0.5", "semantic 0.2"])
     before = [file.read_text() for file in files]
-    assert [text.count("\n") for text in before] == [12, 1, 6]
+    assert [text.count("\n") for text in before] == [12, 1, 6, 6]
     small.main(words)
     assert files[-1].read_text() == before[-1]
     small.main(["csv", *map(str, files), str(tmp_path / "all.csv")])
     table = (tmp_path / "all.csv").read_text().splitlines()
-    assert len(table) == 1 + 12 * 3 + 27 + 6 and table[0].startswith("set,noise,split,loss,seed")
+    assert len(table) == 1 + 12 * 3 + 27 + 6 + 6 * 2 and table[0].startswith("set,noise,split,loss,seed")
     records = [json.loads(line) for line in before[2].splitlines()]
     assert records[0]["procsim"] is None and all(0 <= one["AUROC"] <= 1 for one in records if one["procsim"])
     assert small.auroc(torch.tensor([0.1, 0.9, 0.5, 0.4]), torch.tensor([False, True, False, True])) == 0.75
