@@ -40,7 +40,8 @@ class ProcSim(Confidence):
         threshold: how tau is computed: from the batch by Otsu or by a mixture of two Gaussians, or as the mean over all batches.
         score_by: "proxy": l_i is the proxy loss; "loss": it is the training loss; "margin" (ours): it is by how much the logit of
             the nearest other proxy exceeds that of the own one, max(0, 2 s (max_c <z_i, p_c> - <z_i, p_y>)): samples that are
-            nearest to their own proxy keep weight 1, so that right labels keep it even if a threshold always splits a batch.
+            nearest to their own proxy keep weight 1, so that right labels keep it even if a threshold always splits a batch, and
+            tau is at least the median, so that half of a batch keeps weight 1 while the proxies have not learned yet.
         beta0: b; with 0 no weight is above 1. SuperLoss: -2/e = -0.7357588823428847.
         ddof: of the variance in Otsu's criterion: 0 as Otsu; 1, the unbiased variance, splits one batch in a hundred differently.
         tau_factor: tau is this share of the threshold that was found. Paper: 1.
@@ -122,9 +123,11 @@ class ProcSim(Confidence):
             tau = otsu(each, self.ddof)
         else:
             tau = mixture(each) if self.threshold == "mixture" else self.average(each)
-        if self.score_by == "margin":  # no sample is nearer to another proxy: no sample is flagged
-            tau = tau.where(tau > 0, torch.inf)
-        return self.tau_factor * tau
+        if self.score_by != "margin":
+            return self.tau_factor * tau
+        middle = each.where(each.isfinite(), torch.nan).nanmedian()
+        tau = torch.maximum(self.tau_factor * tau, middle)
+        return tau.where(tau > 0, torch.inf)  # 0: no sample is nearer to another proxy, so none is flagged
 
     def _logits(self, z: Float[Tensor, "B D"], proxies: Tensor) -> Float[Tensor, "B C"]:
         with full_precision(z):
