@@ -2,10 +2,10 @@
 
     python benchmarks/frozen_features.py TABLE... --add resnet50_v1=resnet50_v1.safetensors --out found.json
 
-Each TABLE is a folder of class folders, a table, or a file that an earlier call wrote with --out; its sets are taken over. Classes
-and images of a set are drawn at random, the same for all backbones, which have their default image size. R@1 is over all drawn
-images. Average precision is that of the label scores of an audit, with labels moved to other classes at random, mean of several
-plantings. Time is CPU time of one thread, from files to features: on a loaded machine its ratio is steadier than seconds.
+Each TABLE is a folder of class folders, a table, or a file that an earlier call wrote with --out, whose sets are taken over.
+Classes and images of a set are drawn at random, the same for all backbones, which have their default image size. R@1 is over all
+drawn images. Average precision (AP) is that of the label scores of an audit, with labels moved to other classes at random, mean
+of several plantings. Time is CPU time from files to features: on a loaded machine its ratio is steadier than that of seconds.
 
 The order: first the backbone of least time among those whose mean quality, (R@1 + AP) / 2, is not below the best by more than the
 reach of its 95 % interval (over sets, of the difference to the best); then the same among the others.
