@@ -62,8 +62,8 @@ def weight_files(args: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def measure(data: str, files: dict[str, Path], args: argparse.Namespace) -> dict:
-    """Return the results of all backbones on one set."""
+def measure(data: str, files: dict[str, Path], args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Return backbone -> its results on one set."""
     items, found = load(data), {}
     rows = drawn(items, args.classes, args.per_class)
     with TemporaryDirectory() as place:
@@ -78,7 +78,7 @@ def measure(data: str, files: dict[str, Path], args: argparse.Namespace) -> dict
             recall = evaluate(x, y, metrics=("R@1",), quiet=True)["metrics"]["R@1"]
             found[name] = {"R@1": recall, "AP": float(np.mean(precision)), "seconds": seconds / (len(y) - FEW)}
             print(f"{Path(data).stem:12} {name:20} {json.dumps(found[name])}", flush=True)
-    return {"images": len(rows), "backbones": found}
+    return found
 
 
 def embedded(name: str, file: Path, table: Path) -> tuple[np.ndarray, np.ndarray, float]:
@@ -98,12 +98,12 @@ def wrong_precision(x: np.ndarray, y: np.ndarray, share: float, seed: int) -> fl
 
 def quality(sets: dict[str, dict], name: str) -> np.ndarray:
     """Return (R@1 + AP) / 2 of every set."""
-    return np.array([(one["backbones"][name]["R@1"] + one["backbones"][name]["AP"]) / 2 for one in sets.values()])
+    return np.array([(one[name]["R@1"] + one[name]["AP"]) / 2 for one in sets.values()])
 
 
 def seconds(sets: dict[str, dict], name: str) -> float:
     """Return the CPU seconds of an image, mean over sets."""
-    return float(np.mean([one["backbones"][name]["seconds"] for one in sets.values()]))
+    return float(np.mean([one[name]["seconds"] for one in sets.values()]))
 
 
 def order(sets: dict[str, dict], names: Sequence[str]) -> list[str]:
@@ -128,7 +128,7 @@ def as_text(sets: dict[str, dict], files: dict[str, int]) -> str:
         "|" + "---|" * (len(sets) + 6),
     ]
     for name in names:
-        each = [one["backbones"][name] for one in sets.values()]
+        each = [one[name] for one in sets.values()]
         cells = [f"{100 * one['R@1']:.1f}, {100 * one['AP']:.1f}" for one in each]
         means = [f"{100 * np.mean([one[metric] for one in each]):.1f}" for metric in ("R@1", "AP")]
         gap = t_interval(100 * (quality(sets, best) - quality(sets, name)))
@@ -144,15 +144,16 @@ def main(words: Sequence[str] | None = None) -> None:
     files = weight_files(args)
     for data in args.data:
         if data.endswith(".json"):
-            before = json.loads(Path(data).read_text())
-            sets, sizes = sets | before["sets"], sizes | before["bytes"]
+            new = json.loads(Path(data).read_text())
         else:
-            sets[Path(data).stem] = measure(data, files, args)
-            sizes |= {name: file.stat().st_size for name, file in files.items()}
+            new = {"sets": {Path(data).stem: measure(data, files, args)}}
+            new["bytes"] = {name: file.stat().st_size for name, file in files.items()}
+        for name, one in new["sets"].items():
+            sets.setdefault(name, {}).update(one)
+        sizes |= new["bytes"]
+        if args.out:
+            args.out.write_text(json.dumps({"share": args.share, "sets": sets, "bytes": sizes}, indent=1))
     print("\n" + as_text(sets, sizes))
-    if args.out:
-        found = {"share": args.share, "sets": sets, "bytes": sizes, "order": order(sets, list(sizes))}
-        args.out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
