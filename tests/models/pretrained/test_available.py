@@ -35,8 +35,8 @@ CHOICES = [  # whether the hub answers, what is installed, models in its cache -
     (True, ("efficientnet_lite0",), (), "resnet50", "the default, and its weights can be downloaded from the hub"),
     *((False, ("efficientnet_lite0",), ((CACHED, file),), "resnet50", "the default, and its weights are on this disk")
       for file in available.WEIGHT_FILES),
-    (False, ("mobilenet_v2", "efficientnet_lite0", "efficientnet_lite1"), (("resnet18.a1_in1k", "model.safetensors"),),
-     "efficientnet_lite1", INSTALLED),
+    (False, ("mobilenet_v2", "efficientnet_lite1", "efficientnet_lite0"), (("resnet18.a1_in1k", "model.safetensors"),),
+     "efficientnet_lite0", INSTALLED),
     (False, ("mobilenet_v2",), (), "mobilenet_v2", INSTALLED),
 ]  # fmt: skip
 
