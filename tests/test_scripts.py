@@ -328,6 +328,34 @@ def test_features(pictures, tmp_path, capsys):
         assert capsys.readouterr().out == f"{out}: 72 samples of {found['x'].shape[1]} numbers\n"
 
 
+@starts("benchmarks/frozen_features.py")
+def test_frozen_features(start, pictures, tmp_path):
+    from likewise.models.backbones import ConvSmall
+
+    file = tmp_path / "small.pt"
+    torch.save(ConvSmall().state_dict(), file)
+    words = (str(pictures / "table.csv"), "--quick", "--backbones", "--add", f"conv_small={file}")
+    said, found = start("frozen_features", *words)
+    one = found["sets"]["table"]["conv_small"]
+    assert 0 <= one["R@1"] <= 1 and 0 < one["AP"] <= 1
+    assert found["bytes"] == {"conv_small": file.stat().st_size} and "| `conv_small` | " in said
+    again, merged = start("frozen_features", str(tmp_path / "frozen_features.json"), "--quick", "--backbones")
+    assert merged == found and again.strip() in said
+    # The gaps of "slow" (best) to "fast" are -0.05, 0.04, 0.07: their interval holds 0. Those to "weak" are all 0.4.
+    values = {"slow": (0.9, 0.9, 0.9), "fast": (0.95, 0.86, 0.83), "weak": (0.5, 0.5, 0.5)}
+    module = importlib.import_module("frozen_features")
+    for time, expected in (((4, 1, 0.5), ["fast", "slow", "weak"]), ((1, 4, 0.5), ["slow", "fast", "weak"])):
+        sets = {
+            str(n): {
+                name: {"R@1": own[n] + 0.01, "AP": own[n] - 0.01, "seconds": t} for (name, own), t in zip(values.items(), time)
+            } for n in range(3)
+        }  # fmt: skip
+        assert module.order(sets, list(values)) == expected
+    assert "| `slow` | 91.0, 89.0 | 91.0, 89.0 | 91.0, 89.0 | 91.0 | 89.0 | best | 1.00 | 2 |" in module.as_text(
+        sets, dict.fromkeys(values, 2_000_000)
+    )
+
+
 @starts("benchmarks/audit.py")
 def test_audit(run, tmp_path, capsys):
     found = tmp_path / "found"
