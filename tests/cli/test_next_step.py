@@ -41,6 +41,7 @@ SEEN = SimpleNamespace(corrected=Path("audit/x/corrected.csv"))
 NOT_SEEN = SimpleNamespace(corrected=None)
 AUDITED = SimpleNamespace(folder=Path("audit/x"))
 PLANNED = SimpleNamespace(done="planned", folder=Path("photos"))
+UNDONE = SimpleNamespace(done="undone", folder=Path("new"))
 TUNED = SimpleNamespace(final=SimpleNamespace(trainings=({"run": "runs/1"}, {"run": "runs/2"})))
 
 
@@ -62,6 +63,7 @@ CASES = [
     ("apply", Apply("t.csv", to="n", dry_run=True), "t.csv --to n --dry-run", PLANNED, "apply t.csv --to n"),
     ("apply", Apply("t.csv", in_place=True), "t.csv --in-place --dry-run", PLANNED, "apply t.csv --in-place"),
     ("apply", Apply("t.csv"), "t.csv", SimpleNamespace(done="moved", folder=Path("photos")), "train photos"),
+    ("apply", Apply("t.csv", undo=True), "t.csv --undo", UNDONE, "apply t.csv"),
     ("send", Send("z.npz", to="csv", out="t.csv"), "", None, "receive t.csv --from csv --into received.csv"),
     ("receive", Receive("t.csv", "csv", "audit/x"), "", SimpleNamespace(kind="decisions"), "review audit/x"),
     ("receive", Receive("t.csv", "csv", "l.csv"), "", SimpleNamespace(kind="labels"), "train l.csv"),

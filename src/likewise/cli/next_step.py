@@ -36,6 +36,9 @@ def after_review(config, words, result, audit: str | Path | None = None) -> list
 
 
 def after_apply(config, words, result) -> list:
+    """Return the call that carries out a plan, the plan again after --undo, or the training on the changed folder."""
+    if result.done == "undone":
+        return ["apply", config.table]
     if result.done == "planned" and not result.folder.is_file():
         to = [] if config.to or config.in_place else ["--to", "corrected"]
         return ["apply", *(word for word in words if word != "--dry-run"), *to]

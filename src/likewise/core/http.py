@@ -228,7 +228,10 @@ def run_app(
         app.state.stop = partial(setattr, server, "should_exit", True)
         if open_page is not None:
             open_page(address)
-        run_server(server, listener)
+        try:
+            run_server(server, listener)
+        finally:
+            gc.unfreeze()  # objects that stay frozen until the end are printed as leaks by libraries such as triton
 
 
 def run_server(server: uvicorn.Server, listener: socket.socket) -> None:

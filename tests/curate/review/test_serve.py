@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import gc
 import os
 import signal
 import socket
@@ -196,3 +197,4 @@ def test_the_page_is_served_where_an_event_loop_runs_already():
 
     asyncio.run(cell())
     assert lines[0].startswith("review: http://127.0.0.1:")
+    assert gc.get_freeze_count() == 0  # frozen objects would be reported as leaks at the end of the process
