@@ -24,8 +24,16 @@ MAX_EXACT_PRODUCTS = 2**38
 GPU_FACTOR = 64
 """How many times as many products a GPU computes exactly."""
 
-CELLS_PER_ROOT, PROBED_CELLS = 4.0, 32
-"""Cells of the inverted file per square root of the number of rows, and the number of cells that a query looks in."""
+CELLS_PER_ROOT, MAX_CELL_ROWS = 4.0, 100
+"""Cells of the inverted file per square root of the number of rows, and the largest mean number of rows in a cell.
+
+Above 160,000 rows the second bound holds: of a million rows, 4,000 cells are too coarse for classes of ten samples."""
+
+PROBED_CELLS, TARGET_RECALL = 32, 0.9
+"""Number of cells that a query looks in at first; it is doubled until this recall is reached, by a sample of the queries."""
+
+MAX_SCANNED_PRODUCTS = 2**42
+"""Number of products (queries x rows of the probed cells x dimensions) above which the probed cells are not doubled."""
 
 TRAINING_ROWS_PER_CELL, TRAINING_STEPS = 40, 8
 """Number of rows per cell that the cells are fitted to, and of steps of k-means."""
@@ -34,7 +42,7 @@ SEARCH_BLOCK_ROWS = 2**16
 """Number of queries that an inverted file is searched with at a time."""
 
 RECALL_QUERIES_COUNT = 256
-"""Number of random queries whose exact nearest rows measure the recall of an approximate search."""
+"""Number of random queries whose exact nearest rows choose the probed cells, and measure the recall of an approximate search."""
 
 
 class Neighbours(NamedTuple):
@@ -48,30 +56,53 @@ class Neighbours(NamedTuple):
 def nearest_neighbours(z: Float[Tensor, "N D"], k: int, seed: int = 0) -> Neighbours:
     """Return the k nearest other rows of every row of unit vectors.
 
-    The search is exact up to `MAX_EXACT_PRODUCTS`, N x N x D, and above it if faiss is not installed. Otherwise it costs about
-    N x sqrt(N) x D. Similarities are plain float32 products: `retrieval.ranking`, which is exact to the last digit, is slower
-    and not needed here.
+    The search is exact up to `MAX_EXACT_PRODUCTS`, N x N x D, and above it if faiss is not installed. Otherwise a query looks in
+    as many cells of an inverted file as `TARGET_RECALL` needs, with at most `MAX_SCANNED_PRODUCTS` products in all. Similarities
+    are plain float32 products: `retrieval.ranking`, which is exact to the last digit, is slower and not needed here.
 
     Args:
         seed: of the cells of an approximate search, and of the rows that measure its recall.
     """
     k = min(k, len(z) - 1)
     rows = torch.arange(len(z), device=z.device)
-    if not is_large(len(z), z) or (found := by_inverted_file(z, z, k + 1, seed)) is None:
+    if not is_large(len(z), z) or (index := inverted_file(len(z), z, seed)) is None:
         return _exact_neighbours(z, rows, k)
+    drawn = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:RECALL_QUERIES_COUNT].to(z.device)
+    index.nprobe, recall = probes_for(index, z, drawn, _exact_neighbours(z, drawn, k).row)
+    found = by_inverted_file(index, z, k + 1)
     own = found.row == rows[:, None]
     own[~own.any(1), -1] = True  # of exact copies, more than k may come before the row itself
-    near = Neighbours(found.row[~own].view(-1, k), found.distance[~own].view(-1, k))
-    drawn = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:RECALL_QUERIES_COUNT].to(z.device)
-    exact = _exact_neighbours(z, drawn, k).row
-    return near._replace(recall=float((near.row[drawn][:, :, None] == exact[:, None, :]).any(2).float().mean()))
+    return Neighbours(found.row[~own].view(-1, k), found.distance[~own].view(-1, k), recall)
+
+
+def probes_for(
+    index: Any, z: Float[Tensor, "N D"], drawn: Int[Tensor, "n"], exact: Int[Tensor, "n k"]
+) -> tuple[int, float]:
+    """Return how many cells a query looks in, and the share of the exact nearest rows that it then finds.
+
+    Args:
+        index: inverted file of z.
+        drawn: rows that are searched to measure the recall.
+        exact: their exact nearest other rows.
+    """
+    probes = min(PROBED_CELLS, index.nlist)
+    scanned = len(z) * len(z) * z.shape[1] / index.nlist  # products of one probed cell per query
+    while True:
+        index.nprobe = probes
+        found = torch.from_numpy(index.search(z[drawn].cpu().numpy(), exact.shape[1] + 1)[1])
+        recall = float((exact.cpu()[:, :, None] == found[:, None, :]).any(2).float().mean())
+        more = min(2 * probes, index.nlist)
+        if recall >= TARGET_RECALL or more == probes or more * scanned > MAX_SCANNED_PRODUCTS:
+            return probes, recall
+        probes = more
 
 
 def nearest_centres(z: Float[Tensor, "N D"], centre: Float[Tensor, "C D"], k: int, seed: int = 0) -> Int[Tensor, "N k"]:
     """Return the k nearest centres of every row by Euclidean distance, exact or approximate as in `nearest_neighbours`."""
     k = min(k, len(centre))
-    if is_large(len(centre), z) and (found := by_inverted_file(z, centre, k, seed)) is not None:
-        return found.row
+    if is_large(len(centre), z) and (index := inverted_file(len(z), centre, seed)) is not None:
+        index.nprobe = min(PROBED_CELLS, index.nlist)
+        return by_inverted_file(index, z, k).row
     blocks = torch.arange(len(z), device=z.device).split(max(1, SIMILARITY_BLOCK_SIZE // len(centre)))
     return torch.cat(list(map_blocks(_centres_of_block, {"z": z, "centre": centre, "k": k}, blocks)))
 
@@ -88,31 +119,37 @@ def is_large(count: int, queries: Float[Tensor, "N D"]) -> bool:
     return len(queries) * queries.shape[1] * count > MAX_EXACT_PRODUCTS * factor
 
 
-def by_inverted_file(queries: Float[Tensor, "N D"], rows: Float[Tensor, "M D"], k: int, seed: int) -> Neighbours | None:
-    """Return k near rows of every query from the cells that are nearest to it; None without faiss, with a warning."""
+def inverted_file(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | None:
+    """Return an index of faiss that holds rows by the nearest of some centres; None without faiss, with a warning."""
     try:
         import faiss
     except ImportError:
         warnings.warn(
-            f"likewise: {len(queries)} x {len(rows)} similarities are computed one by one, because faiss is not installed; "
+            f"likewise: {queries} x {len(rows)} similarities are computed one by one, because faiss is not installed; "
             f"{pip_install('likewise[faiss]')} makes this several times faster",
             stacklevel=3,
         )
         return None
     x = rows.cpu().numpy()
-    cells = max(1, round(CELLS_PER_ROOT * len(x) ** 0.5))
+    cells = max(1, round(CELLS_PER_ROOT * len(x) ** 0.5), len(x) // MAX_CELL_ROWS)
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(x.shape[1]), x.shape[1], cells)
     index.cp.seed, index.cp.niter, index.cp.max_points_per_centroid = 1 + seed, TRAINING_STEPS, TRAINING_ROWS_PER_CELL
     index.cp.min_points_per_centroid = 1
     index.train(x)
     index.add(x)
-    index.nprobe = min(PROBED_CELLS, cells)
+    return index
+
+
+def by_inverted_file(index: Any, queries: Float[Tensor, "N D"], k: int) -> Neighbours:
+    """Return k near rows of every query from the `nprobe` cells that are nearest to it."""
     shared = {"index": index, "queries": queries, "k": k, "probes": index.nprobe}
     if is_distributed():
+        import faiss
+
         stored = {"index": faiss.serialize_index(index), "token": uuid4().hex}
         shared |= stored | {"threads": faiss.omp_get_max_threads()}
     found = list(map_blocks(_search_block, shared, row_slices(len(queries), SEARCH_BLOCK_ROWS)))
-    square, place = (torch.cat(parts).to(rows.device) for parts in zip(*found, strict=True))
+    square, place = (torch.cat(parts).to(queries.device) for parts in zip(*found, strict=True))
     missing = place < 0  # fewer than k rows in the cells
     return Neighbours(place.masked_fill(missing, 0), square.masked_fill(missing, torch.inf).clamp_min(0).sqrt())
 
