@@ -29,11 +29,12 @@ CELLS_PER_ROOT, MAX_CELL_ROWS = 4.0, 100
 
 Above 160,000 rows the second bound holds: of a million rows, 4,000 cells are too coarse for classes of ten samples."""
 
-PROBED_CELLS, TARGET_RECALL = 32, 0.9
-"""Number of cells that a query looks in at first; it is doubled until this recall is reached, by a sample of the queries."""
+PROBED_CELLS = 32
+"""Number of cells that a query looks in, unless a recall is wanted that needs more."""
 
-MAX_SCANNED_PRODUCTS = 2**42
-"""Number of products (queries x rows of the probed cells x dimensions) above which the probed cells are not doubled."""
+MIN_CHOSEN_ROWS, MAX_SCANNED_PRODUCTS = 2**16, 2**42
+"""Number of rows from which the number of probed cells is chosen by the recall, and the largest number of products (queries x
+rows of the probed cells x dimensions) of the choice."""
 
 TRAINING_ROWS_PER_CELL, TRAINING_STEPS = 40, 8
 """Number of rows per cell that the cells are fitted to, and of steps of k-means."""
@@ -53,30 +54,32 @@ class Neighbours(NamedTuple):
     recall: float = 1.0  # share of the exact nearest rows that were found; 1: the search was exact
 
 
-def nearest_neighbours(z: Float[Tensor, "N D"], k: int, seed: int = 0) -> Neighbours:
+def nearest_neighbours(z: Float[Tensor, "N D"], k: int, seed: int = 0, recall: float = 0.0) -> Neighbours:
     """Return the k nearest other rows of every row of unit vectors.
 
     The search is exact up to `MAX_EXACT_PRODUCTS`, N x N x D, and above it if faiss is not installed. Otherwise a query looks in
-    as many cells of an inverted file as `TARGET_RECALL` needs, with at most `MAX_SCANNED_PRODUCTS` products in all. Similarities
-    are plain float32 products: `retrieval.ranking`, which is exact to the last digit, is slower and not needed here.
+    `PROBED_CELLS` cells of an inverted file, or in more if the recall needs it. Similarities are plain float32 products:
+    `retrieval.ranking`, which is exact to the last digit, is slower and not needed here.
 
     Args:
         seed: of the cells of an approximate search, and of the rows that measure its recall.
+        recall: share of the exact nearest rows that an approximate search should find. From `MIN_CHOSEN_ROWS` rows on, the number
+            of probed cells is doubled until a sample of the rows reaches it, within `MAX_SCANNED_PRODUCTS`.
     """
     k = min(k, len(z) - 1)
     rows = torch.arange(len(z), device=z.device)
     if not is_large(len(z), z) or (index := inverted_file(len(z), z, seed)) is None:
         return _exact_neighbours(z, rows, k)
     drawn = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:RECALL_QUERIES_COUNT].to(z.device)
-    index.nprobe, recall = probes_for(index, z, drawn, _exact_neighbours(z, drawn, k).row)
+    index.nprobe, reached = choose_probes(index, z, drawn, _exact_neighbours(z, drawn, k).row, recall)
     found = by_inverted_file(index, z, k + 1)
-    own = found.row == rows[:, None]
+    own = (found.row == rows[:, None]) & found.distance.isfinite()
     own[~own.any(1), -1] = True  # of exact copies, more than k may come before the row itself
-    return Neighbours(found.row[~own].view(-1, k), found.distance[~own].view(-1, k), recall)
+    return Neighbours(found.row[~own].view(-1, k), found.distance[~own].view(-1, k), reached)
 
 
-def probes_for(
-    index: Any, z: Float[Tensor, "N D"], drawn: Int[Tensor, "n"], exact: Int[Tensor, "n k"]
+def choose_probes(
+    index: Any, z: Float[Tensor, "N D"], drawn: Int[Tensor, "n"], exact: Int[Tensor, "n k"], wanted: float
 ) -> tuple[int, float]:
     """Return how many cells a query looks in, and the share of the exact nearest rows that it then finds.
 
@@ -84,6 +87,7 @@ def probes_for(
         index: inverted file of z.
         drawn: rows that are searched to measure the recall.
         exact: their exact nearest other rows.
+        wanted: recall from which the number of cells is not doubled.
     """
     probes = min(PROBED_CELLS, index.nlist)
     scanned = len(z) * len(z) * z.shape[1] / index.nlist  # products of one probed cell per query
@@ -92,7 +96,8 @@ def probes_for(
         found = torch.from_numpy(index.search(z[drawn].cpu().numpy(), exact.shape[1] + 1)[1])
         recall = float((exact.cpu()[:, :, None] == found[:, None, :]).any(2).float().mean())
         more = min(2 * probes, index.nlist)
-        if recall >= TARGET_RECALL or more == probes or more * scanned > MAX_SCANNED_PRODUCTS:
+        enough = recall >= wanted or len(z) < MIN_CHOSEN_ROWS
+        if enough or more == probes or more * scanned > MAX_SCANNED_PRODUCTS:
             return probes, recall
         probes = more
 
