@@ -32,7 +32,7 @@ Above 160,000 rows the second bound holds: of a million rows, 4,000 cells are to
 PROBED_CELLS = 32
 """Number of cells that a query looks in, unless a recall is wanted that needs more."""
 
-MIN_CHOSEN_ROWS, MAX_SCANNED_PRODUCTS = 2**16, 2**42
+MIN_CHOSEN_ROWS, MAX_SCANNED_PRODUCTS = 2**16, 2**41
 """Number of rows from which the number of probed cells is chosen by the recall, and the largest number of products (queries x
 rows of the probed cells x dimensions) of the choice."""
 
