@@ -58,9 +58,11 @@ def test_probed_cells_are_chosen_by_the_recall(monkeypatch):
 
 def test_cells_hold_few_rows_of_large_data(monkeypatch):
     faiss = pytest.importorskip("faiss")
-    monkeypatch.setattr(neighbour_search, "MAX_CELL_ROWS", 5)
-    index = neighbour_search.inverted_file(600, clustered(600, 6), 0)
-    assert isinstance(index, faiss.IndexIVFFlat) and index.nlist == 120
+    z = clustered(600, 6)
+    for rows, cells in ((100, 98), (5, 120), (1, 392)):  # 4 sqrt(600), 600 / 5, 16 sqrt(600)
+        monkeypatch.setattr(neighbour_search, "MAX_CELL_ROWS", rows)
+        index = neighbour_search.inverted_file(600, z, 0)
+        assert isinstance(index, faiss.IndexIVFFlat) and index.nlist == cells
 
 
 def test_a_query_whose_cells_hold_too_few_rows_has_fewer_neighbours(monkeypatch):

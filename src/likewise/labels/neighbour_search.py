@@ -24,10 +24,11 @@ MAX_EXACT_PRODUCTS = 2**38
 GPU_FACTOR = 64
 """How many times as many products a GPU computes exactly."""
 
-CELLS_PER_ROOT, MAX_CELL_ROWS = 4.0, 100
-"""Cells of the inverted file per square root of the number of rows, and the largest mean number of rows in a cell.
+CELLS_PER_ROOT, MAX_CELLS_PER_ROOT, MAX_CELL_ROWS = 4.0, 16.0, 100
+"""Cells of the inverted file per square root of the number of rows, at least and at most, and between them the rows of a cell.
 
-Above 160,000 rows the second bound holds: of a million rows, 4,000 cells are too coarse for classes of ten samples."""
+Of a million rows, 4,000 cells are too coarse for classes of ten samples, and 10,000 are not. More than 16 per root would take
+longer to fit than the search takes."""
 
 PROBED_CELLS = 32
 """Number of cells that a query looks in, unless a recall is wanted that needs more."""
@@ -136,7 +137,8 @@ def inverted_file(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | 
         )
         return None
     x = rows.cpu().numpy()
-    cells = max(1, round(CELLS_PER_ROOT * len(x) ** 0.5), len(x) // MAX_CELL_ROWS)
+    root = len(x) ** 0.5
+    cells = max(1, round(root * min(max(root / MAX_CELL_ROWS, CELLS_PER_ROOT), MAX_CELLS_PER_ROOT)))
     index = faiss.IndexIVFFlat(faiss.IndexFlatL2(x.shape[1]), x.shape[1], cells)
     index.cp.seed, index.cp.niter, index.cp.max_points_per_centroid = 1 + seed, TRAINING_STEPS, TRAINING_ROWS_PER_CELL
     index.cp.min_points_per_centroid = 1
