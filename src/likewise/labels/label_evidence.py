@@ -64,7 +64,8 @@ from likewise.labels.neighbour_votes import (
 NEIGHBOURS_RECALL = 0.8
 """Share of the nearest neighbours that an approximate search should find.
 
-40,000 samples of 8,000 made classes: with 82 % of the neighbours the average precision was that with all (0.994), with 59 % 0.987."""
+40,000 samples of 8,000 made classes: with 82 % of the neighbours the average precision was that with all (0.994), and with
+59 % it was 0.987."""
 
 MAX_COMPONENTS = 512
 """Maximum number of principal components of the features; with more, the scores are no better and take longer."""
