@@ -15,10 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import torch
 from measure import parse_with_quick
 
 import likewise
-from likewise.curate.audit.label_audit import multi_hot
+from likewise.curate.audit.label_audit import listed_labels
 from likewise.data.glyphs import glyphs
 from likewise.data.images import image_of
 
@@ -60,7 +61,13 @@ def glyph_labels(classes: int) -> tuple[np.ndarray, np.ndarray]:
         sets.append(
             [f"letter {letter.lower()}", f"script {script}", f"kind {kind.removeprefix(script).strip()}", *case]
         )
-    return x, multi_hot(sets)[1]
+    return x, as_table(sets)
+
+
+def as_table(sets: Sequence[Sequence[str] | str]) -> np.ndarray:
+    """Return which sample has which label."""
+    given = listed_labels(sets)[1]
+    return given[torch.arange(len(given))].numpy() > 0
 
 
 def worlds(config: argparse.Namespace) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -69,7 +76,7 @@ def worlds(config: argparse.Namespace) -> Iterator[tuple[str, np.ndarray, np.nda
         yield ("toy", *toy())
     for file in config.data:
         stored = np.load(file)
-        yield Path(file).stem, stored["x"].astype(np.float32), multi_hot(stored["sets"].tolist())[1]
+        yield Path(file).stem, stored["x"].astype(np.float32), as_table(stored["sets"].tolist())
     if config.glyphs:
         yield ("glyphs", *glyph_labels(config.glyphs))
 

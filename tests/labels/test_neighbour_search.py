@@ -38,6 +38,43 @@ def test_approximate_neighbours_are_nearly_the_exact_ones(monkeypatch):
     torch.testing.assert_close(found.distance[near], exact.distance[near], rtol=1e-3, atol=1e-3)
 
 
+def test_probed_cells_are_chosen_by_the_recall(monkeypatch):
+    """Features of noise in 16 dimensions, which cells separate badly, and one probed cell to begin with."""
+    pytest.importorskip("faiss")
+    z = normalize(torch.randn(3000, 16, generator=torch.Generator().manual_seed(0)))
+    monkeypatch.setattr(neighbour_search, "MAX_EXACT_PRODUCTS", 0)
+    monkeypatch.setattr(neighbour_search, "PROBED_CELLS", 1)
+    monkeypatch.setattr(neighbour_search, "MIN_CHOSEN_ROWS", len(z) + 1)
+    few = nearest_neighbours(z, 10, recall=0.9)
+    assert few.recall < 0.5
+    monkeypatch.setattr(neighbour_search, "MIN_CHOSEN_ROWS", len(z))
+    assert nearest_neighbours(z, 10).recall == few.recall
+    found = nearest_neighbours(z, 10, recall=0.9)
+    assert 0.9 <= found.recall <= 1 and (found.distance <= few.distance).all()
+    cell = len(z) ** 2 * 16 / 219  # products of one of 4 sqrt(3,000) cells, for all queries
+    monkeypatch.setattr(neighbour_search, "MAX_SCANNED_PRODUCTS", 2.5 * cell)
+    assert few.recall < nearest_neighbours(z, 10, recall=0.9).recall < 0.9
+
+
+def test_cells_hold_few_rows_of_large_data(monkeypatch):
+    faiss = pytest.importorskip("faiss")
+    z = clustered(600, 6)
+    for rows, cells in ((100, 98), (5, 120), (1, 392)):  # 4 sqrt(600), 600 / 5, 16 sqrt(600)
+        monkeypatch.setattr(neighbour_search, "MAX_CELL_ROWS", rows)
+        index = neighbour_search.inverted_file(600, z, 0)
+        assert isinstance(index, faiss.IndexIVFFlat) and index.nlist == cells
+
+
+def test_a_query_whose_cells_hold_too_few_rows_has_fewer_neighbours(monkeypatch):
+    """One of 120 cells of five rows: neighbours that were not found have an infinite distance, also those of row 0."""
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(neighbour_search, "MAX_EXACT_PRODUCTS", 0)
+    monkeypatch.setattr(neighbour_search, "MAX_CELL_ROWS", 5)
+    monkeypatch.setattr(neighbour_search, "PROBED_CELLS", 1)
+    found = nearest_neighbours(clustered(600, 6), 20)
+    assert found.row.shape == (600, 20) and not found.distance[0].isfinite().all() and found.distance[0, 0].isfinite()
+
+
 def test_exact_copies_are_neighbours_of_each_other(monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(neighbour_search, "MAX_EXACT_PRODUCTS", 0)

@@ -9,15 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from likewise.config import Evaluate, Train
 from likewise.types import LikewiseError
 from PIL import Image
 from score.by_hand import NAMES, assert_scores, by_hand, score, some
 
+from likewise.core.vectors import Vectors
+from likewise.data.features import read_embeddings
+from likewise.data.shards import write_shards
+from likewise.data.vector_files import compact, mapped_rows, read_header
 from likewise.learn.training.fit import train
 from likewise.learn.training.loop import Hooks, Interrupted
 from likewise.runs.embeddings import origin
+from likewise.score import evaluate_arrays
 from likewise.score.evaluate import evaluate
+from likewise.score.scoring import score_all
 
 
 def test_embeddings_score_as_by_hand(tmp_path):
@@ -50,6 +57,43 @@ def test_every_kind_of_file_gives_the_same_scores(tmp_path, kind):
         pq.write_table(pa.table({"x": list(x), "label": words}), tmp_path / "z.parquet")
     result = score(tmp_path / "z.parquet") if kind == "parquet" else score(tmp_path / "z.npy", labels=labels)
     assert_scores(result, by_hand(x, y)[0])
+
+
+@pytest.mark.parametrize("kind", ["npy", "shards", "int8"])
+@pytest.mark.parametrize("similarity", ["cosine", "euclidean"])
+def test_vectors_on_disk_have_the_scores_of_the_same_numbers_in_memory(tmp_path, monkeypatch, kind, similarity):
+    """float16 stays float16 (in a .npy file memory-mapped), int8 becomes float32; metrics of the whole set get float32."""
+    monkeypatch.setattr("likewise.data.features.MAX_LOADED_BYTES", 0)
+    x, y = some()
+    seen = []
+    monkeypatch.setattr(evaluate_arrays, "score_all", lambda e, how: seen.append(e.z) or score_all(e, how))
+    if kind == "npy":
+        np.save(tmp_path / "z.npy", x.astype(np.float16))
+        target, labels = tmp_path / "z.npy", {"labels": str(tmp_path / "y.npy")}
+        np.save(tmp_path / "y.npy", y)
+    else:
+        dtype = "int8" if kind == "int8" else "float16"
+        target, labels = tmp_path / "z", {}
+        names = [str(c) for c in range(int(y.max()) + 1)]
+        write_shards(target, iter([x]), y, names, width=x.shape[1], dtype=dtype, shard_rows=16)
+    same = np.asarray(read_embeddings(str(target), **labels).x)
+    assert_scores(
+        score(target, similarity=similarity, **labels), by_hand(same, y, euclidean=similarity == "euclidean")[0]
+    )
+    assert seen[0].dtype == (torch.float32 if kind == "int8" else torch.float16)
+    evaluate(Evaluate(target=str(target), metrics=("R@1", "NMI"), quiet=True, device="cpu", **labels))
+    assert seen[1].dtype == torch.float32
+
+
+def test_some_rows_of_half_precision_are_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("likewise.core.vectors.BLOCK_BYTES", 64)
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float16)
+    np.save(tmp_path / "z.npy", x)
+    stored = Vectors(mapped_rows(str(tmp_path / "z.npy"), read_header(tmp_path / "z.npy")), 8)
+    assert isinstance(compact(stored, np.arange(40)), np.memmap)
+    for rows in (np.arange(40), np.arange(3, 40, 2)):
+        found = compact(stored, rows)
+        assert found.dtype == np.float16 and np.array_equal(found, x[rows])
 
 
 def test_queries_gallery_groups_and_splits_are_those_of_the_columns(tmp_path, subtests):

@@ -61,6 +61,12 @@ from likewise.labels.neighbour_votes import (
     vote_distances,
 )
 
+NEIGHBOURS_RECALL = 0.8
+"""Share of the nearest neighbours that an approximate search should find.
+
+40,000 samples of 8,000 made classes: with 82 % of the neighbours the average precision was that with all (0.994), and with
+59 % it was 0.987."""
+
 MAX_COMPONENTS = 512
 """Maximum number of principal components of the features; with more, the scores are no better and take longer."""
 
@@ -194,7 +200,7 @@ def lay_out(
     """
     centred = principal_components(x)
     unit = F.normalize(centred, dim=1)
-    near, distance, recall = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT, seed)
+    near, distance, recall = nearest_neighbours(unit, VOTING_NEIGHBOURS_COUNT, seed, NEIGHBOURS_RECALL)
     cluster = copy_clusters(near, distance, y, group) if cluster is None else cluster
     scaled = {False: centred, True: unit.mul_(unit.shape[1] ** 0.5)}
     voting = vote_distances(near, distance, cluster)

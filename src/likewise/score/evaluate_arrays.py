@@ -17,12 +17,12 @@ from likewise.core.distributed.process_group import joined, world
 from likewise.core.files import check_output_path, write_json
 from likewise.core.settings import Evaluate, check, default_metrics
 from likewise.core.types import Embedded, Items, LikewiseError
-from likewise.core.vectors import in_memory
 from likewise.data.dataset import protocol_for
 from likewise.data.features import as_array, check_x, from_arrays, read_embeddings
 from likewise.data.label_sets import LABEL_SEPARATOR, separator_error, set_names
 from likewise.data.relevance import GivenValues
 from likewise.data.schema import in_order, text
+from likewise.data.vector_files import compact
 from likewise.runs.embeddings import origin
 from likewise.runs.scores import write_per_query
 from likewise.score.checks import check_length, find_leaks, per_query_file, rows_of
@@ -98,9 +98,10 @@ def score_items(
     protocol = protocol_for(items)
     rows = rows_of(protocol, items, config.split)
     assert items.x is not None
-    x = in_memory(items.x if len(rows) == len(items) else items.x[rows])  # no copy of all rows of a mapped array
-    e = Embedded(torch.as_tensor(x), torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
-    length = check_length(e.z, similarity == "cosine" or any(map(is_set_metric, config.metrics)))
+    whole = any(map(is_set_metric, config.metrics))  # they compute with all embeddings at once, a ranking with blocks
+    x = torch.as_tensor(compact(items.x, rows))
+    e = Embedded(x.float() if whole else x, torch.as_tensor(items.y[rows]), torch.as_tensor(rows))
+    length = check_length(e.z, similarity == "cosine" or whole)
     judged = relevance_of_rows(relevance, config.relevance, items, rows, config.allow_imports)
     metrics = default_metrics(config.metrics, judged and judged.source.gives)
     result, scores, found = score_all(e, Scoring(

@@ -11,8 +11,9 @@ from likewise.errors import LikewiseError
 from made_label_sets import NAMES, features_of, label_matrix, noisy_matrix
 
 import likewise
+from likewise.curate.audit import label_audit
 from likewise.curate.audit.audit import audit
-from likewise.curate.audit.label_audit import audit_labels, multi_hot
+from likewise.curate.audit.label_audit import audit_labels, listed_labels
 from likewise.curate.audit.label_probability import ALONE_REASON, UNINFORMATIVE_REASON
 
 WORDS = np.array(["wren", "robin", "finch", "tit"])
@@ -151,9 +152,23 @@ def test_missing_and_superfluous_labels_of_embeddings():
 
 
 def test_label_sets_by_hand():
-    names, has = multi_hot(["b|a", ["c"], [1, "a"]])
+    names, given = listed_labels(["b|a", ["c"], [1, "a", "a"]])
     assert names == ("1", "a", "b", "c")
-    assert has.tolist() == [[False, True, True, False], [False, False, False, True], [True, True, False, False]]
+    assert given.label.tolist() == [1, 2, 3, 0, 1] and given.size.tolist() == [2, 1, 2] and given.labels == 4
+
+
+def test_many_labels_are_scored_as_by_the_command_and_too_many_are_refused(monkeypatch):
+    true = label_matrix(200)
+    noisy, z = noisy_matrix(true), features_of(true)
+    sets = [[NAMES[n] for n in np.flatnonzero(row)] for row in noisy]
+    few = likewise.audit_labels(z, label_sets=sets, device="cpu")
+    monkeypatch.setattr(label_audit, "MAX_DENSE_CLASSES", 1)
+    many = likewise.audit_labels(z, label_sets=sets, device="cpu")
+    assert (many.has == noisy).all()
+    np.testing.assert_allclose(many.wrong, few.wrong, rtol=1e-2, atol=1e-3)  # two fits that stop near the maximum
+    monkeypatch.setattr(label_audit, "MAX_TABLE_STATES", 200 * len(NAMES) - 1)
+    with pytest.raises(LikewiseError, match=rf"at most [\d,]+ states .* got 200 x {len(NAMES)}; .*`likewise audit`"):
+        likewise.audit_labels(z, label_sets=sets, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -171,5 +186,5 @@ def test_bad_label_sets_are_named(given, message):
 
 
 def test_spaces_and_empty_parts_of_a_text_are_no_labels():
-    names, has = multi_hot(["red | dress", "red|", " dress"])
-    assert names == ("dress", "red") and has.tolist() == [[True, True], [False, True], [True, False]]
+    names, given = listed_labels(["red | dress", "red|", " dress"])
+    assert names == ("dress", "red") and given.label.tolist() == [0, 1, 1, 0] and given.size.tolist() == [2, 1, 1]

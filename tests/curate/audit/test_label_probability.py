@@ -401,6 +401,28 @@ def test_the_quality_of_a_sample_is_that_of_its_most_suspect_label():
         assert torch.equal(some.states.label[mine], states.label[of_all])
 
 
+def test_a_class_of_half_of_all_samples_and_classes_of_one_by_candidates(monkeypatch):
+    """300 classes of four, one of 1,200 samples, and 40 of one: the single samples are unknown, and no class draws the others."""
+    monkeypatch.setattr("likewise.labels.candidate_classes.MAX_DENSE_SCORES", 0)
+    random = torch.Generator().manual_seed(0)
+    true = torch.cat([torch.arange(300).repeat_interleave(4), torch.full((1200,), 300), 301 + torch.arange(40)])
+    x = 1.5 * torch.randn(341, 24, generator=random)[true] + torch.randn(len(true), 24, generator=random)
+    bad = (torch.rand(len(true), generator=random) < 0.1) & (true <= 300)
+    y = true.where(~bad, (true + torch.randint(1, 301, (len(true),), generator=random)) % 301)
+    found = class_label_quality(x, y)
+    assert found.search is not None and found.search.classes == 341
+    single = true > 300
+    assert found.unknown is not None and bool(found.unknown[single].all()) and found.unknown_reason == ALONE_REASON
+    known = ~found.unknown
+    assert int((known & ~single).sum()) > 0.95 * int((~single).sum())  # some classes of four lost all samples but one
+    flagged, wrong = found.score[known] < 0.5, (y != true)[known]
+    assert int((flagged & wrong).sum()) > 0.8 * int(wrong.sum()) and int((flagged & wrong).sum()) > 0.8 * int(
+        flagged.sum()
+    )
+    inner = known & (y == 300) & (true == 300)
+    assert float((found.score[inner] < 0.5).double().mean()) < 0.02
+
+
 def test_what_candidates_miss_is_measured(monkeypatch):
     monkeypatch.setattr("likewise.labels.candidate_classes.MAX_DENSE_SCORES", 0)
     random = torch.Generator().manual_seed(0)

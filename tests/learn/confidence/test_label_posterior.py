@@ -11,6 +11,7 @@ from made_label_sets import features_of, items_of, label_matrix, noisy_matrix
 
 from likewise.labels import label_evidence, label_noise
 from likewise.labels.label_evidence import discriminate
+from likewise.learn.confidence import label_posterior
 from likewise.learn.confidence.label_posterior import MAX_CONFLICT_SHARE, MIN_CLASS_SAMPLES, keep_classes, nearest_sets
 from likewise.learn.training.defaults import chosen_confidence
 
@@ -438,6 +439,22 @@ def test_sure_errors_are_repaired_and_the_rest_stays():
     assert part(torch.tensor(x[:3]), given[:3], torch.arange(3), None).w.tolist() == [1, 1, 1]
     again = part.relabel(Embedded(torch.tensor(x), given, torch.arange(400)))
     assert (again.y == found.y).float().mean() > 0.98
+
+
+def test_many_labels_are_lists_and_too_many_are_refused(monkeypatch):
+    true = label_matrix(300)
+    items = items_of(noisy_matrix(true))
+    assert items.label_sets is not None
+    e = Embedded(torch.tensor(features_of(true)), torch.tensor(items.y), torch.arange(300))
+    few = LabelSetPosterior(items.y, items.label_sets, folds=5)
+    monkeypatch.setattr(label_posterior, "MAX_DENSE_CLASSES", 1)
+    many = LabelSetPosterior(items.y, items.label_sets, folds=5)
+    found = [part.relabel(e).y for part in (few, many)]
+    assert (found[0] == found[1]).float().mean() > 0.98  # two fits that stop near the maximum
+    torch.testing.assert_close(few.total, many.total, rtol=1e-2, atol=1e-2)
+    monkeypatch.setattr(label_posterior, "MAX_STORED_STATES", few.total.numel() - 1)
+    with pytest.raises(LikewiseError, match=rf"at most [\d,]+ states .* got 300 x {few.total.shape[1]}; train without"):
+        LabelSetPosterior(items.y, items.label_sets)
 
 
 def test_robust_chooses_it_for_several_labels():

@@ -17,9 +17,14 @@ from likewise.core.errors import LikewiseError
 from likewise.core.notebook import table, view
 from likewise.curate.audit.label_probability import class_label_quality, score_states
 from likewise.data.features import as_array, check_x, from_arrays
+from likewise.labels.candidate_classes import MAX_DENSE_CLASSES
+from likewise.labels.given_sets import GivenSets
 
 MAX_SHOWN_ROWS = 10
 """Maximum number of flagged labels in the notebook view."""
+
+MAX_TABLE_STATES = 2**29
+"""Maximum number of states (samples x labels) in a `LabelSetAudit`: five bytes each, 2.7 GB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,8 @@ class LabelAudit:
 class LabelSetAudit:
     """Result of an audit of label sets: for every sample and label the probability that the given state is wrong.
 
-    A given label may be superfluous, an absent one missing. `wrong` is NaN for labels that cannot be scored.
+    A given label may be superfluous, an absent one missing. `wrong` is NaN for labels that cannot be scored. The tables take five
+    bytes per sample and label; `audit_labels` refuses to make one of more than `MAX_TABLE_STATES`.
     """
 
     label: tuple[str, ...]  # names of the columns
@@ -195,16 +201,23 @@ def audit_sets(
 ) -> LabelSetAudit:
     """Return the audit of samples with several labels each."""
     values = check_x(as_array(z), "z")
-    names, has = multi_hot(label_sets)
-    if len(values) != len(has):
+    names, given = listed_labels(label_sets)
+    if len(values) != len(given):
         raise LikewiseError(
-            f"audit_labels: label_sets must have one entry per embedding, got {len(has)} for {len(values)}; "
+            f"audit_labels: label_sets must have one entry per embedding, got {len(given)} for {len(values)}; "
             "pass the labels of every sample"
         )
+    if len(given) * len(names) > MAX_TABLE_STATES:
+        raise LikewiseError(
+            f"audit_labels: the result is a table of at most {MAX_TABLE_STATES:,} states (samples x labels), got "
+            f"{len(given):,} x {len(names):,}; save embeddings and labels in a file for `likewise audit`, which lists the states"
+        )
     x, number = prepare(values, features, group, device)
-    found = score_states(x, torch.as_tensor(has).to(x.device), seed, number)
-    wrong, missing, superfluous = (one.numpy() for one in (found.wrong, found.missing, found.superfluous))
-    return LabelSetAudit(names, has, wrong, missing, superfluous, found.reason)
+    every = torch.arange(len(given))
+    has = given if len(names) > MAX_DENSE_CLASSES else given[every] > 0
+    found = score_states(x, has.to(x.device), seed, number)
+    shares = found.missing.numpy(), found.superfluous.numpy()
+    return LabelSetAudit(names, found.has.numpy(), found.wrong.numpy(), *shares, found.reason)
 
 
 def prepare(
@@ -255,10 +268,10 @@ def check_classes(y: Int[Tensor, "N"]) -> None:
         )
 
 
-def multi_hot(label_sets: Sequence[Iterable[str | int] | str]) -> tuple[tuple[str, ...], Bool[np.ndarray, "N L"]]:
-    """Return the names of all labels in sorted order, and which sample has which."""
+def listed_labels(label_sets: Sequence[Iterable[str | int] | str]) -> tuple[tuple[str, ...], GivenSets]:
+    """Return the names of all labels in sorted order, and the numbers of the labels of every sample."""
     words = [one.split("|") if isinstance(one, str) else [str(label) for label in one] for one in label_sets]
-    sets = [[label.strip() for label in one if label.strip()] for one in words]
+    sets = [{label.strip() for label in one if label.strip()} for one in words]
     empty = next((row for row, one in enumerate(sets) if not any(one)), None)
     if not sets or empty is not None:
         raise LikewiseError(
@@ -266,6 +279,5 @@ def multi_hot(label_sets: Sequence[Iterable[str | int] | str]) -> tuple[tuple[st
         )
     names = sorted({label for one in sets for label in one})
     number = {name: place for place, name in enumerate(names)}
-    has = np.zeros((len(sets), len(names)), bool)
-    has[[row for row, one in enumerate(sets) for _ in one], [number[label] for one in sets for label in one]] = True
-    return tuple(names), has
+    label = torch.tensor([place for one in sets for place in sorted(number[label] for label in one)])
+    return tuple(names), GivenSets(label, torch.tensor([len(one) for one in sets]), len(names))

@@ -409,12 +409,14 @@ def label_set_quality(
 
 
 def score_states(
-    x: Float[Tensor, "N F"], has: Bool[Tensor, "N L"], seed: int, group: Int[Tensor, "N"] | None
+    x: Float[Tensor, "N F"], has: Bool[Tensor, "N L"] | GivenSets, seed: int, group: Int[Tensor, "N"] | None
 ) -> LabelStates:
     """Return for every sample and label the probability that the given state is wrong, on the CPU; see `label_set_quality`."""
     found = state_blocks(x, has, seed, group)
-    wrong = torch.cat([wrong for _, _, wrong in found.blocks])
-    return LabelStates(has.cpu(), wrong, found.missing, found.superfluous, found.reason)
+    given, wrong = torch.empty(has.shape, dtype=torch.bool), torch.empty(has.shape)
+    for rows, *states in found.blocks:
+        given[rows], wrong[rows] = states
+    return LabelStates(given, wrong, found.missing, found.superfluous, found.reason)
 
 
 class StateBlocks(NamedTuple):

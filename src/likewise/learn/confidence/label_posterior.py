@@ -12,7 +12,8 @@ from likewise.core.similarity import full_precision_matmul
 from likewise.core.types import Embedded, LikewiseError, Relabelling, SampleWeights, Votes
 from likewise.data.label_sets import label_table
 from likewise.labels.ballots import ballots_of, own_probability
-from likewise.labels.candidate_classes import Columns, class_of, given_column, without_drawn
+from likewise.labels.candidate_classes import MAX_DENSE_CLASSES, Columns, class_of, given_column, without_drawn
+from likewise.labels.given_sets import given_sets
 from likewise.labels.label_evidence import LabelEvidence, discriminate, discriminate_sets, joint_scores
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE, Noise
 from likewise.labels.neighbour_votes import MAX_CONFLICT_SHARE
@@ -21,6 +22,9 @@ from likewise.labels.vote_evidence import find_consensus
 
 STORED_CANDIDATES_COUNT = 8
 """Number of likely labels per sample whose posteriors are stored between two relabelling rounds."""
+
+MAX_STORED_STATES = 2**28
+"""Maximum number of states (samples x labels) that `LabelSetPosterior` stores: nine bytes each, 2.4 GB."""
 
 MIN_CLASS_SAMPLES = 4
 """Number of samples that a class keeps, or all of them if it has fewer: with fewer, it would have hardly any pairs."""
@@ -301,7 +305,8 @@ class LabelSetPosterior(Confidence):
         sample gets the label set of the training set that differs least from its changed set, if that is nearer than its own
     Differs: it is ours. No sample is dropped, and no label set is new: a set that no other sample has is replaced by the nearest
         one. A round does not count for a label that was changed and that the round would change too.
-    Needs: data with several labels per sample, and features that separate them; labels of few samples are left alone.
+    Needs: data with several labels per sample, and features that separate them; labels of few samples are left alone. Three
+        tables of samples x labels take nine bytes per state in memory and checkpoints, and a round about twice as much.
 
     Args:
         labels: given class (set of labels) of every training sample; the run fills it in.
@@ -343,8 +348,13 @@ class LabelSetPosterior(Confidence):
         self.folds = folds
         self.seed = seed
         self.group = group
-        sets = torch.as_tensor(label_table(label_sets, 1 + max(max(one) for one in label_sets)))
-        shape = (len(labels), sets.shape[1])
+        shape = (len(labels), 1 + max(max(one) for one in label_sets))
+        if shape[0] * shape[1] > MAX_STORED_STATES:
+            raise LikewiseError(
+                f"LabelSetPosterior: at most {MAX_STORED_STATES:,} states (samples x labels) can be stored, got "
+                f"{shape[0]:,} x {shape[1]:,}; train without --robust, or repair the labels first with `likewise audit`"
+            )
+        sets = torch.as_tensor(label_table(label_sets, shape[1]))
         self.register_buffer("sets", sets, persistent=False)
         self.register_buffer("total", torch.zeros(shape))  # sum of the probabilities of an error over the rounds
         self.register_buffer("seen", torch.zeros(shape))  # number of rounds that counted
@@ -361,7 +371,8 @@ class LabelSetPosterior(Confidence):
         has = self.sets[y]
         group = None if self.group is None else torch.as_tensor(self.group, device=y.device)
         with full_precision_matmul(x):
-            each, noise = discriminate_sets(x, has.float(), folds=self.folds, seed=self.seed, group=group)
+            given = given_sets(has) if has.shape[1] > MAX_DENSE_CLASSES else has.float()
+            each, noise = discriminate_sets(x, given, folds=self.folds, seed=self.seed, group=group)
             known = noise.informative.to(x.device)
             for rows in each.blocks():
                 wrong = noise.wrong(each.scores(rows), has[rows].float()) * known
