@@ -132,8 +132,8 @@ CASES = {
         train in/other.npz ! features: other.npz must hold the vectors
         train in/folder.npz ! folder.npz must hold one sub-folder per class, got no sub-folder
         train in/nan.npz --device cpu ! features: x of nan.npz must be finite, but 1 of 36 rows
-        train in/onerow.npz ! protocols: 1 classes cannot be divided into train and test classes at train=0.5
-        train in/oneclass.npz ! protocols: 1 classes cannot be divided into train and test classes at train=0.5
+        train in/onerow.npz ! protocols: 1 class cannot be divided into train and test classes at train=0.5
+        train in/oneclass.npz ! protocols: 1 class cannot be divided into train and test classes at train=0.5
         train in/alone.npz ! train: in the test split of 'alone' no query has a relevant gallery row outside its
         train in/nocolumns.npz ! features: x of nocolumns.npz must have the shape
         train in/objects.npz ! features: the array 'x' of objects.npz holds Python objects, which are not unpickled,
@@ -338,7 +338,7 @@ CASES = {
         noise in/good.npz --model Uniform(share=0.2) --out out/n.csv ! table: features do not fit in a CSV file
         noise in/good.npz --model Uniform(share=0.2) --out out/n.txt ! noise: --out must end in .csv, got 'out/n.txt'
         noise in/good.npz --model Uniform(share=0.2) --out out/missing/n.parquet ! noise: the folder of --out
-        noise in/oneclass.npz --model Uniform(share=0.2) --out out/n.parquet ! protocols: 1 classes cannot be divided into train
+        noise in/oneclass.npz --model Uniform(share=0.2) --out out/n.parquet ! protocols: 1 class cannot be divided into train
         noise in/gone.npz --model Uniform(share=0.2) --out out/n.parquet ! noise: there is no data 'in/gone.npz'
         noise in/good.npz --model Semantic(share=0.2) --out out/n.parquet ! Semantic: it needs a class tree, but the data has
         noise in/good.npz --model Uniform(share=0.2) --seed -1 --out out/n.parquet ! noise: seed must be between 0 and

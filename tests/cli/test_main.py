@@ -369,8 +369,25 @@ def test_processes_that_libraries_start_import_nothing_from_the_current_folder(m
     for variables, words, wanted in (({}, None, "1"), ({"PYTHONSAFEPATH": ""}, None, ""), ({}, ["--version"], None)):
         monkeypatch.setattr(os, "environ", variables)
         monkeypatch.setattr(sys, "argv", ["likewise", "--version"])
+        monkeypatch.setattr(cli, "end_process", lambda code: None)
         cli.main(words)
         assert variables.get("PYTHONSAFEPATH") == wanted
+
+
+@pytest.mark.parametrize(("word", "code"), [("--version", 0), ("no-such-command", 2)])
+def test_the_process_ends_without_freeing_objects_but_with_its_exit_functions(word, code):
+    """Libraries such as nanobind print notes about objects that are freed too late, after the last line of a command."""
+    script = (
+        "import atexit, sys, threading, time\nfrom likewise.cli.main import main\n"
+        "class Noisy:\n    def __del__(self):\n        print('freed')\n"
+        "kept = Noisy(); kept.itself = kept\natexit.register(print, 'exit function')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
+        f"sys.argv[1:] = [{word!r}]\nmain()\nprint('after')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert done.returncode == code and lines[-2:] == ["thread", "exit function"] and not {"freed", "after"} & set(lines)
+    assert ("no command 'no-such-command'" in done.stderr) == (code == 2)
 
 
 def test_flags_that_may_be_left_to_us_are_switches_too():

@@ -54,6 +54,7 @@ CASES = [
     ("clean", Clean("p"), "p", cleaned(SEEN, "new"), "train new"),
     ("clean", Clean("p"), "p", cleaned(SEEN), "train audit/x/corrected.csv"),
     ("clean", Clean("p"), "p", cleaned(NOT_SEEN), "review audit/x"),
+    ("clean", Clean("p", to="new"), "p --to new", cleaned(NOT_SEEN), "clean p --to new"),
     ("audit", Audit(("p",)), "p", AUDITED, "review audit/x"),
     ("audit", Audit(("a", "b"), overlap=True), "a b --overlap", None, "report a b"),
     ("review", Review("audit/x"), "audit/x", SEEN, "train audit/x/corrected.csv"),

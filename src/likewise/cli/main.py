@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from likewise.cli import commands
@@ -49,10 +50,39 @@ def usage(is_bold: bool = False) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C."""
-    if arguments is None:
-        arguments = sys.argv[1:]
-        os.environ.setdefault("PYTHONSAFEPATH", "1")  # processes that libraries start import nothing from this folder
+    """Entry point. Ends with 0, 2 for a problem the user can act on, 130 after Ctrl-C.
+
+    Args:
+        arguments: the words of a command; None: those of this process, which ends after the command.
+    """
+    if arguments is not None:
+        return run_words(arguments)
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # processes that libraries start import nothing from this folder
+    code = 0
+    try:
+        run_words(sys.argv[1:])
+    except SystemExit as stop:
+        if stop.code is not None and not isinstance(stop.code, int):
+            raise
+        code = stop.code or 0
+    end_process(code)
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process as the interpreter does, without freeing its objects.
+
+    With torch that takes seconds after the last line, in which libraries print notes about objects that they did not free.
+    """
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]  # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def run_words(arguments: list[str]) -> None:
+    """Run a command; raises SystemExit with its exit code unless that is 0."""
     open_streams()
     pressed = threading.Event()
     try:

@@ -20,8 +20,11 @@ def next_words(name: str, config: Any, words: Sequence[str], result: Any) -> lis
 
 
 def after_clean(config, words, result) -> list:
+    """Return the training; the same command if the new folder is still to be written, because no decision was made."""
     if result.applied:
         return ["train", result.applied.folder]
+    if config.to:
+        return ["clean", *words]
     return after_review(config, words, result.reviewed, audit=result.audited.folder)
 
 

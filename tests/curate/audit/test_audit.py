@@ -67,7 +67,7 @@ def keeps_the_contract(found):
     for name, one in about["parts"].items():
         states = Counter(s.state for row, s in read.sample.items() if part[row] == name)
         assert {state: count for state, count in one["states"].items() if count} == states
-        assert one["flagged"] == states["flagged"] + states["conflict"] and bool(one["unknown_reason"]) == bool(
+        assert one["flagged"] == states["flagged"] and bool(one["unknown_reason"]) == bool(
             states["unknown"]
         )
         known = [s for row, s in read.sample.items() if part[row] == name and s.score is not None]

@@ -26,6 +26,10 @@ WEIGHT_CURES = (
 """What the user can do if no backbone has weights."""
 
 
+COST = f"it is smaller than {DEFAULT_BACKBONE}, so expect more errors, and less time"
+"""What an installed backbone costs in place of the default."""
+
+
 class Available(NamedTuple):
     """A backbone, and the reason for its choice as a sentence."""
 
@@ -48,7 +52,7 @@ def available_backbone(hub: bool | None = None) -> Available:
         return Available(name, f"backbone {name}: the default, and its weights can be downloaded from the hub")
     for name in installed_backbones()[:1]:
         why = f"its weights are installed, and {hub_name()} with those of {DEFAULT_BACKBONE} is not reachable"
-        return Available(name, f"backbone {name}: {why}")
+        return Available(name, f"backbone {name}: {why}; {COST}")
     raise LikewiseError(
         f"backbone: the weights of {DEFAULT_BACKBONE} must be on this disk or on a reachable hub, but {hub_name()} is not "
         f"reachable, and no weight package is installed; {WEIGHT_CURES}"
