@@ -17,7 +17,7 @@ export function count(answer) {
   byId("count").replaceChildren(`${answer.done.toLocaleString("en")} of ${answer.whole.toLocaleString("en")}`, make("span", "wide", " reviewed"));
 }
 
-export function named() {
+export function showReviewer() {
   byId("who").replaceChildren(...(reviewer() ? [make("span", "wide", "Reviewer: "), reviewer()] : ["Your name"]));
 }
 
