@@ -126,6 +126,7 @@ def write_tables(folder: Path) -> None:
 
 CASES = {
     "train": """
+        train in/good.npz --out in/taken/run ! train: --out must be a folder, got 'in/taken/run', but
         train in/gone.npz ! train: there is no data 'in/gone.npz'
         train in/emptyfolder ! emptyfolder must hold one sub-folder per class, got no sub-folder
         train in/rubbish.npz ! features: rubbish.npz holds Python objects, which are not unpickled, because that could
@@ -161,7 +162,7 @@ CASES = {
         train in/good.npz --gpus 99 ! train: --gpus 99 needs 99 GPUs
         train in/good.npz --protocol "UnseenClasses(train=2)" ! UnseenClasses: train must be above 0 and at most 1, got 2
         train in/good.npz --sampler "SamplesPerClass(batch=7, per_class=4)" ! SamplesPerClass: batch must be a multiple of
-        train in/good.npz --out in/taken --device cpu ! train: 'in/taken' must be empty or a run folder, but it exists and is
+        train in/good.npz --out in/taken --device cpu ! train: --out must be a folder, got 'in/taken', but
         train in/good.npz --out in/full --device cpu ! train: 'in/full' must be empty or a run folder, but it exists and is not
         train in/good.npz --out in/run --device cpu ! train: 'in/run' must be empty or hold a run with the same settings, but it
         train in/good.npz --votes in/gone.csv ! train: --votes
@@ -408,7 +409,7 @@ CASES = {
         clean in/pictures --weights in/gone.pt --backbone conv_small --no-browser ! clean: there is no 'in/gone.pt' for
         clean in/pictures --votes in/gone.csv --no-browser ! table: in/gone.csv cannot be read
         clean in/pictures --port 99999 --no-browser ! clean: port must be between 0 and 65535, got 99999
-        clean in/pictures --out in/taken --no-browser ! audit: --out must be a folder, got 'in/taken'
+        clean in/pictures --out in/taken --no-browser ! clean: --out must be a folder, got 'in/taken', but
     """,
     "send": """
         send in/gone --to csv --out out/s.csv ! data: 'in/gone' is neither a known name nor an existing path. DATA is a name
