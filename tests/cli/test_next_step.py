@@ -39,8 +39,12 @@ from likewise.cli.next_step import FOLLOWING, next_words
 RUN = SimpleNamespace(path=Path("runs/a b"))
 SEEN = SimpleNamespace(corrected=Path("audit/x/corrected.csv"))
 NOT_SEEN = SimpleNamespace(corrected=None)
-AUDITED = SimpleNamespace(folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 1}}}})
-RIGHT = SimpleNamespace(folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 0}}}})
+AUDITED = SimpleNamespace(
+    folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 1}}}}
+)
+RIGHT = SimpleNamespace(
+    folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 0}}}}
+)
 PLANNED = SimpleNamespace(done="planned", folder=Path("photos"))
 TUNED = SimpleNamespace(final=SimpleNamespace(trainings=({"run": "runs/1"}, {"run": "runs/2"})))
 

@@ -142,14 +142,18 @@ def test_a_folder_that_cannot_be_created_is_known_before_the_work(tmp_path, monk
     check_creatable(tmp_path / "a" / "b", "train")
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("")
-    with pytest.raises(LikewiseError, match="clean: --to must be a folder, got '.*file/new', but '.*file' is a file; choose"):
+    with pytest.raises(
+        LikewiseError, match="clean: --to must be a folder, got '.*file/new', but '.*file' is a file; choose"
+    ):
         check_creatable(tmp_path / "file" / "new", "clean", "--to")
 
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("likewise.core.files.tempfile.TemporaryFile", refuse)
-    with pytest.raises(LikewiseError, match=r"train: the folder of --out must be writable, .* \(Permission denied\); choose"):
+    with pytest.raises(
+        LikewiseError, match=r"train: the folder of --out must be writable, .* \(Permission denied\); choose"
+    ):
         check_creatable(tmp_path / "a" / "b", "train")
 
 

@@ -152,7 +152,9 @@ def check_creatable(out: str | os.PathLike, owner: str, flag: str = "--out") -> 
     path = Path(out).expanduser().absolute()
     above = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
     if not above.is_dir():
-        raise LikewiseError(f"{owner}: {flag} must be a folder, got '{out}', but '{above}' is a file; choose another one")
+        raise LikewiseError(
+            f"{owner}: {flag} must be a folder, got '{out}', but '{above}' is a file; choose another one"
+        )
     check_writable(above, owner, flag)
 
 

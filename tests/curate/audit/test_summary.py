@@ -78,7 +78,10 @@ def test_files_can_be_pasted_and_the_total_is_that_of_the_review(folder, capsys,
     assert "  'my photos/a/1.png'\n" in told and "The files are in" not in told
     findings = read_findings(folder)
     count = len(Questioned(findings).flagged)
-    assert findings.to_review() == (count, f"{count} flagged labels") and f"To review: {count} ({count} flagged labels)." in told
+    assert (
+        findings.to_review() == (count, f"{count} flagged labels")
+        and f"To review: {count} ({count} flagged labels)." in told
+    )
 
 
 def test_an_audit_that_found_nothing_says_so(folder, capsys):

@@ -113,14 +113,17 @@ def test_the_batch_size_is_the_batch_of_any_sampler(recipe):
     assert key == same != other
 
 
+FIVE = "of each class, and 5 classes are in training"
+
+
 @pytest.mark.parametrize(
     ("settings", "batch", "says"),
     [
-        ({"batch_size": 112}, 20, "--batch-size 112 is lowered to 20: a batch has 4 samples of each class, and 5 classes are in training"),
+        ({"batch_size": 112}, 20, f"--batch-size 112 is lowered to 20: a batch has 4 samples {FIVE}"),
         ({"batch_size": 18}, 16, "--batch-size 18 is lowered to 16: a batch has 4 samples of each class"),
         ({"batch_size": 16}, 16, ""),
         ({}, 20, ""),
-        ({"recipe": "procsim"}, 10, "the batch of the recipe 112 is lowered to 10: a batch has 2 samples of each class, and 5 classes are in training"),
+        ({"recipe": "procsim"}, 10, f"the batch of the recipe 112 is lowered to 10: a batch has 2 samples {FIVE}"),
         ({"recipe": "procsim", "strict": True}, 112, ""),
         ({"sampler": "SamplesPerClass(batch=112, per_class=4)"}, 112, ""),
         ({"sampler": "SamplesPerClass(batch=8, with_replacement=True)", "batch_size": 112}, 112, ""),

@@ -30,7 +30,9 @@ def store(cache, model, file="model.safetensors"):
 
 
 CACHED = "resnet50.a1_in1k"
-INSTALLED = f"its weights are installed, and {available.hub_name()} with those of resnet50 is not reachable; {available.COST}"
+INSTALLED = (
+    f"its weights are installed, and {available.hub_name()} with those of resnet50 is not reachable; {available.COST}"
+)
 CHOICES = [  # whether the hub answers, what is installed, models in its cache -> backbone, end of the sentence about it
     (True, ("efficientnet_lite0",), (), "resnet50", "the default, and its weights can be downloaded from the hub"),
     *((False, ("efficientnet_lite0",), ((CACHED, file),), "resnet50", "the default, and its weights are on this disk")

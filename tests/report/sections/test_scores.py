@@ -55,7 +55,9 @@ def test_scales_hold_all_intervals():
 
 def test_a_reason_for_no_interval_is_given_once_per_metric():
     score = Score(0.9, None, None, "90.0 %", "too few classes")
-    found = scale("R@1", (bare("a", {"R@1": score}, 0, before={"R@1": score}), bare("b", {"R@1": sure(0.5, 0.4, 0.6)}, 0)))
+    found = scale(
+        "R@1", (bare("a", {"R@1": score}, 0, before={"R@1": score}), bare("b", {"R@1": sure(0.5, 0.4, 0.6)}, 0))
+    )
     assert len(found.lines) == 3 and found.reasons() == ["too few classes"]
 
 

@@ -163,7 +163,9 @@ def flagged_samples(found: Findings) -> Sequence[Sample]:
 def conflict_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
     """Return score, row, label and file of exact copies with several labels, image by image, and how many there are."""
     some = found.suspects.in_state("conflict")
-    return [(score_text(s.score or 0.0), str(s.row), s.label, openable(found, s.path)) for s in some[:MAX_SUSPECT_LINES]], len(some)
+    return [
+        (score_text(s.score or 0.0), str(s.row), s.label, openable(found, s.path)) for s in some[:MAX_SUSPECT_LINES]
+    ], len(some)
 
 
 def show_conflicts(console: Console, found: Findings) -> None:
@@ -179,7 +181,17 @@ def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
     for one in flagged_samples(found)[:MAX_SUSPECT_LINES]:
         labels = [found.sample[row].label for row in found.near.get(one.row, [])]
         votes = f"{labels.count(one.suggested)} of {len(labels)}" if labels else ""
-        lines.append((score_text(one.score or 0.0), str(one.row), one.label, "->", one.suggested, votes, openable(found, one.path)))
+        lines.append(
+            (
+                score_text(one.score or 0.0),
+                str(one.row),
+                one.label,
+                "->",
+                one.suggested,
+                votes,
+                openable(found, one.path),
+            )
+        )
     return lines
 
 
@@ -251,7 +263,9 @@ def show_groups(console: Console, found: Findings) -> None:
     lines = []
     for group in found.groups()[:MAX_GROUP_LINES]:
         harmful = found.causes["group", group.label].get("harmful", [])
-        [worst] = [(str(c.row), (one := found.sample[c.row]).label, openable(found, one.path)) for c in harmful[:1]] or [("",) * 3]
+        [worst] = [
+            (str(c.row), (one := found.sample[c.row]).label, openable(found, one.path)) for c in harmful[:1]
+        ] or [("",) * 3]
         lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], *worst))
     head = (">errors", "class", "confused with", ">row", "most harmful in training", "file")
     show_columns(console, "The worst test classes", head, lines)
@@ -265,7 +279,10 @@ def show_across(console: Console, found: Findings) -> None:
     pairs = [
         (one.parts, *(found.sample[row] for row in (one.row, one.other))) for one in found.duplicates if one.across
     ]
-    lines = [(parts, str(a.row), openable(found, a.path), str(b.row), openable(found, b.path)) for parts, a, b in pairs[:MAX_GROUP_LINES]]
+    lines = [
+        (parts, str(a.row), openable(found, a.path), str(b.row), openable(found, b.path))
+        for parts, a, b in pairs[:MAX_GROUP_LINES]
+    ]
     title = f"Near duplicates across splits: {counts}"
     show_columns(console, title, ("splits", ">row", "file", ">row", "file"), lines)
 
