@@ -126,14 +126,15 @@ def write_tables(folder: Path) -> None:
 
 CASES = {
     "train": """
+        train in/good.npz --out in/taken/run ! train: --out must be a folder, got 'in/taken/run', but
         train in/gone.npz ! train: there is no data 'in/gone.npz'
         train in/emptyfolder ! emptyfolder must hold one sub-folder per class, got no sub-folder
         train in/rubbish.npz ! features: rubbish.npz holds Python objects, which are not unpickled, because that could
         train in/other.npz ! features: other.npz must hold the vectors
         train in/folder.npz ! folder.npz must hold one sub-folder per class, got no sub-folder
         train in/nan.npz --device cpu ! features: x of nan.npz must be finite, but 1 of 36 rows
-        train in/onerow.npz ! protocols: 1 classes cannot be divided into train and test classes at train=0.5
-        train in/oneclass.npz ! protocols: 1 classes cannot be divided into train and test classes at train=0.5
+        train in/onerow.npz ! protocols: 1 class cannot be divided into train and test classes at train=0.5
+        train in/oneclass.npz ! protocols: 1 class cannot be divided into train and test classes at train=0.5
         train in/alone.npz ! train: in the test split of 'alone' no query has a relevant gallery row outside its
         train in/nocolumns.npz ! features: x of nocolumns.npz must have the shape
         train in/objects.npz ! features: the array 'x' of objects.npz holds Python objects, which are not unpickled,
@@ -161,7 +162,7 @@ CASES = {
         train in/good.npz --gpus 99 ! train: --gpus 99 needs 99 GPUs
         train in/good.npz --protocol "UnseenClasses(train=2)" ! UnseenClasses: train must be above 0 and at most 1, got 2
         train in/good.npz --sampler "SamplesPerClass(batch=7, per_class=4)" ! SamplesPerClass: batch must be a multiple of
-        train in/good.npz --out in/taken --device cpu ! train: 'in/taken' must be empty or a run folder, but it exists and is
+        train in/good.npz --out in/taken --device cpu ! train: --out must be a folder, got 'in/taken', but
         train in/good.npz --out in/full --device cpu ! train: 'in/full' must be empty or a run folder, but it exists and is not
         train in/good.npz --out in/run --device cpu ! train: 'in/run' must be empty or hold a run with the same settings, but it
         train in/good.npz --votes in/gone.csv ! train: --votes
@@ -338,7 +339,7 @@ CASES = {
         noise in/good.npz --model Uniform(share=0.2) --out out/n.csv ! table: features do not fit in a CSV file
         noise in/good.npz --model Uniform(share=0.2) --out out/n.txt ! noise: --out must end in .csv, got 'out/n.txt'
         noise in/good.npz --model Uniform(share=0.2) --out out/missing/n.parquet ! noise: the folder of --out
-        noise in/oneclass.npz --model Uniform(share=0.2) --out out/n.parquet ! protocols: 1 classes cannot be divided into train
+        noise in/oneclass.npz --model Uniform(share=0.2) --out out/n.parquet ! protocols: 1 class cannot be divided into train
         noise in/gone.npz --model Uniform(share=0.2) --out out/n.parquet ! noise: there is no data 'in/gone.npz'
         noise in/good.npz --model Semantic(share=0.2) --out out/n.parquet ! Semantic: it needs a class tree, but the data has
         noise in/good.npz --model Uniform(share=0.2) --seed -1 --out out/n.parquet ! noise: seed must be between 0 and
@@ -408,7 +409,7 @@ CASES = {
         clean in/pictures --weights in/gone.pt --backbone conv_small --no-browser ! clean: there is no 'in/gone.pt' for
         clean in/pictures --votes in/gone.csv --no-browser ! table: in/gone.csv cannot be read
         clean in/pictures --port 99999 --no-browser ! clean: port must be between 0 and 65535, got 99999
-        clean in/pictures --out in/taken --no-browser ! audit: --out must be a folder, got 'in/taken'
+        clean in/pictures --out in/taken --no-browser ! clean: --out must be a folder, got 'in/taken', but
     """,
     "send": """
         send in/gone --to csv --out out/s.csv ! data: 'in/gone' is neither a known name nor an existing path. DATA is a name

@@ -39,7 +39,12 @@ from likewise.cli.next_step import FOLLOWING, next_words
 RUN = SimpleNamespace(path=Path("runs/a b"))
 SEEN = SimpleNamespace(corrected=Path("audit/x/corrected.csv"))
 NOT_SEEN = SimpleNamespace(corrected=None)
-AUDITED = SimpleNamespace(folder=Path("audit/x"))
+AUDITED = SimpleNamespace(
+    folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 1}}}}
+)
+RIGHT = SimpleNamespace(
+    folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 0}}}}
+)
 PLANNED = SimpleNamespace(done="planned", folder=Path("photos"))
 UNDONE = SimpleNamespace(done="undone", folder=Path("new"))
 TUNED = SimpleNamespace(final=SimpleNamespace(trainings=({"run": "runs/1"}, {"run": "runs/2"})))
@@ -55,7 +60,9 @@ CASES = [
     ("clean", Clean("p"), "p", cleaned(SEEN, "new"), "train new"),
     ("clean", Clean("p"), "p", cleaned(SEEN), "train audit/x/corrected.csv"),
     ("clean", Clean("p"), "p", cleaned(NOT_SEEN), "review audit/x"),
+    ("clean", Clean("p", to="new"), "p --to new", cleaned(NOT_SEEN), "clean p --to new"),
     ("audit", Audit(("p",)), "p", AUDITED, "review audit/x"),
+    ("audit", Audit(("p",)), "p", RIGHT, "train p"),
     ("audit", Audit(("a", "b"), overlap=True), "a b --overlap", None, "report a b"),
     ("review", Review("audit/x"), "audit/x", SEEN, "train audit/x/corrected.csv"),
     ("review", Review("audit/x"), "audit/x", NOT_SEEN, "review audit/x"),

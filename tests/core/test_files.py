@@ -14,6 +14,7 @@ from likewise.errors import CONTROL_CHARACTERS, DiskFull, LikewiseError
 
 from likewise.core.files import (
     atomic_write,
+    check_creatable,
     check_output_file,
     check_output_path,
     json_text,
@@ -134,6 +135,26 @@ def test_a_folder_is_made_with_all_above_it_and_a_file_is_none(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LikewiseError, match="overlap: --out must be a folder, got '.*file'"):
         make_folder(tmp_path / "file", "overlap")
+
+
+def test_a_folder_that_cannot_be_created_is_known_before_the_work(tmp_path, monkeypatch):
+    check_creatable(tmp_path, "train")
+    check_creatable(tmp_path / "a" / "b", "train")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        LikewiseError, match="clean: --to must be a folder, got '.*file/new', but '.*file' is a file; choose"
+    ):
+        check_creatable(tmp_path / "file" / "new", "clean", "--to")
+
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("likewise.core.files.tempfile.TemporaryFile", refuse)
+    with pytest.raises(
+        LikewiseError, match=r"train: the folder of --out must be writable, .* \(Permission denied\); choose"
+    ):
+        check_creatable(tmp_path / "a" / "b", "train")
 
 
 def test_where_to_write_is_known_before_the_work(tmp_path):

@@ -150,4 +150,4 @@ def test_the_time_of_a_head_is_that_of_its_training(tmp_path, monkeypatch):
 def test_without_decisions_the_missing_folder_has_its_reason(tmp_path, capsys):
     reviewed = Reviewed(tmp_path / "decisions.sqlite", 0, 0)
     show_cleaned(Cleaned(Audited(tmp_path, {}), reviewed, None), Clean("photos", to="new"))
-    assert "so neither corrected.csv nor new was written" in capsys.readouterr().out
+    assert "so neither the corrected table nor the folder new was written" in capsys.readouterr().out

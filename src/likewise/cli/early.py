@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from likewise.core.errors import LikewiseError, nearest_name
-from likewise.core.files import check_output_path, names_folder
+from likewise.core.files import check_creatable, check_output_path, names_folder
 from likewise.core.public_modules import PUBLIC_MODULES
 from likewise.core.settings import check
 from likewise.core.settings.field_types import flag_name, marks, spec_fields, texts_of
@@ -77,6 +77,13 @@ INPUT_FILES = ("weights", "exclude", "labels", "gallery", "token_file", "adopt",
 OUTPUT_SUFFIXES = {"embed": ".npz", "search": ".png", "compare": ".png", "calibrate": ".png", "report": ".html"}
 """Command -> suffix of the file that --out names."""
 
+OUTPUT_FOLDERS = {
+    "train": {"out": "runs"},
+    "clean": {"out": "audit"},
+    "audit": {"out": None},
+}
+"""Command -> settings that name folders which it creates -> the folder without the setting, in the current folder; None: none."""
+
 METRIC_ALIASES = {
     "recall@k": "R@k",
     "precision@k": "P@k",
@@ -100,6 +107,9 @@ def check_early(command: str, config: object) -> None:
     check_inputs(command, config)
     check_data(command, config)
     check_grid(command, config)
+    for setting, default in OUTPUT_FOLDERS.get(command, {}).items():
+        if folder := getattr(config, setting) or default:
+            check_creatable(folder, command, flag_name(setting))
     out = getattr(config, "out", None) if command in OUTPUT_SUFFIXES else None
     if out and not (command == "embed" and names_folder(out)):  # a folder is for shards
         check_output_path(out, OUTPUT_SUFFIXES[command], command)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from likewise.curate.audit.states import REVIEWED_STATES
+
 
 def next_words(name: str, config: Any, words: Sequence[str], result: Any) -> list[str]:
     """Return the words after `likewise` of the command that follows a command.
@@ -20,13 +22,21 @@ def next_words(name: str, config: Any, words: Sequence[str], result: Any) -> lis
 
 
 def after_clean(config, words, result) -> list:
+    """Return the training; the same command if the new folder is still to be written, because no decision was made."""
     if result.applied:
         return ["train", result.applied.folder]
+    if config.to:
+        return ["clean", *words]
     return after_review(config, words, result.reviewed, audit=result.audited.folder)
 
 
 def after_audit(config, words, result) -> list:
-    return ["report", *config.targets] if config.overlap else ["review", result.folder]
+    """Return the review; the training on audited data of which no label is to be reviewed."""
+    if config.overlap:
+        return ["report", *config.targets]
+    states = [split["states"] for split in result.about["parts"].values()]
+    is_right = all(split["ok"] and not any(split.get(state) for state in REVIEWED_STATES) for split in states)
+    return ["train", *config.targets] if result.about["kind"] == "data" and is_right else ["review", result.folder]
 
 
 def after_review(config, words, result, audit: str | Path | None = None) -> list:

@@ -69,8 +69,15 @@ def use_libraries(device: torch.device, bf16: bool) -> None:
             x = F.relu(F.batch_norm(x, None, None, training=True))
         z = x.mean((2, 3)) @ head
     z.sum().backward()
+    wait_for_device(device)
+
+
+def wait_for_device(device: torch.device) -> None:
+    """Return when a GPU has done the work that was started on it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
 
 
 def bytes_of(text: str) -> int:

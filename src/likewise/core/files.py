@@ -147,6 +147,17 @@ def check_writable(folder: Path, owner: str, flag: str = "--out") -> None:
         ) from None
 
 
+def check_creatable(out: str | os.PathLike, owner: str, flag: str = "--out") -> None:
+    """Raise unless this folder can be created, or files in it if it exists. Nothing is created."""
+    path = Path(out).expanduser().absolute()
+    above = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+    if not above.is_dir():
+        raise LikewiseError(
+            f"{owner}: {flag} must be a folder, got '{out}', but '{above}' is a file; choose another one"
+        )
+    check_writable(above, owner, flag)
+
+
 def make_folder(out: str | os.PathLike, owner: str) -> Path:
     """Create the output folder if it is missing, and return its path; raise if no file can be created in it."""
     path = Path(out).expanduser()

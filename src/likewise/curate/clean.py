@@ -104,7 +104,8 @@ def show_cleaned(cleaned: Cleaned, config: Clean) -> None:
     print_text(f"\nreview: {cleaned.reviewed}")
     if config.to and cleaned.reviewed.corrected is None:
         print_text(
-            f"no decision was made, so neither corrected.csv nor {config.to} was written; the same command continues"
+            f"no decision was made, so neither the corrected table nor the folder {config.to} was written; "
+            f"{config.data} is as before, and the same command continues"
         )
     if cleaned.head_seconds is not None:
         print_text(

@@ -65,6 +65,7 @@ def skip_broken(
     workers: int = -1,
     quiet: bool = False,
     say: Callable[[str], None] = print,
+    listing: Path | None = None,
 ) -> Items:
     """Return the data without its broken images, which `Items.skipped` names. Raises if too many are broken; see `check_damage`.
 
@@ -74,6 +75,7 @@ def skip_broken(
             decode them. With it, the images of data without broken ones are decoded only once.
         workers: threads that decode; -1: by the number of cores.
         `say`: receives the number and the list of skipped images.
+        listing: file for the list of skipped images, beside the stored one; without any, an older file is removed.
     """
     if items.path is None or items.x is not None:
         return items
@@ -83,11 +85,19 @@ def skip_broken(
     broken = read_list(file, items)
     if broken is None:
         broken = find_once(items, file, decode, strict, workers, quiet)
+    if listing is not None:
+        with suppress(OSError):
+            listing.unlink(missing_ok=True)
     if not broken:
         return items
     if strict:
         raise BadImage(f"{file_of(items, broken[0].row)}: {broken[0].reason}. {STRICT_RULE}")
     check_damage(items, broken, file)
+    if listing is not None:
+        with suppress(OSError, DiskFull):
+            listing.parent.mkdir(parents=True, exist_ok=True)
+            write_csv(listing, LIST_HEAD, broken)
+            file = listing
     say(f"skipped {len(broken):,} of {len(items):,} images that cannot be decoded{shown_list(broken, file)}")
     return without(items, [one.row for one in broken])
 

@@ -152,8 +152,12 @@ def split_folders(root: str) -> list[str]:
     """Return those of train, val, test that are split folders; an empty list if the sub-folders are classes."""
     folders = sub_folders(root)
     if not folders:
+        files = list_folder(root).files
+        images = sum(map(is_image, files))
+        got = f"{images:,} image{'s' * (images != 1)} in it" if files else "the folder is empty"
         raise LikewiseError(
-            f"folder: {root} must hold one sub-folder per class, got no sub-folder; sort the images into class folders"
+            f"folder: {root} must hold one sub-folder per class, got no sub-folder ({got}); sort the images into class folders, "
+            "or give a table (.csv) with path,label"
         )
     splits = [name for name in SPLIT_NAMES if name in folders]
     if len(splits) < 2:

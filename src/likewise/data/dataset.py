@@ -37,6 +37,7 @@ def load_items(
     flat: bool = False,
     fetch: bool = True,
     allow_imports: bool = False,
+    listing: Path | None = None,
 ) -> Items:
     """Return the data set without its broken images; see `data.broken_images` for the rule.
 
@@ -49,6 +50,7 @@ def load_items(
         flat: accept a folder without class folders, as one class.
         fetch: whether data may be downloaded from a hub. False for data that a run names: the run may not be trustworthy.
         allow_imports: whether a reader given by dotted name may be imported, which runs its code.
+        listing: see `skip_broken`.
     """
     if flat and data not in NAMES and is_flat(data):
         items = read_flat(data)
@@ -58,7 +60,7 @@ def load_items(
         return skip_again(items, skipped)
     for note in items.notes:
         say(note)
-    return skip_broken(items, strict=strict, decode=decode, workers=workers, quiet=quiet, say=say)
+    return skip_broken(items, strict=strict, decode=decode, workers=workers, quiet=quiet, say=say, listing=listing)
 
 
 def training_items(config: Train, say: Callable[[str], None]) -> Items:

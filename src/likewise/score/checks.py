@@ -177,8 +177,8 @@ def check_plan(config: Train, items: Items, protocol: Protocol) -> None:
     classes = len(np.unique(items.y[rows]))
     if classes < 2 and config.relevance is None:
         raise LikewiseError(
-            f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; add classes, "
-            "check the `split` column, or use --no-evaluate"
+            f"train: the test split of '{items.name}' must hold two classes or more, got {classes}; add classes, check the "
+            '`split` column, test on other images of the same classes (--protocol "SeenClasses()"), or use --no-evaluate'
         )
     if not len(rows):
         raise LikewiseError(

@@ -86,9 +86,12 @@ def show_scores(columns: dict[str, dict]) -> None:
     if first.get("labels"):
         show_labels(first["labels"])
     print(f"{first['similarity']} similarity in {first['dim']} dimensions")
+    notes: dict[str, list[str]] = {}  # line -> columns that it is about
     for title, scores in columns.items():
         for line in interval_lines(scores):
-            print(f"{printable(title)}: {line}" if len(columns) > 1 else line)
+            notes.setdefault(line, []).append(title)
+    for line, titles in notes.items():
+        print(line if len(titles) == len(columns) else f"{printable(', '.join(titles))}: {line}")
     for line in [*(corrected_notes(first) if corrected else ()), *label_lines(first)]:
         print(printable(line))
     if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):

@@ -67,9 +67,7 @@ def keeps_the_contract(found):
     for name, one in about["parts"].items():
         states = Counter(s.state for row, s in read.sample.items() if part[row] == name)
         assert {state: count for state, count in one["states"].items() if count} == states
-        assert one["flagged"] == states["flagged"] + states["conflict"] and bool(one["unknown_reason"]) == bool(
-            states["unknown"]
-        )
+        assert one["flagged"] == states["flagged"] and bool(one["unknown_reason"]) == bool(states["unknown"])
         known = [s for row, s in read.sample.items() if part[row] == name and s.score is not None]
         assert 0 <= one["wrong"] <= one["samples"] if known else one["wrong"] is None
     assert {part[c["row"]] for c in ({"row": int(line["row"])} for line in lines(found.folder, "causes.csv"))} <= {

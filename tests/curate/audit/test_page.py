@@ -144,7 +144,7 @@ def test_what_is_written_is_what_was_found(tmp_path):
         "< 0.1%",  # the share of similar ones
         "In test, another label is suggested for 12.5% of all samples, and for 25.0% of those in the classes concerned.",
         "7 of 80 labels are probably wrong.",  # first
-        "20 labels are flagged for review",
+        "To review, the most suspect first: 20 (20 flagged labels).",
         "> 99 % chance that it is wrong",
         "Labels of the 3 most similar images: 2 " + SCRIPT + ', 1 tit_"blue"&.',
         "Reason 4.",  # row 0 has neighbours to tell of
@@ -240,7 +240,7 @@ def test_the_verdict_comes_first_then_copies_with_different_labels(tmp_path):
     page = Reader(page_of(tmp_path))
     assert page.sections()[:2] == ["conflicts", "suspects"]
     assert page.text.index("7 of 80 labels are probably wrong") < page.text.index("Start reviewing: likewise review")
-    assert "1 image exists under different labels." in page.text
+    assert "To review, the most suspect first: 20 (19 flagged labels, 1 image with different labels)." in page.text
 
 
 def test_splits_are_badges_of_one_list_and_words_follow_the_data(tmp_path):

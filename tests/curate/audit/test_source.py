@@ -15,6 +15,7 @@ from likewise.core.files import write_csv
 from likewise.curate.audit.audit import audit
 from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.source import (
+    BROKEN_FILE,
     FEATURES_FILE,
     UNSPLIT_NAME,
     choose_backbone,
@@ -182,6 +183,9 @@ def test_features_are_computed_once_for_the_same_images_and_network(messy, tmp_p
     assert len(subject.items) == len(messy.good) and subject.items.root == str(messy.root) and subject.title == "photos"
     assert list(subject.items.path) == messy.good  # relative to the folder, without the broken ones
     assert any("skipped 3 of" in line for line in said) and not any("used again" in line for line in said)
+    assert any(line.endswith(f"the whole list: {tmp_path / 'audit' / BROKEN_FILE}") for line in said)
+    listed = (tmp_path / "audit" / BROKEN_FILE).read_text("utf-8").splitlines()
+    assert listed[0] == "row,path,reason" and len(listed) == 1 + 3
     file = tmp_path / "audit" / FEATURES_FILE
     before = np.load(file)["x"]
     assert before.shape == (len(messy.good), 1280) and origin(file)["network"] == "efficientnet_lite0"
@@ -192,6 +196,7 @@ def test_features_are_computed_once_for_the_same_images_and_network(messy, tmp_p
 
 def test_other_images_or_another_network_are_computed_again(messy, tmp_path, monkeypatch):
     computed = []
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("likewise.score.embed_data.embed", lambda config, say, items, made_by: computed.append(made_by))
     config = replace(CONFIG, targets=(str(messy.root),))
     items = read_images(config, lambda line: None)

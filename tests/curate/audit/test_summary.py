@@ -7,7 +7,9 @@ import pytest
 from audit_folder import write_audit
 from rich.cells import cell_len
 
+from likewise.curate.audit.read import read_findings
 from likewise.curate.audit.summary import score_text, show_findings
+from likewise.curate.review.items import Questioned
 
 
 @pytest.fixture
@@ -65,6 +67,21 @@ def test_copies_with_different_labels_come_first(folder, capsys):
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert told[0] == "Copies with different labels: 1 image in 2 files; at most one label is right"
     assert told[1:4] == ["score row label file", "0.500 0 wren a/0.png", "0.530 3 robin a/3.png"]
+
+
+def test_files_can_be_pasted_and_the_total_is_that_of_the_review(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    text = (folder / "audit.json").read_text()
+    (folder / "audit.json").write_text(text.replace('"root": ""', f'"root": "{folder}/my photos"'))
+    show_findings(SimpleNamespace(folder=folder))
+    told = capsys.readouterr().out
+    assert "  'my photos/a/1.png'\n" in told and "The files are in" not in told
+    findings = read_findings(folder)
+    count = len(Questioned(findings).flagged)
+    assert (
+        findings.to_review() == (count, f"{count} flagged labels")
+        and f"To review: {count} ({count} flagged labels)." in told
+    )
 
 
 def test_an_audit_that_found_nothing_says_so(folder, capsys):

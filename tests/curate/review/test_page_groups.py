@@ -130,7 +130,7 @@ def test_every_kind_of_group_and_the_end(group, server):
         "3 images, each with its own suggestion.",
         "The same image exists twice, with 2 labels. Which one is right?",
     ]
-    see(page, "14 flagged labels are still to review.")
+    see(page, "14 labels are still to review.")
     page.click("button:text('Back to the review')")
     see(page, "14 images look like tit.")  # the group that was skipped
     press(page, "Enter", "Saved. 14 labels: changed.")

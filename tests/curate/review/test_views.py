@@ -182,7 +182,7 @@ def test_finish_writes_the_table_and_ends_the_server(enter, server):
     press(page, "r", "Saved. 0.png: changed to robin")
     page.click("#finish")
     see(page, "So far: 1 changed, 0 removed, 0 kept.")
-    see(page, "5 flagged labels are still to review.")
+    see(page, "5 labels are still to review.")
     see(page, f"likewise train {server.table}", ".commands")
     page.click("button:text('Back to the review')")
     see(page, "2.png")

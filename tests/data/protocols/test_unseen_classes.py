@@ -72,7 +72,7 @@ def test_bad_arguments():
         UnseenClasses(train=0.99).rows(items(), "train")
     with pytest.raises(LikewiseError, match="val=0.* takes all .*; lower val"):
         UnseenClasses(val=0.95).rows(items(), "train")
-    with pytest.raises(LikewiseError, match="1 classes cannot be divided"):
+    with pytest.raises(LikewiseError, match="1 class cannot be divided"):
         UnseenClasses().rows(Items("one", np.zeros(4, np.int64), ("a",)), "train")
 
 

@@ -23,6 +23,7 @@ from likewise.learn.training.defaults import (
     leaves_backbone_open,
     resolve,
     resolve_with,
+    with_possible_batch,
 )
 from likewise.learn.training.fit import train
 from likewise.models.backbones import width_of
@@ -110,6 +111,34 @@ def test_the_batch_size_is_the_batch_of_any_sampler(recipe):
     assert found == written_out
     key, same, other = (find_run(config, data, "data").about["identity"] for config in (found, written_out, plain))
     assert key == same != other
+
+
+FIVE = "of each class, and 5 classes are in training"
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch", "says"),
+    [
+        ({"batch_size": 112}, 20, f"--batch-size 112 is lowered to 20: a batch has 4 samples {FIVE}"),
+        ({"batch_size": 18}, 16, "--batch-size 18 is lowered to 16: a batch has 4 samples of each class"),
+        ({"batch_size": 16}, 16, ""),
+        ({}, 20, ""),
+        ({"recipe": "procsim"}, 10, f"the batch of the recipe 112 is lowered to 10: a batch has 2 samples {FIVE}"),
+        ({"recipe": "procsim", "strict": True}, 112, ""),
+        ({"sampler": "SamplesPerClass(batch=112, per_class=4)"}, 112, ""),
+        ({"sampler": "SamplesPerClass(batch=8, with_replacement=True)", "batch_size": 112}, 112, ""),
+    ],
+)  # fmt: skip
+def test_a_batch_that_the_classes_cannot_fill_is_lowered(settings, batch, says):
+    data = make_items(path=("a",) * 30)
+    if "recipe" in settings:
+        settings = {"sampler": "SamplesPerClass(batch=112, per_class=2)"} | settings
+    given = Train(data="x", **settings)
+    found, sentence = with_possible_batch(resolve(given, data), given, data)
+    assert (re.search(r"batch=(\d+)", found.sampler)[1], sentence) == (str(batch), says)
+    if batch == 20:
+        usual = resolve(Train(data="x"), data)
+        assert usual == found  # the same run as without --batch-size
 
 
 def test_folds_that_a_spec_stands_for():

@@ -337,11 +337,20 @@ def test_the_hooks_of_the_caller_are_still_called(state):
     assert called == [number for step in range(10) for number in (-step, step + 1)]
 
 
-def test_a_quiet_training_and_a_gpu_have_no_estimate(state):
-    hooks, config = Hooks(), state.config
-    state.config = replace(config, quiet=True)
-    assert with_estimate(hooks, state, print) is hooks
-    state.config, state.device = config, torch.device("meta")
+def test_a_training_on_a_gpu_is_estimated_by_its_first_steps(state, monkeypatch):
+    waited = []
+    monkeypatch.setattr("likewise.learn.training.loop.wait_for_device", waited.append)
+    state.device = torch.device("meta")
+    assert walk(state, 0.125) == [
+        "first step",
+        "about 7 seconds on this GPU (by the time of its first steps) for 54 steps",
+    ]
+    assert waited == [state.device] * 9  # not after the estimate
+
+
+def test_a_quiet_training_has_no_estimate(state):
+    hooks = Hooks()
+    state.config = replace(state.config, quiet=True)
     assert with_estimate(hooks, state, print) is hooks
 
 

@@ -53,6 +53,14 @@ def test_scales_hold_all_intervals():
     assert 0 <= same.lines[0].low <= same.lines[0].high <= 1
 
 
+def test_a_reason_for_no_interval_is_given_once_per_metric():
+    score = Score(0.9, None, None, "90.0 %", "too few classes")
+    found = scale(
+        "R@1", (bare("a", {"R@1": score}, 0, before={"R@1": score}), bare("b", {"R@1": sure(0.5, 0.4, 0.6)}, 0))
+    )
+    assert len(found.lines) == 3 and found.reasons() == ["too few classes"]
+
+
 def test_notes_of_the_page_come_first_and_without_notes_there_is_no_section():
     run = bare("mine", notes=("late",))
     assert context(Facts("x", (run,), (), notes=("all",))) == [("", "all"), ("mine", "late")]

@@ -137,7 +137,8 @@ class Train:
     """Which samples are relevant to each other, in place of equal labels, as a spec such as "TreeDepth()"; `likewise list
     relevance` shows all. By default SharedLabels() if samples have several labels, otherwise none: equal labels are relevant."""
     batch_size: Count | None = None
-    """Samples per batch; overrides the `batch` of --sampler. By default 4 samples from each of up to 28 classes."""
+    """Samples per batch; overrides the `batch` of --sampler, and is lowered if there are too few classes. By default 4 samples
+    from each of up to 28 classes."""
     sampler: Spec | None = None
     """The batch sampler, as a spec; `likewise list samplers` shows all. By default SamplesPerClass, with 4 samples from each of
     up to 28 classes."""

@@ -25,7 +25,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from likewise.core.errors import LikewiseError, shown_names
-from likewise.core.files import read_json, write_json
+from likewise.core.files import check_creatable, read_json, write_json
 from likewise.core.image_files import IMAGE_SUFFIXES
 from likewise.core.locks import folder_lock
 from likewise.curate.audit.file_moves import move_file, rename_new, same_content, sync_folder
@@ -133,6 +133,7 @@ def check_new_folder(to: str, table: Path, owner: str = "apply") -> dict | None:
     """Raise unless a folder is missing or empty, or holds only what the last step of this table wrote; return that step."""
     folder = Path(to).expanduser().absolute()
     if not os.path.lexists(folder) or is_empty(folder):
+        check_creatable(folder, owner, "--to")  # before people review for an hour
         return None
     if (step := written_by(folder, read_steps(record_of(table)))) is None:
         raise LikewiseError(f"{owner}: --to must be a new or empty folder, but '{to}' exists; choose another one")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from likewise.core.block_executors import executing
@@ -161,7 +160,7 @@ def build_summary(
         e, scored = subject.splits[name].e, found.quality
         splits[name] = {
             "samples": len(e.y), "classes": len(subject.splits[name].names), "wrong": found.wrong,
-            "flagged": int(np.isin(found.state, ["flagged", "conflict"]).sum()),
+            "flagged": int((found.state == "flagged").sum()),
             "states": found.state_counts,
             "unknown_reason": unknown_reason(found), "of_all": found.classes.of_all, "of_touched": found.classes.of_touched,
             "any": scored.any, "similar": scored.similar,

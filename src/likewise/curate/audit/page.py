@@ -177,7 +177,7 @@ def template_context(found: Findings) -> dict:
     """Return the values that the template shows."""
     about, merges = found.about, found.merges()
     splits, kinds = about["parts"].values(), Counter(one.kind for one in found.classes)
-    total = {name: sum(split[name] or 0 for split in splits) for name in ("samples", "wrong", "flagged")}
+    total = {name: sum(split[name] or 0 for split in splits) for name in ("samples", "wrong")}
     unknown = bool(splits) and all(split["wrong"] is None for split in splits)
     total["unknown"] = sum(split.get("states", {}).get("unknown", 0) for split in splits)
     loose = sorted(
@@ -186,7 +186,10 @@ def template_context(found: Findings) -> dict:
     types = Counter(pair.type for pair in found.pair.values())
     extra = {name: about.get(name) for name in ("measured", "verify", "retrain")}
     groups = found.groups()
+    review_count, review_kinds = found.to_review()
     return extra | {
+        "review_count": review_count,
+        "review_kinds": review_kinds,
         "found": found,
         "about": about,
         "most": MAX_ITEMS,

@@ -52,6 +52,9 @@ FORECAST_FILE, QUEUE_FILE, PROOF_FILE = "forecast.json", "queue.csv", "proof.jso
 FEATURES_FILE = "features.npz"
 """File of an audit folder: the features of its data by a pretrained network, computed once."""
 
+BROKEN_FILE = "broken.csv"
+"""List of the images that were skipped because they cannot be decoded; row and path as in the data."""
+
 OWN_FILE = "own_columns.csv"
 """File of an audit of a table: all its columns, one line per row of the data; the corrected table has them too."""
 
@@ -230,6 +233,22 @@ class Findings:
         first = self.sample[row].same_as
         return [] if first is None else [other for other in self.same_images[first] if other != row]
 
+    def to_review(self) -> tuple[int, str]:
+        """Return the number of questions that a review asks, and their kinds, such as "79 flagged labels, 1 image of no class".
+
+        All copies of an image are one question, as on the review page.
+        """
+        if self.questions is not None:
+            count = sum(one.state == "flagged" for one in self.questions.values())
+            return count, counted_words(count, "missing or superfluous label", "missing or superfluous labels")
+        copies = len({one.same_as for one in self.suspects.in_state("conflict")})
+        kinds = (
+            (len(self.suspects.in_state("flagged")), "flagged label", "flagged labels"),
+            (copies, "image with different labels", "images with different labels"),
+            (len(self.off_topic), "image of no class", "images of no class"),
+        )
+        return sum(count for count, *_ in kinds), ", ".join(counted_words(*kind) for kind in kinds if kind[0])
+
     def exemplars(self, split: str, label: str, most: int, but: Collection[int] = ()) -> list[int]:
         """Return the least suspect rows of a class, without the rows `but`: of this split, or of another if it has none."""
         for name in (split, *(name for name in self.about["parts"] if name != split)):
@@ -257,6 +276,11 @@ class Findings:
             size = len(self.members[split, label])
             found.append(Group(label, split, len(errors[label]), size, wrong.most_common()))
         return found
+
+
+def counted_words(count: int, one: str, many: str) -> str:
+    """Return a number and what it counts."""
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def spans_two_splits(parts: str) -> bool:

@@ -20,7 +20,7 @@ from likewise.core.files import make_folder
 from likewise.core.settings import Audit, Embed
 from likewise.core.settings.spec import brief
 from likewise.core.types import Embedded, Items, LikewiseError
-from likewise.curate.audit.read import FEATURES_FILE, UNSPLIT_NAME
+from likewise.curate.audit.read import BROKEN_FILE, FEATURES_FILE, UNSPLIT_NAME
 from likewise.curate.audit.records import AuditSplit, Subject, has_own_split
 from likewise.data.dataset import load_items
 from likewise.data.features import holds_features, read_embeddings
@@ -112,7 +112,7 @@ def read_images(config: Audit, say: Callable[[str], None]) -> Items:
     data = config.targets[0]
     items = load_items(
         data, config.root, strict=config.strict, workers=config.workers, quiet=config.quiet, say=say,
-        allow_imports=config.allow_imports,
+        allow_imports=config.allow_imports, listing=planned_folder(config) / BROKEN_FILE,
     )  # fmt: skip
     if items.x is not None:
         raise LikewiseError(f"audit: '{data}' holds features and no images; save it as .npz and audit that file")
@@ -207,7 +207,12 @@ def check_before_work(config: Audit, items: Items) -> None:
 
 def folder_of(config: Audit) -> Path:
     """Create and return the folder of an audit: `audit` in a run's folder, or audit/NAME for data and embeddings."""
-    return make_folder(config.out or default_folder(config.targets[0]), "audit")
+    return make_folder(planned_folder(config), "audit")
+
+
+def planned_folder(config: Audit) -> Path:
+    """Return the folder of an audit, without creating it."""
+    return Path(config.out).expanduser() if config.out else default_folder(config.targets[0])
 
 
 def default_folder(target: str) -> Path:

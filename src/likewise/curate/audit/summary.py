@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -132,8 +133,9 @@ def split_lines(found: Findings) -> list[tuple[str, ...]]:
 def show_splits(console: Console, found: Findings) -> None:
     """Print the table of splits, why labels are unknown, and the number of test errors."""
     show_columns(console, found.about["title"], split_columns(found), split_lines(found))
-    if any(split["flagged"] for split in found.about["parts"].values()):
-        console.print("Estimated: the number of wrong labels. Flagged: the labels to review first.")
+    count, kinds = found.to_review()
+    if count:
+        console.print(f"To review: {count:,} ({kinds}).", soft_wrap=True)
     for line in unknown_lines(found):
         console.print(line[0].upper() + line[1:])
     errors = found.about["errors"]
@@ -145,6 +147,14 @@ def show_splits(console: Console, found: Findings) -> None:
             console.print("The network separates these classes poorly, so more labels are flagged than are wrong.")
 
 
+def openable(found: Findings, path: str) -> str:
+    """Return the path of a sample so that it can be pasted into a shell of the current folder."""
+    if not path or not found.about["root"]:
+        return path
+    whole = os.path.join(found.about["root"], path)
+    return shlex.quote(min(os.path.relpath(whole), whole, key=len))
+
+
 def flagged_samples(found: Findings) -> Sequence[Sample]:
     """Return the suspect labels that no exact copy contradicts."""
     return found.suspects.in_state("flagged")
@@ -153,7 +163,9 @@ def flagged_samples(found: Findings) -> Sequence[Sample]:
 def conflict_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
     """Return score, row, label and file of exact copies with several labels, image by image, and how many there are."""
     some = found.suspects.in_state("conflict")
-    return [(score_text(s.score or 0.0), str(s.row), s.label, s.path) for s in some[:MAX_SUSPECT_LINES]], len(some)
+    return [
+        (score_text(s.score or 0.0), str(s.row), s.label, openable(found, s.path)) for s in some[:MAX_SUSPECT_LINES]
+    ], len(some)
 
 
 def show_conflicts(console: Console, found: Findings) -> None:
@@ -169,7 +181,17 @@ def suspect_lines(found: Findings) -> list[tuple[str, ...]]:
     for one in flagged_samples(found)[:MAX_SUSPECT_LINES]:
         labels = [found.sample[row].label for row in found.near.get(one.row, [])]
         votes = f"{labels.count(one.suggested)} of {len(labels)}" if labels else ""
-        lines.append((score_text(one.score or 0.0), str(one.row), one.label, "->", one.suggested, votes, one.path))
+        lines.append(
+            (
+                score_text(one.score or 0.0),
+                str(one.row),
+                one.label,
+                "->",
+                one.suggested,
+                votes,
+                openable(found, one.path),
+            )
+        )
     return lines
 
 
@@ -182,8 +204,6 @@ def show_suspects(console: Console, found: Findings) -> None:
     lines = suspect_lines(found)
     title = f"The most suspect labels{counted(len(lines), len(flagged))} (nearest: with the suggested label)"
     show_columns(console, title, (">score", ">row", "label", "", "suggested", ">nearest", "file"), lines)
-    if root := found.about["root"]:
-        console.print(f"The files are in {one_line(os.path.relpath(root))}.", soft_wrap=True)
 
 
 def show_votes(console: Console, found: Findings, workers: list[WorkerLine]) -> None:
@@ -209,7 +229,7 @@ def label_lines(found: Findings) -> tuple[list[tuple[str, ...]], int]:
     """Return probability, row, label, kind and file of labels that are missing or superfluous, and how many there are."""
     asked = [one for one in (found.questions or {}).values() if one.state == "flagged"]
     lines = [
-        (score_text(one.chance or 0.0), str(one.row), one.label, one.kind, found.sample[one.row].path)
+        (score_text(one.chance or 0.0), str(one.row), one.label, one.kind, openable(found, found.sample[one.row].path))
         for one in asked[:MAX_SUSPECT_LINES]
     ]
     return lines, len(asked)
@@ -243,7 +263,9 @@ def show_groups(console: Console, found: Findings) -> None:
     lines = []
     for group in found.groups()[:MAX_GROUP_LINES]:
         harmful = found.causes["group", group.label].get("harmful", [])
-        [worst] = [(str(c.row), (one := found.sample[c.row]).label, one.path) for c in harmful[:1]] or [("",) * 3]
+        [worst] = [
+            (str(c.row), (one := found.sample[c.row]).label, openable(found, one.path)) for c in harmful[:1]
+        ] or [("",) * 3]
         lines.append((f"{group.errors} of {group.size}", group.label, group.confused[0][0], *worst))
     head = (">errors", "class", "confused with", ">row", "most harmful in training", "file")
     show_columns(console, "The worst test classes", head, lines)
@@ -257,7 +279,10 @@ def show_across(console: Console, found: Findings) -> None:
     pairs = [
         (one.parts, *(found.sample[row] for row in (one.row, one.other))) for one in found.duplicates if one.across
     ]
-    lines = [(parts, str(a.row), a.path, str(b.row), b.path) for parts, a, b in pairs[:MAX_GROUP_LINES]]
+    lines = [
+        (parts, str(a.row), openable(found, a.path), str(b.row), openable(found, b.path))
+        for parts, a, b in pairs[:MAX_GROUP_LINES]
+    ]
     title = f"Near duplicates across splits: {counts}"
     show_columns(console, title, ("splits", ">row", "file", ">row", "file"), lines)
 

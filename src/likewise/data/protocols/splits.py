@@ -41,8 +41,8 @@ def _first_classes(items: Items, share: float) -> np.ndarray:
     first = classes[: max(1, round(share * len(classes)))]
     if len(first) == len(classes) and share < 1:
         raise LikewiseError(
-            f"protocols: {len(classes)} classes cannot be divided into train and test classes at train={share}; "
-            "add classes, or a `split` column; train=1 trains on all classes and has no test split"
+            f"protocols: {len(classes)} class{'es' * (len(classes) != 1)} cannot be divided into train and test classes at "
+            f"train={share}; add classes, or a `split` column; train=1 trains on all classes and has no test split"
         )
     return np.where(np.isin(items.y_before_noise, first), "train", "test")
 

@@ -123,7 +123,8 @@ class IndexCalibration:
         if calibrated is None:
             if (run / "config.json").exists():
                 self.hint = (
-                    f"known or unknown is not decided: the run is not calibrated; run `likewise calibrate {run}`"
+                    f"known or unknown is not decided, because the run is not calibrated; `likewise calibrate {run}` needs "
+                    'validation classes: train with --protocol "UnseenClasses(val=0.2)"'
                 )
             return None
         if not network.is_same():

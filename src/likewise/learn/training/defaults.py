@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from likewise.core.contracts import Loss, Protocol, Relevance
+from likewise.core.contracts import BatchSampler, Loss, Protocol, Relevance
 from likewise.core.distributed.process_group import broadcast_from_first
 from likewise.core.durations import period_of, steps_of
 from likewise.core.settings import SPECS, Train, check, default_metrics, default_select, duration_fields, texts_of
@@ -22,6 +22,7 @@ from likewise.data import DRAWN_DATA, NAMES
 from likewise.data.dataset import absolute_path, default_protocol, inject_noise, make_protocol
 from likewise.data.protocols.class_folds import ClassFolds
 from likewise.data.shards import is_shards
+from likewise.learn.samplers.samples_per_class import SamplesPerClass
 from likewise.models.backbones import OWN_BACKBONES, check_name, check_size, default_pool, width_of
 from likewise.models.pretrained.available import PACKAGED_BACKBONES, Available, available_backbone
 from likewise.models.pretrained.foundation import FOUNDATION_BACKBONES
@@ -136,6 +137,36 @@ def default_sampler(config: Train, items: Items, labels: Int[np.ndarray, "n"]) -
     size = np.unique(labels, return_counts=True)[1]
     lonely = ", lonely='skip'" if (size == 1).any() and (size > 1).any() else ""
     return f"SamplesPerClass(batch={4 * max(1, min(28, (size > 1).sum()))}, per_class=4{lonely})"
+
+
+def with_possible_batch(config: Train, given: Train, items: Items) -> tuple[Train, str]:
+    """Return resolved settings with a batch that the training classes can fill, and a sentence if it was lowered; otherwise "".
+
+    A batch from --batch-size is lowered, and one from a recipe unless the training is strict, which repeats a paper. A sampler
+    that is written out is not changed.
+
+    Args:
+        given: the settings before `resolve`.
+    """
+    by_recipe = given.recipe not in (None, "robust") and not given.strict
+    if given.batch_size is None and not by_recipe:
+        return config, ""
+    sampler = describe(config.sampler or "", BatchSampler, allow_imports=config.allow_imports)
+    if sampler.kind is not SamplesPerClass or sampler.arguments["with_replacement"]:
+        return config, ""
+    batch, each = sampler.arguments["batch"], sampler.arguments["per_class"]
+    protocol = make_protocol(config)
+    noisy = inject_noise(items, protocol, config.noise, config.seed, config.allow_imports)
+    sizes = np.unique(noisy.y[protocol.rows(noisy, "train")], return_counts=True)[1]
+    classes = int((sizes > 1).sum()) if each > 1 else len(sizes)
+    possible = min(batch // each, classes) * each
+    if possible in (0, batch):  # 0: the sampler reports the problem
+        return config, ""
+    named = "the batch of the recipe" if given.batch_size is None else "--batch-size"
+    why = f"a batch has {each} sample{'s' * (each != 1)} of each class"
+    is_many = classes != 1
+    why += f", and {classes} class{'es are' if is_many else ' is'} in training" if possible == classes * each else ""
+    return with_argument(config, "sampler.batch", possible, "train"), f"{named} {batch} is lowered to {possible}: {why}"
 
 
 def relevance_kind(relevance: str, config: Train) -> type[Relevance]:

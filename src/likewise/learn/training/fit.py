@@ -18,7 +18,14 @@ from likewise.core.types import Items
 from likewise.data.dataset import is_strict, make_protocol, training_items
 from likewise.data.decoded_cache import Pixels
 from likewise.learn.training.build import build_state, make_samples
-from likewise.learn.training.defaults import check_settings, claim_run, describe_folds, find_backbone, resolve_with
+from likewise.learn.training.defaults import (
+    check_settings,
+    claim_run,
+    describe_folds,
+    find_backbone,
+    resolve_with,
+    with_possible_batch,
+)
 from likewise.learn.training.inputs import (
     fit_heads,
     open_inputs,
@@ -72,7 +79,10 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     items = training_items(config, say)
     if sentence := describe_folds(config):
         say(sentence)
-    default_sampler, (config, choice) = config.sampler is None, resolve_with(config, items, found)
+    given, (config, choice) = config, resolve_with(config, items, found)
+    config, sentence = with_possible_batch(config, given, items)
+    if sentence:
+        say(sentence)
     if config.evaluate and not make_protocol(config).has_test_split:
         say("the protocol assigns all classes to training, so there is no test split to score")
         config = replace(config, evaluate=False)
@@ -86,7 +96,7 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
                 say("it was trained without --record-losses; --restart trains it again and records the losses")
         else:
             log = RunLog(run, session, dispatch, writes=first)
-            pixels = execute(claim, config, items, device, log, hooks, say, default_sampler)
+            pixels = execute(claim, config, items, device, log, hooks, say, given.sampler is None)
         if config.evaluate and (run.scores is None or set(config.metrics) - run.scores["metrics"].keys()):
             with session.evaluating():
                 how = {"workers": config.workers, "quiet": config.quiet, "settings": config, "items": items}

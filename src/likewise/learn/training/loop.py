@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
+from likewise.core.devices import wait_for_device
 from likewise.core.distributed.process_group import any_process
 from likewise.core.durations import seconds_of
 from likewise.core.errors import LikewiseError
@@ -251,21 +252,22 @@ class StepTimer:
 def with_estimate(
     hooks: Hooks, state: TrainState, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
 ) -> Hooks:
-    """Return the hooks, extended by the estimate, if the training is on a CPU and shows its progress. It changes no training.
+    """Return the hooks, extended by the estimate, if the training shows its progress. It changes no training.
 
-    The estimate comes before the first step, from a few images; on features and with several processes, after half a second of
-    steps.
+    On a CPU the estimate comes before the first step, from a few images. On a GPU, on features and with several processes it
+    comes after half a second of steps.
 
     Args:
         clock: returns the time in seconds.
     """
     config, timer, estimated = state.config, StepTimer(clock), []
-    if state.device.type != "cpu" or config.quiet:
+    if config.quiet:
         return hooks
+    on_cpu = state.device.type == "cpu"
 
     def say_estimate(now: TrainState, seconds_per_step: float) -> None:
         steps, size = now.plan.steps - now.step, config.size or now.components.embedder.input_size
-        if sentence := describe_time(config, seconds_per_step * steps, steps, size):
+        if sentence := describe_time(config, seconds_per_step * steps, steps, size, on_cpu):
             say(sentence)
 
     def before_step(now: TrainState, batch: Batch) -> Batch:
@@ -276,10 +278,12 @@ def with_estimate(
 
     def after_step(now: TrainState) -> None:
         hooks.after_step(now)
+        if not timer.known:
+            wait_for_device(state.device)
         if (seconds := timer.after_step()) is not None:
             say_estimate(now, seconds)
 
-    if state.samples.features is not None or state.processes > 1:
+    if state.samples.features is not None or state.processes > 1 or not on_cpu:
         return replace(hooks, after_step=after_step)
     return replace(hooks, before_step=before_step)
 
@@ -310,17 +314,19 @@ def seconds_per_image(state: TrainState, x: Num[Tensor, "n ..."], clock: Callabl
     return min(times[1:]) / len(x)
 
 
-def describe_time(config: Train, seconds: float, steps: int, size: int | None) -> str:
+def describe_time(config: Train, seconds: float, steps: int, size: int | None, on_cpu: bool = True) -> str:
     """Return a sentence about the time of a training, with faster settings if it is long; "" if it is short.
 
     Args:
         seconds: time until the last step.
         steps: number of steps until then.
         size: side of the images in pixels; None for features.
+        on_cpu: whether a CPU trains; otherwise a GPU, whose first steps were timed.
     """
     if seconds < SHORT_SECONDS:
         return ""
-    about = f"about {in_words(seconds)} on this CPU for {steps:,} step{'s' * (steps != 1)}"
+    where = "CPU" if on_cpu else "GPU (by the time of its first steps)"
+    about = f"about {in_words(seconds)} on this {where} for {steps:,} step{'s' * (steps != 1)}"
     if seconds < LONG_SECONDS:
         return about
     if size is None:

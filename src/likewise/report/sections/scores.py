@@ -29,6 +29,10 @@ class Scale(NamedTuple):
     high: str
     lines: list[Line]
 
+    def reasons(self) -> list[str]:
+        """Return why lines have no interval, each reason once."""
+        return list(dict.fromkeys(line.score.reason for line in self.lines if line.score.reason))
+
 
 def scales(facts: Facts) -> list[Scale]:
     """Return a scale for every metric of any run.

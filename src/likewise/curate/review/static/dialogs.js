@@ -1,5 +1,6 @@
 // The dialogs: names and quality of reviewers and workers, the choice of a class, the list of keys.
 import { ask, byId } from "/static/server.js";
+import { showReviewer } from "/static/header.js";
 import { broken, known, make, percent, quoted, reviewer, set, state } from "/static/elements.js";
 
 export async function people(then) {
@@ -9,7 +10,7 @@ export async function people(then) {
   byId("people").onclose = () => {
     const name = byId("name").value.trim(), changed = name && name !== reviewer();
     if (name) localStorage.setItem("reviewer", name);
-    byId("who").textContent = reviewer();
+    showReviewer();
     if (name && byId("people").returnValue === "ok") then(changed);
     else if (changed) then(true);
   };

@@ -51,16 +51,17 @@ export async function ending(resume, beyond) {
   await settled();
   const [found] = await Promise.all([ask("/api/outcome", { reviewer: reviewer() }), refresh().catch(() => undefined)]), { open } = found;
   if (state.view !== "end") return; // another view was chosen meanwhile
+  const made = found.changed + found.removed + found.kept + found.unsure; // without a decision there is no corrected table
   const more = state.about.others && !state.beyond;
   const link = set(make("a", "button", "Download corrected table"), { href: "/export/corrected.csv", download: "corrected.csv" });
   byId("main").className = "ending";
   byId("main").replaceChildren(make("div", "card", make("h2", "", open ? `So far: ${count(found)}.` : `Done: ${count(found)}.`),
-    open ? make("p", "", `${plural(open, "flagged label is", "flagged labels are")} still to review.`) : null,
+    open ? make("p", "", `${plural(open, "label is", "labels are")} still to review.`) : null,
     make("p", "", estimate(found.left)),
-    make("p", "buttons", open ? act("Back to the review", "", resume) : null, link, act("Finish", "main", () => finish().catch((error) => say(error.message, true)))),
-    make("p", "quiet", `Finish writes ${found.table} and stops the server. All decisions are kept; you can review again later.`),
+    make("p", "buttons", open ? act("Back to the review", "", resume) : null, made ? link : null, act("Finish", "main", () => finish().catch((error) => say(error.message, true)))),
+    make("p", "quiet", `${made ? `Finish writes ${found.table} and stops` : "Without a decision no table is written; Finish stops"} the server. All decisions are kept; you can review again later.`),
     ...forecast(found),
-    commands(found),
+    made ? commands(found) : null,
     more ? make("div", "beyond", make("p", "", "Not sure that all mistakes were found? Go on with the labels that are not flagged, the most suspicious first."),
       act(`Continue with ${plural(state.about.others, "label")} not flagged`, "", beyond)) : null));
 }

@@ -1,6 +1,6 @@
 // What the page says about where the reviewer is: views, progress, place in the queue.
 import { byId } from "/static/server.js";
-import { make, state } from "/static/elements.js";
+import { make, reviewer, state } from "/static/elements.js";
 
 export function place() {
   const { tiles, at, aside } = state, flagged = tiles.filter((tile) => tile.flagged || tile.type).length;
@@ -15,6 +15,10 @@ export function count(answer) {
   byId("bar").max = Math.max(answer.whole, 1);
   byId("bar").value = answer.done;
   byId("count").replaceChildren(`${answer.done.toLocaleString("en")} of ${answer.whole.toLocaleString("en")}`, make("span", "wide", " reviewed"));
+}
+
+export function showReviewer() {
+  byId("who").replaceChildren(...(reviewer() ? [make("span", "wide", "Reviewer: "), reviewer()] : ["Your name"]));
 }
 
 export function tabs() {

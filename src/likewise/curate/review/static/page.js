@@ -8,7 +8,7 @@ import { ending } from "/static/ending.js";
 import { choose, help, people } from "/static/dialogs.js";
 import * as footer from "/static/actions.js";
 import { filter, kind, limits, offer, sift } from "/static/filter.js";
-import { count, place, tabs } from "/static/header.js";
+import { count, place, showReviewer, tabs } from "/static/header.js";
 import { listen as listenToKeys } from "/static/keys.js";
 import * as groups from "/static/groups.js";
 import * as sheet from "/static/grid.js";
@@ -357,7 +357,7 @@ function switchTo(view, name) {
 }
 
 function renamed(changed) {
-  byId("who").textContent = reviewer();
+  showReviewer();
   if (!changed) return;
   Object.assign(state, { history: [] });
   ready.clear();
@@ -401,7 +401,7 @@ async function start() {
   byId("title").textContent = title || "likewise review";
   offer();
   byId("pairs").hidden = among.pair.length === 0;
-  byId("who").textContent = reviewer() || "Your name";
+  showReviewer();
   load(main());
 }
 
