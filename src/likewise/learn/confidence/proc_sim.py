@@ -15,6 +15,9 @@ from likewise.core.similarity import at_least_float32, full_precision
 from likewise.core.types import LikewiseError, SampleWeights
 from likewise.learn.confidence.thresholds import Average, mixture, otsu, weigh
 
+MAX_FLAGGED_SHARE = 2 / 3
+"""Largest share of a batch that is flagged by margins: proxies that have not learned yet would flag nearly all samples."""
+
 
 class ProcSim(Confidence):
     """Lower sample weights for higher Proxy-NCA losses, above a threshold that splits the batch into clean and noisy samples.
@@ -125,8 +128,8 @@ class ProcSim(Confidence):
             tau = mixture(each) if self.threshold == "mixture" else self.average(each)
         if self.score_by != "margin":
             return self.tau_factor * tau
-        middle = each.where(each.isfinite(), torch.nan).nanmedian()
-        tau = torch.maximum(self.tau_factor * tau, middle)
+        least = each.where(each.isfinite(), torch.nan).nanquantile(1 - MAX_FLAGGED_SHARE, interpolation="lower")
+        tau = torch.maximum(self.tau_factor * tau, least)
         return tau.where(tau > 0, torch.inf)  # 0: no sample is nearer to another proxy, so none is flagged
 
     def _logits(self, z: Float[Tensor, "B D"], proxies: Tensor) -> Float[Tensor, "B C"]:
