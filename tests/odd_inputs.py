@@ -441,12 +441,11 @@ CASES = {
         published --csv out/missing/p.csv ! published: the folder of --csv 'out/missing/p.csv' does not exist
         published --csv out/p.txt ! published: --csv must end in .csv, got 'out/p.txt'
         published --paper procsim --metric R@77 ! published: there is no metric 'R@77'. There are: R@1, R@1 harmonic mean, R@2,
-        recipe show tripplet ! recipe: there is no 'tripplet'
-        recipe show ! required
-        recipe ! write likewise recipe show NAME, or likewise recipe diff A [B]
-        recipe diff triplet in/gone ! run: 'in/gone' is not a run folder: it has no config.json
-        recipe diff in/badconfig triplet ! run: in/badconfig/config.json is damaged
-        recipe diff in/run triplet = values for
+        recipe tripplet ! recipe: there is no 'tripplet'
+        recipe ! required
+        recipe triplet in/gone ! run: 'in/gone' is not a run folder: it has no config.json
+        recipe in/badconfig triplet ! run: in/badconfig/config.json is damaged
+        recipe in/run triplet = values for
         doctor --bogus ! doctor: there is no flag '--bogus'. See `likewise doctor --help-all`
         zzz ! there is no command 'zzz'
         train x --epohcs 3 ! train: there is no flag '--epohcs'; did you mean '--epochs'?

@@ -131,17 +131,8 @@ def start(words: list[str]) -> None:
         else:
             print(completion.install(*rest[:1]) if name == "--install-completion" else completion.script(*rest[:1]))
         return
-    if name == "recipe" and rest[:1] in (["-h"], ["--help"], ["--help-all"]):
-        print("\n".join(help_of(full_name, rest) for full_name in ("recipe show", "recipe diff")), end="")
-        return
-    if name == "recipe":
-        if rest[:1] not in (["show"], ["diff"]):
-            fail(
-                "write likewise recipe show NAME, or likewise recipe diff A [B]; `likewise list recipes` shows the names"
-            )
-        name, rest = f"recipe {rest[0]}", rest[1:]
     if name not in COMMANDS:
-        fail(f"there is no command '{name}'{nearest_name(name, [*COMMANDS, 'recipe'])} See `likewise --help`")
+        fail(f"there is no command '{name}'{nearest_name(name, COMMANDS)} See `likewise --help`")
     if {"-h", "--help", "--help-all"} & set(rest):
         print(help_of(name, rest), end="")
         return

@@ -12,10 +12,9 @@ from likewise.core.settings.run_settings import (
     Export,
     Hierarchy,
     List,
-    RecipeDiff,
-    RecipeShow,
     Report,
     Search,
+    ShowRecipe,
 )
 from likewise.core.settings.setting_values import check, to_dict
 from likewise.core.settings.training_settings import (
@@ -46,8 +45,7 @@ __all__ = [
     "Noise",
     "Published",
     "Receive",
-    "RecipeDiff",
-    "RecipeShow",
+    "ShowRecipe",
     "Report",
     "Review",
     "Search",
