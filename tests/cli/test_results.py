@@ -2,9 +2,7 @@
 
 import pytest
 from exchange_rows import write_audit
-from likewise.config import (
-    Published,
-)
+from likewise.config import Published, ShowRecipe
 from likewise.errors import LikewiseError
 
 from likewise.cli.main import main
