@@ -9,9 +9,10 @@ import pytest
 import torch
 from likewise.types import LikewiseError
 from scipy.special import stdtrit
+from score_intervals import _leave_out, paired_jackknife
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from likewise.score.metrics.detection import CURVE_POINTS, _leave_out, detection, paired_jackknife, relabel_accuracy
+from likewise.score.metrics.detection import CURVE_POINTS, detection, relabel_accuracy
 
 SCORE = torch.tensor([0.1, 0.3, 0.3, 0.3, 0.6, 0.6, 0.9, 0.2])
 WRONG = torch.tensor([True, True, False, True, False, True, False, False])
@@ -122,18 +123,6 @@ def test_wrong_input_is_refused():
         detection(SCORE[1:], WRONG)
     with pytest.raises(LikewiseError, match="torch.int64"):
         detection(SCORE, WRONG.long())
-    for changes, words in (
-        ({"metric": "F1"}, "metric must be one of AUROC, AP, recall, got 'F1'"),
-        ({"wrong": torch.zeros(8, dtype=torch.bool)}, "there must be wrong and right labels, got 0 wrong labels of 8"),
-        ({"b": broken}, "b must be a number for every sample"),
-    ):
-        with pytest.raises(LikewiseError, match=f"paired_jackknife: {words}"):
-            paired_jackknife(**{"a": SCORE, "b": SCORE, "wrong": WRONG} | changes)
-    with pytest.raises(
-        LikewiseError,
-        match=r"relabel_accuracy: .* \[\(7,\), \(8,\)\]",
-    ):
-        relabel_accuracy(*[torch.zeros(8, dtype=torch.int64)] * 4, WRONG[1:])
 
 
 @pytest.mark.parametrize(("place", "metric"), enumerate(["AUROC", "AP", "recall"]))
