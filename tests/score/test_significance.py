@@ -170,18 +170,6 @@ def test_few_methods_cannot_agree_much():
     assert agreement([1.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]).note == "all values of one side are the same"
 
 
-@pytest.mark.parametrize(
-    ("ask", "said"),
-    [
-        (lambda: compare_pairs(np.full((3, 2, 2), np.inf), np.ones(3, int)), "compare_pairs: total must be .* finite or NaN"),
-        (lambda: compare_pairs(np.ones((3, 2, 2)), np.array([1, 0, 2])), "leave out .* classes without queries"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_named(ask, said):
-    with pytest.raises(LikewiseError, match=said):
-        ask()
-
-
 def test_five_points_by_hand():
     found = correlate([1, 2, 3, 4, 5], [1, 2, 3, 5, 4])
     # squares of ranks' differences: 0 + 0 + 0 + 1 + 1 = 2; 1 - 6 * 2 / (5 * 24) = 0.9, and the values are the ranks

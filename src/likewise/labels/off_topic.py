@@ -16,7 +16,6 @@ from torch.nn.functional import embedding, normalize
 
 from likewise.core.block_executors import map_blocks
 from likewise.core.class_sums import class_sums
-from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
 from likewise.labels.candidate_classes import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT
 from likewise.labels.class_density import eigenvectors
@@ -121,10 +120,6 @@ def off_topic(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: 
         classes: number of classes; labels are below it.
         seed: of the division into folds.
     """
-    if len(x) < 2 or classes < 1:
-        raise LikewiseError(
-            f"off_topic: two samples and a class are needed, got {len(x)} samples and {classes} classes; add samples"
-        )
     z = normalize(x.float())
     most = max(1, min(MAX_COMPONENTS, len(z) // MIN_ROWS_PER_COMPONENT))
     with full_precision_matmul(z):

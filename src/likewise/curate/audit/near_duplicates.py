@@ -17,7 +17,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
 from likewise.curate.audit.single_scores import nearest_samples
 from likewise.data.copies import clusters_of, pixel_clusters, pixel_digest
 
@@ -130,11 +129,6 @@ def near_duplicates(
         place: number of the file of each sample, and its box: two boxes of one file are no copies.
         known: neighbours of every sample, k or more, the nearest first; None: they are searched.
     """
-    if k < 1 or (split is not None and len(split) != len(z)):
-        raise LikewiseError(
-            f"near_duplicates: k must be 1 or more, and split must have one entry for each of {len(z)} samples, got k={k}"
-            + ("" if split is None else f" and {len(split)} entries")
-        )
     z = torch.nn.functional.normalize(z.detach().float())
     count, k, report_progress = len(z), min(k, len(z) - 1), progress or (lambda share: None)
     if count < 2:

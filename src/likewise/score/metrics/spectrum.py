@@ -101,8 +101,6 @@ def class_spectrum(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], ranks: int = 35
         ignored; NaN if no class remains.
     """
     check("class_spectrum", z, y)
-    if ranks < 1:
-        raise LikewiseError(f"class_spectrum: ranks must be 1 or more, got {ranks}")
     total, classes = torch.zeros(ranks, dtype=torch.float64, device=z.device), 0
     for gram in _class_grams(z, y):
         value = _singular_values(gram)
