@@ -134,7 +134,9 @@ def start(words: list[str]) -> None:
     if name not in COMMANDS:
         fail(f"there is no command '{name}'{nearest_name(name, COMMANDS)} See `likewise --help`")
     if {"-h", "--help", "--help-all"} & set(rest):
-        print(help_of(name, rest), end="")
+        from likewise.cli.flags import help_text
+
+        print(help_text(name, config_class(name), everything="--help-all" in rest), end="")
         return
     check_current_folder()
     config = parse(name, rest)
@@ -154,13 +156,6 @@ def versions() -> str:
         return f"likewise {__version__} (torch {version('torch')})"
     except PackageNotFoundError:
         return f"likewise {__version__} (torch is not installed)"
-
-
-def help_of(name: str, words: list[str]) -> str:
-    """Return the help of a command; `--help-all` among the words shows every flag."""
-    from likewise.cli.flags import help_text
-
-    return help_text(name, config_class(name), everything="--help-all" in words)
 
 
 def check_current_folder() -> None:

@@ -168,7 +168,9 @@ def _fit_without(shared: Mapping[str, Any], fold: Int[Tensor, "n"]) -> Predictiv
     p, y, classes = shared["p"], shared["y"], shared["classes"]
     outside = torch.ones_like(shared["typical"])
     outside[fold] = False
-    return fit_predictive(p, y, _restored(y, shared["typical"] & outside, outside, classes), classes)
+    used = shared["typical"] & outside
+    has_none = torch.bincount(y[used], minlength=classes)[y] == 0  # all samples of such a class are used
+    return fit_predictive(p, y, used | (outside & has_none), classes)
 
 
 def _distances_of_block(
@@ -280,10 +282,3 @@ def _weighted_quantiles(
     total = weight.cumsum(0)
     at = torch.searchsorted(total, total[-1] * torch.tensor(levels, dtype=total.dtype, device=total.device))
     return value[at.clamp_max(len(value) - 1)]
-
-
-def _restored(
-    y: Int[Tensor, "N"], used: Bool[Tensor, "N"], allowed: Bool[Tensor, "N"], classes: int
-) -> Bool[Tensor, "N"]:
-    """Return the used samples, and all allowed samples of classes without a used one."""
-    return used | (allowed & (torch.bincount(y[used], minlength=classes)[y] == 0))
