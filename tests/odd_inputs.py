@@ -305,7 +305,6 @@ CASES = {
         bench in/grid.toml --adopt in/rubbish.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote,
         bench in/grid.toml --adopt in/empty.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote, with
         bench in/grid.toml --adopt in/folder.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote, got
-        bench in/grid.toml --slurm out/x.sh ! bench: there is no flag '--slurm'; a job array trains the cells with --only; docs/
         bench in/grid.toml --executor dask --out out/b ! bench: --executor must be "ray" or "ray://HOST:PORT", got "dask"
         bench in/grid.toml --out in/taken --device cpu ! bench: --out must be a folder, got 'in/taken'
         bench in/grid.toml --adopt in/results.csv --out out/b --list = 2 of 2 trainings are not finished
@@ -453,7 +452,7 @@ CASES = {
         evaluate x --robust ! there is no flag '--robust'
         evaluate x --checkpoint first ! evaluate: --checkpoint must be one of best, last, untrained, got 'first'
         audit ! the target must be one folder of images, run folder or file of embeddings, got 0; use --overlap
-        audit in/run --influence kronecker ! write finite, or lissa
+        audit in/run --influence kronecker ! must be one of finite, lissa
         audit in/run --max-errors -1 ! max_errors must be 0 or more, got -1
         search in/run --query 0 --model in/run ! is a run and has its own network
         demo --noise-rate 2 --out out/d ! demo: noise_rate must be between 0 and 1, got 2.0
