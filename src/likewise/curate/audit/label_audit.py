@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from likewise.core.devices import choose_device
 from likewise.core.errors import LikewiseError
 from likewise.core.notebook import table, view
-from likewise.curate.audit.label_probability import class_label_quality, score_states
+from likewise.curate.audit.label_probability import class_label_quality, state_blocks
 from likewise.data.features import as_array, check_x, from_arrays
 
 MAX_SHOWN_ROWS = 10
@@ -202,9 +202,9 @@ def audit_sets(
             "pass the labels of every sample"
         )
     x, number = prepare(values, features, group, device)
-    found = score_states(x, torch.as_tensor(has).to(x.device), seed, number)
-    wrong, missing, superfluous = (one.numpy() for one in (found.wrong, found.missing, found.superfluous))
-    return LabelSetAudit(names, has, wrong, missing, superfluous, found.reason)
+    found = state_blocks(x, torch.as_tensor(has).to(x.device), seed, number)
+    wrong = torch.cat([wrong for _, _, wrong in found.blocks]).numpy()
+    return LabelSetAudit(names, has, wrong, found.missing.numpy(), found.superfluous.numpy(), found.reason)
 
 
 def prepare(
