@@ -1,18 +1,26 @@
 """How well a score finds wrong labels, by hand: every order of equals, redrawn samples one by one; and by scikit-learn."""
 
+import importlib.util
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from likewise.types import LikewiseError
 from scipy.special import stdtrit
-from score_intervals import _leave_out, paired_jackknife
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from likewise.score.metrics.detection import CURVE_POINTS, detection, relabel_accuracy
+
+SPEC = importlib.util.spec_from_file_location(
+    "score_intervals", Path(__file__).parents[3] / "benchmarks" / "score_intervals.py"
+)
+INTERVALS = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(INTERVALS)
+_leave_out, paired_jackknife = INTERVALS._leave_out, INTERVALS.paired_jackknife
 
 SCORE = torch.tensor([0.1, 0.3, 0.3, 0.3, 0.6, 0.6, 0.9, 0.2])
 WRONG = torch.tensor([True, True, False, True, False, True, False, False])
