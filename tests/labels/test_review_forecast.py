@@ -108,7 +108,7 @@ def test_a_review_of_certain_labels_changes_nothing():
     x, given, candidates, rows, train = case(wrong=0.0)
     found = forecast_review(x, given, candidates, rows, train=train, test=~train, worlds=3, settings=SMALL)
     assert all((curve.mean == 0).all() and (curve.high == 0).all() for curve in found.curves.values())
-    assert found.flat_at is None and not found.certain
+    assert found.flat_at is None
 
 
 def test_rows_that_are_not_trained_change_nothing():

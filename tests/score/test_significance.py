@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from likewise.types import LikewiseError
 from scipy import stats
 from scipy.special import stdtr, stdtrit
 
@@ -199,5 +198,3 @@ def test_what_has_no_interval_or_no_coefficient():
     gap = correlate([1, 2, math.nan, 3], [1, 3, 9, 2])
     assert gap.n == 3 and gap.pearson.value == pytest.approx(0.5)
     assert correlate([], []).n == 0
-    with pytest.raises(LikewiseError, match="same length, got 1 and 2"):
-        correlate([1], [1, 2])
