@@ -22,12 +22,13 @@ import torch
 from likewise.config import Audit
 from measure import parse_with_quick
 from rivals import cleanlab_scores, selfclean_score
+from score_intervals import paired_jackknife
 
 from likewise.curate.audit.error_causes import explain
 from likewise.curate.audit.label_quality import score_splits
 from likewise.curate.audit.single_scores import suggest
 from likewise.curate.audit.source import open_subject
-from likewise.score.metrics.detection import detection, paired_jackknife, relabel_accuracy
+from likewise.score.metrics.detection import detection, relabel_accuracy
 
 AUDIT_SCORE = "score"
 

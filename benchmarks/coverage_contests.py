@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from measure import parse_with_quick
+from score_intervals import count_without_groups, jackknife_interval
 
-from likewise.score.metrics.detection import count_without_groups, jackknife_interval
 from likewise.score.significance import agreement, compare_pairs, holm
 
 SIGNIFICANCE_LEVEL = 0.05

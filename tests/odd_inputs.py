@@ -306,7 +306,6 @@ CASES = {
         bench in/grid.toml --adopt in/rubbish.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote,
         bench in/grid.toml --adopt in/empty.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote, with
         bench in/grid.toml --adopt in/folder.csv --out out/b --list ! bench: --adopt must be a results.csv that bench wrote, got
-        bench in/grid.toml --slurm out/x.sh ! bench: there is no flag '--slurm'; a job array trains the cells with --only; docs/
         bench in/grid.toml --executor dask --out out/b ! bench: --executor must be "ray" or "ray://HOST:PORT", got "dask"
         bench in/grid.toml --out in/taken --device cpu ! bench: --out must be a folder, got 'in/taken'
         bench in/grid.toml --adopt in/results.csv --out out/b --list = 2 of 2 trainings are not finished
@@ -442,12 +441,11 @@ CASES = {
         published --csv out/missing/p.csv ! published: the folder of --csv 'out/missing/p.csv' does not exist
         published --csv out/p.txt ! published: --csv must end in .csv, got 'out/p.txt'
         published --paper procsim --metric R@77 ! published: there is no metric 'R@77'. There are: R@1, R@1 harmonic mean, R@2,
-        recipe show tripplet ! recipe: there is no 'tripplet'
-        recipe show ! required
-        recipe ! write likewise recipe show NAME, or likewise recipe diff A [B]
-        recipe diff triplet in/gone ! run: 'in/gone' is not a run folder: it has no config.json
-        recipe diff in/badconfig triplet ! run: in/badconfig/config.json is damaged
-        recipe diff in/run triplet = values for
+        recipe tripplet ! recipe: there is no 'tripplet'
+        recipe ! required
+        recipe triplet in/gone ! run: 'in/gone' is not a run folder: it has no config.json
+        recipe in/badconfig triplet ! run: in/badconfig/config.json is damaged
+        recipe in/run triplet = values for
         doctor --bogus ! doctor: there is no flag '--bogus'. See `likewise doctor --help-all`
         zzz ! there is no command 'zzz'
         train x --epohcs 3 ! train: there is no flag '--epohcs'; did you mean '--epochs'?
@@ -455,7 +453,7 @@ CASES = {
         evaluate x --robust ! there is no flag '--robust'
         evaluate x --checkpoint first ! evaluate: --checkpoint must be one of best, last, untrained, got 'first'
         audit ! the target must be one folder of images, run folder or file of embeddings, got 0; use --overlap
-        audit in/run --influence kronecker ! write finite, or lissa
+        audit in/run --influence kronecker ! must be one of finite, lissa
         audit in/run --max-errors -1 ! max_errors must be 0 or more, got -1
         search in/run --query 0 --model in/run ! is a run and has its own network
         demo --noise-rate 2 --out out/d ! demo: noise_rate must be between 0 and 1, got 2.0

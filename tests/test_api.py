@@ -21,7 +21,7 @@ from likewise.runs.folder import Run
 
 FUNCTION = {
     "noise": "spoil_labels", "report": "write_report", "audit": "audit_run", "list": "list_components",
-    "published": "published_numbers", "recipe show": "show_recipe", "recipe diff": "compare_recipes",
+    "published": "published_numbers", "recipe": "show_recipe",
 }  # fmt: skip
 """Commands whose function has another name, because a package or module has the command's."""
 
@@ -113,8 +113,7 @@ CALLS = {
     "spoil_labels": lambda t: likewise.spoil_labels(t.pictures, likewise.noise.Uniform(share=0.5), t.folder / "n.csv"),
     "list_components": lambda t: likewise.list_components(),
     "published_numbers": lambda t: likewise.published_numbers(paper="procsim", table=5),
-    "show_recipe": lambda t: likewise.show_recipe("triplet"),
-    "compare_recipes": lambda t: likewise.compare_recipes("triplet", t.run),
+    "show_recipe": lambda t: likewise.show_recipe("triplet", t.run),
 }  # fmt: skip
 
 

@@ -354,7 +354,9 @@ def test_a_run_is_compared_by_what_it_was_trained_with(tmp_path, monkeypatch):
         "protocol": ((None, "default"), ("UnseenClasses(train=0.5, val=0.0)", "run")),
         "lr": ((1e-3, "ours"), (0.5, "run")),
     }
-    assert recipes.read_pair("triplet", None)[:2] == (recipes.read("triplet"), recipes.NO_RECIPE), "no folder is meant"
+    assert recipes.read_pair("triplet", "defaults")[:2] == (recipes.read("triplet"), recipes.NO_RECIPE), (
+        "no folder is meant"
+    )
     assert recipes.read_pair("triplet", "./triplet", "sop")[0].values["epochs"] == 100
     with pytest.raises(LikewiseError, match=r"run: 'runs/none' is not a run folder"):
         recipes.read_pair("triplet", "runs/none")

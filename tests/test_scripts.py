@@ -369,7 +369,7 @@ def test_audit(run, tmp_path, capsys):
     assert "MultiSimilarity | Uniform(share=0.3" in text and text in capsys.readouterr().out
 
 
-@starts("benchmarks/coverage_contests.py")
+@starts("benchmarks/coverage_contests.py", "benchmarks/score_intervals.py")
 def test_coverage_contests(start):
     text, found = start("coverage_contests", "--quick")
     assert [len(found[name]) for name in ("contests", "power", "scores", "orders")] == [2, 2, 2, 3]

@@ -82,7 +82,7 @@ DATA = (
     "All but the glyphs take `--root`, where the original download was unpacked."
 )
 RECIPES = (
-    "`--recipe`: the settings of a paper by name. `likewise recipe show NAME --data DATA` prints every value with its source; "
+    "`--recipe`: the settings of a paper by name. `likewise recipe NAME --data DATA` prints every value with its source; "
     "flags given beside a recipe win. Several are joined: `proxy-anchor+robust`."
 )
 

@@ -88,7 +88,6 @@ __all__ = [
     "list_components",
     "published_numbers",
     "show_recipe",
-    "compare_recipes",
     "losses",
     "miners",
     "samplers",
@@ -309,14 +308,9 @@ def published_numbers(**settings) -> Numbers:
     return _call("published", **settings)
 
 
-def show_recipe(name: str, data: str | None = None) -> ShownRecipe:
-    """Return a recipe: every value with its source, and the equivalent command; the same as `likewise recipe show`."""
-    return _call("recipe show", name=name, data=data)
-
-
-def compare_recipes(a: Place, b: Place | None = None, data: str | None = None) -> RecipeDifference:
-    """Return the settings in which two recipes, or a recipe and a run, differ; the same as `likewise recipe diff`."""
-    return _call("recipe diff", a=a, b=b, data=data)
+def show_recipe(name: Place, other: Place | None = None, data: str | None = None) -> ShownRecipe | RecipeDifference:
+    """Return a recipe with the source of every value, or the settings in which two recipes or runs differ; as `recipe`."""
+    return _call("recipe", name=name, other=other, data=data)
 
 
 def _call(command: str, **settings) -> Any:

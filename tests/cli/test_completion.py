@@ -26,7 +26,7 @@ def test_the_offered_words():
     assert "robust" in offered_words(["train", "--recipe", ""])
     assert offered_words(["train", "photos", "--device", ""]) == ["cpu", "cuda", "mps"]
     assert "losses" in offered_words(["list", ""]) and "procsim-table5" in offered_words(["bench", ""])
-    assert offered_words(["recipe", ""]) == ["show", "diff"] and "robust" in offered_words(["recipe", "show", ""])
+    assert "robust" in offered_words(["recipe", ""])
     for files in (["train", "pho"], ["train", "photos", "--size", ""], ["list", "losses", ""], ["nothing", ""]):
         assert offered_words(files) == []
 

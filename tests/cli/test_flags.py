@@ -86,11 +86,6 @@ def test_help_of_other_commands_shows_every_flag(command, capsys):
     assert shown(capsys, *command.split(), "--help") == shown(capsys, *command.split(), "--help-all")
 
 
-def test_help_of_recipe_shows_both_of_its_commands(capsys):
-    out = shown(capsys, "recipe", "--help")
-    assert "usage: likewise recipe show NAME" in out and "usage: likewise recipe diff A [B]" in out
-
-
 def test_defaults_and_placeholders():
     flags = {flag.field: flag for flag in help_module.flags_of(Train)}
     assert flags["epochs"].usage == "--epochs FLOAT" and flags["epochs"].default == "(default: 20)"

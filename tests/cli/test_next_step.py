@@ -22,12 +22,11 @@ from likewise.config import (
     Noise,
     Published,
     Receive,
-    RecipeDiff,
-    RecipeShow,
     Report,
     Review,
     Search,
     Send,
+    ShowRecipe,
     Train,
     Tune,
 )
@@ -97,11 +96,12 @@ CASES = [
     ("tune", Tune("g.toml"), "g.toml --trials 9", SimpleNamespace(final=None), "tune g.toml --trials 9 --final-runs 3"),
     ("tune", Tune("g.toml"), "g.toml", TUNED, "report runs/1 runs/2"),
     ("list", List(), "", None, "list losses"),
-    ("list", List("recipes"), "recipes", {"recipes": {"triplet": ""}}, "recipe show triplet"),
+    ("list", List("recipes"), "recipes", {"recipes": {"triplet": ""}}, "recipe triplet"),
     ("list", List("tables"), "tables", None, "bench --list"),
     ("list", List("losses"), "losses", None, "train --help"),
-    ("recipe show", RecipeShow("triplet", "sop"), "", None, "recipe diff triplet --data sop"),
-    ("recipe diff", RecipeDiff("triplet", "margin"), "", None, "recipe show margin"),
+    ("recipe", ShowRecipe("triplet", data="sop"), "", None, "recipe triplet defaults --data sop"),
+    ("recipe", ShowRecipe("triplet", "margin"), "", None, "recipe margin"),
+    ("recipe", ShowRecipe("triplet", "defaults"), "", None, "recipe triplet"),
     ("published", Published(), "", None, "bench --list"),
     ("noise", Noise("p", "Uniform()", "n"), "", SimpleNamespace(table=Path("n/noisy.csv")), "train n/noisy.csv --robust"),
     ("hierarchy", Hierarchy("runs/a"), "", None, "report runs/a"),
@@ -113,8 +113,7 @@ CASES = [
 def test_the_next_command_parses(name, config, words, result, wanted):
     following = next_words(name, config, words.split(), result)
     assert shlex.join(following) == wanted
-    length = 2 if following[0] == "recipe" else 1
-    called, rest = " ".join(following[:length]), following[length:]
+    called, *rest = following
     assert called in COMMANDS and ("--help" in rest or cli.parse(called, rest))
 
 

@@ -2,15 +2,11 @@
 
 import pytest
 from exchange_rows import write_audit
-from likewise.config import (
-    Published,
-    RecipeDiff,
-    RecipeShow,
-)
+from likewise.config import Published, ShowRecipe
 from likewise.errors import LikewiseError
 
 from likewise.cli.main import main
-from likewise.learn.recipe_view import recipe_diff, recipe_show
+from likewise.learn.recipe_view import show_recipe
 from likewise.papers.published.published_view import published
 
 
@@ -66,13 +62,13 @@ def test_receive_prints_what_was_received(tmp_path, capsys):
 
 
 def test_recipe_show_and_diff():
-    found = recipe_show(RecipeShow("triplet", "cub200"))
+    found = show_recipe(ShowRecipe("triplet", data="cub200"))
     assert found.command.startswith("likewise train cub200") and found.recipe.name == "triplet"
     assert "Triplet" in found._repr_html_() and "for cub200" in found._repr_html_()
-    found = recipe_diff(RecipeDiff("triplet", "margin"))
+    found = show_recipe(ShowRecipe("triplet", "margin"))
     assert "loss" in found.settings and found.settings["loss"][0] != found.settings["loss"][1]
     assert "<td" in found._repr_html_() and "margin" in found._repr_html_()
-    assert recipe_diff(RecipeDiff("triplet", "triplet")).settings == {}
+    assert show_recipe(ShowRecipe("triplet", "triplet")).settings == {}
 
 
 def test_send_prints_rows_and_place(tmp_path, capsys):

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from likewise.errors import LikewiseError
 
 from likewise.labels import class_overlap as module
 from likewise.labels.class_overlap import (
@@ -189,8 +188,3 @@ def test_the_distance_of_one_class_from_itself_is_zero_on_average_in_units_of_it
         z.append((found.distance / found.deviation)[twin])
     z = torch.cat(z)
     assert len(z) == 60 and abs(z.mean()) < 0.5 and 0.7 < z.std() < 1.4  # four standard errors: 0.52 and 0.37
-
-
-def test_there_must_be_a_label():
-    with pytest.raises(LikewiseError, match="one label per feature vector"):
-        class_overlap(torch.randn(0, 2), torch.zeros(0, dtype=torch.int64))

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from likewise.types import LikewiseError
 
 from likewise.labels.posterior_update import (
     Candidates,
@@ -136,16 +135,6 @@ def test_a_class_that_was_no_candidate():
     before = suspects()
     found = update_posterior(before, torch.tensor([5]), torch.tensor([17]))
     assert 17 in found.label[5].tolist() and float(found.probability[5][found.label[5] == 17]) > 0.99
-
-
-def test_refuses():
-    before = suspects()
-    with pytest.raises(LikewiseError, match="every decided row must be different"):
-        update_posterior(before, torch.tensor([1, 1]), torch.tensor([0, 0]))
-    with pytest.raises(LikewiseError, match="rows must lie between 0 and 59"):
-        update_posterior(before, torch.tensor([60]), torch.tensor([0]))
-    with pytest.raises(LikewiseError, match="certainty must lie above 0.5"):
-        update_posterior(before, torch.tensor([6]), torch.tensor([0]), certainty=0.2)
 
 
 def test_the_shift_moves_sure_probabilities_by_their_own_odds():

@@ -3,9 +3,9 @@
 import dataclasses
 
 import pytest
-from likewise.config import RecipeDiff, RecipeShow
+from likewise.config import ShowRecipe
 
-from likewise.learn.recipe_view import RecipeDifference, ShownRecipe, show_difference, show_recipe, words
+from likewise.learn.recipe_view import RecipeDifference, ShownRecipe, print_difference, print_recipe, words
 from likewise.learn.recipes import NO_RECIPE, command, difference, names, read
 
 
@@ -27,7 +27,7 @@ def test_a_recipe_is_shown_whole(columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     for name in names():
         recipe = read(name, "sop")
-        show_recipe(ShownRecipe(recipe, "sop", command(recipe, "sop")), RecipeShow("triplet"))
+        print_recipe(ShownRecipe(recipe, "sop", command(recipe, "sop")), ShowRecipe("triplet"))
         said = capsys.readouterr().out
         told = " ".join(said.split())
         assert told.startswith(" ".join(f"{recipe.title} ({name}, for sop) {recipe.paper} {recipe.note}".split()))
@@ -44,7 +44,7 @@ def test_a_recipe_is_shown_whole(columns, capsys, monkeypatch):
 def test_a_difference_shows_both_values_with_their_sources(columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     a, b = read("proxy-anchor", "cub200"), read("drml-pa", "cub200")
-    show_difference(RecipeDifference(a, b, difference(a, b), "cub200"), RecipeDiff("a"))
+    print_difference(RecipeDifference(a, b, difference(a, b), "cub200"))
     said = capsys.readouterr().out
     assert said.startswith("Proxy Anchor  (proxy-anchor)\nRelations of parts: Proxy Anchor  (drml-pa)\n")
     rows = cells(said)
@@ -60,19 +60,19 @@ def test_a_difference_shows_both_values_with_their_sources(columns, capsys, monk
 def test_defaults_and_runs_need_no_word_on_their_sources(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     robust = read("robust")
-    show_difference(RecipeDifference(robust, NO_RECIPE, difference(robust), None), RecipeDiff("a"))
+    print_difference(RecipeDifference(robust, NO_RECIPE, difference(robust), None))
     said = capsys.readouterr().out
     assert cells(said)[1:] == [["confidence", "LabelPosterior() (ours)", "-"]]
     assert "the same" not in said and "values for" not in said
     run = dataclasses.replace(robust, name="runs/[a]", title="Run", values={"lr": 0.5}, source={"lr": "run"})
-    show_difference(RecipeDifference(robust, run, difference(robust, run), None), RecipeDiff("a"))
+    print_difference(RecipeDifference(robust, run, difference(robust, run), None))
     said = capsys.readouterr().out
     assert cells(said)[0][2] == "runs/[a]" and ["lr", "0.0001 (default)", "0.5"] in cells(said)
 
 
 def test_recipes_that_do_not_differ_say_so(capsys):
     margin = read("margin")
-    show_difference(RecipeDifference(margin, margin, {}, None), RecipeDiff("a"))
+    print_difference(RecipeDifference(margin, margin, {}, None))
     said = capsys.readouterr().out
     assert "They do not differ.\n" in said and "other values for: sop, glyphs (--data NAME)" in said
 

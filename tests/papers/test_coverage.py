@@ -50,8 +50,6 @@ def test_every_command_parses(subtests):
                 assert runpy.run_path(str(script))["parse"](words[1:])
                 continue
             assert program == "likewise"
-            if words[0] == "recipe":
-                words = [" ".join(words[:2]), *words[2:]]
             config = cli.parse(words[0], words[1:])
             if words[0] == "bench":
                 grid = read_grid(config.grid)

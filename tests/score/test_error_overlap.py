@@ -90,23 +90,6 @@ def test_the_most_wrong_by_count_and_by_rate():
     assert most_wrong(torch.ones(6).bool(), torch.tensor([3, 3, 1, 1, 2, 2]), k=2).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("work", "message"),
-    [
-        (lambda: most_wrong(torch.ones(2).bool(), torch.arange(2), by="size"), "'count' or 'rate'.*got by='size'"),
-        (lambda: most_wrong(torch.ones(2).bool(), torch.arange(3)), "2 entries and 3 labels"),
-        (lambda: error_overlap([torch.arange(2)], ["a"], 5), "two runs or more"),
-        (lambda: error_overlap([torch.arange(2)] * 2, ["a"], 5), "2 runs and 1 methods"),
-        (lambda: error_overlap([torch.arange(2), torch.tensor([1, 1])], ["a", "b"], 5), "run 1 does not"),
-        (lambda: error_overlap([torch.arange(2), torch.arange(0)], ["a", "b"], 5), "run 1 does not"),
-        (lambda: error_overlap([torch.arange(3)] * 2, ["a", "b"], 2), "got 2 where runs name 3"),
-    ],
-)
-def test_bad_input_is_named(work, message, unchecked):
-    with pytest.raises(LikewiseError, match=message):
-        work()
-
-
 HEAT = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 1]], bool)
 
 

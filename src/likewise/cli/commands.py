@@ -111,13 +111,9 @@ COMMANDS = {
         "list [REGISTRY]", "list losses, miners, metrics, data sets, recipes, ...",
         "List", "cli.listing:listing", "cli.listing:show_listing",
     ),
-    "recipe show": Command(
-        "recipe show NAME", "print the settings of a recipe, with their sources",
-        "RecipeShow", "learn.recipe_view:recipe_show", "learn.recipe_view:show_recipe",
-    ),
-    "recipe diff": Command(
-        "recipe diff A [B]", "print the settings in which recipes or runs differ",
-        "RecipeDiff", "learn.recipe_view:recipe_diff", "learn.recipe_view:show_difference",
+    "recipe": Command(
+        "recipe NAME [OTHER]", "print the settings of a recipe, or where two differ",
+        "ShowRecipe", "learn.recipe_view:show_recipe", "learn.recipe_view:print_recipe",
     ),
     "published": Command(
         "published", "print published numbers of papers",
@@ -138,7 +134,7 @@ GROUPS = {
     "Clean": ("clean", "audit", "review", "apply", "send", "receive"),
     "Learn": ("train", "evaluate", "compare", "report"),
     "Use": ("search", "calibrate", "export", "embed", "doctor"),
-    "Papers": ("bench", "tune", "list", "recipe show", "recipe diff", "published", "noise", "hierarchy"),
+    "Papers": ("bench", "tune", "list", "recipe", "published", "noise", "hierarchy"),
 }
 """Heading -> commands, in the order of `likewise --help`. The demo is in "Start here"."""
 

@@ -40,17 +40,14 @@ def offered_words(words: list[str]) -> list[str]:
     *before, current = words or [""]
     if not before:
         return [*dict.fromkeys(name.split()[0] for name in COMMANDS), *FIRST_FLAGS]
-    if before == ["recipe"]:
-        return ["show", "diff"]
-    length = 2 if before[0] == "recipe" else 1
-    name = " ".join(before[:length])
+    name = before[0]
     if name not in COMMANDS:
         return []
     if found := choices_of(config_class(name), before[-1]):
         return found
     if current.startswith("-"):
         return flags_of_command(name)
-    return positional_names(name) if len(before) == length else []
+    return positional_names(name) if len(before) == 1 else []
 
 
 def flags_of_command(name: str) -> list[str]:
@@ -84,7 +81,7 @@ def positional_names(name: str) -> list[str]:
     from likewise.papers.grid import table_names
 
     registries = [*COMPONENT_REGISTRIES, *NAME_REGISTRIES, "all"]
-    return list({"list": registries, "bench": table_names(), "recipe show": recipes.names()}.get(name, ()))
+    return list({"list": registries, "bench": table_names(), "recipe": recipes.names()}.get(name, ()))
 
 
 def script(shell: str = "") -> str:

@@ -19,7 +19,6 @@ import tyro
 
 from likewise.core.errors import LikewiseError, nearest_name
 from likewise.core.settings.field_types import flag_name, marks
-from likewise.core.settings.setting_values import replacement
 from likewise.core.settings.training_settings import COMMON_FLAGS, FLAG_GROUPS, ROBUST_FLAG_HELP, Train
 
 MAX_LINE_WIDTH = 120
@@ -99,7 +98,6 @@ FLAG_SENTENCES = {
     "mixed-precision": "write --precision bf16 for mixed precision",
     "skip-bad": "broken images are skipped by default, and --strict stops at them; write no flag",
     "verbose": "progress is printed by default, and --quiet prints none; write no flag",
-    "slurm": "a job array trains the cells with --only; docs/clusters.md has its script",
     "yes": "commands start at once, without confirmation; write no flag",
 }
 """Flag of other tools -> what to write in place of it."""
@@ -343,7 +341,7 @@ def check_value(command: str, flag: str, hint: object, value: str | None, is_joi
     if value is None or (not is_joined and re.match(r"--?[^\W\d]", value)):
         raise LikewiseError(f"{command}: {flag} must be {wanted}, got nothing; write {flag} {placeholder(hint)}")
     if choices and value not in map(str, choices):
-        hint = replacement(flag, value) or nearest_name(value, map(str, choices))
+        hint = nearest_name(value, map(str, choices))
         raise LikewiseError(f"{command}: {flag} must be {wanted}, got '{value}'{hint}")
     if bare in (int, float) and not is_number(value, bare):
         raise LikewiseError(f"{command}: {flag} must be {wanted}, got '{value}'")

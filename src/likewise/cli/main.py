@@ -131,19 +131,12 @@ def start(words: list[str]) -> None:
         else:
             print(completion.install(*rest[:1]) if name == "--install-completion" else completion.script(*rest[:1]))
         return
-    if name == "recipe" and rest[:1] in (["-h"], ["--help"], ["--help-all"]):
-        print("\n".join(help_of(full_name, rest) for full_name in ("recipe show", "recipe diff")), end="")
-        return
-    if name == "recipe":
-        if rest[:1] not in (["show"], ["diff"]):
-            fail(
-                "write likewise recipe show NAME, or likewise recipe diff A [B]; `likewise list recipes` shows the names"
-            )
-        name, rest = f"recipe {rest[0]}", rest[1:]
     if name not in COMMANDS:
-        fail(f"there is no command '{name}'{nearest_name(name, [*COMMANDS, 'recipe'])} See `likewise --help`")
+        fail(f"there is no command '{name}'{nearest_name(name, COMMANDS)} See `likewise --help`")
     if {"-h", "--help", "--help-all"} & set(rest):
-        print(help_of(name, rest), end="")
+        from likewise.cli.flags import help_text
+
+        print(help_text(name, config_class(name), everything="--help-all" in rest), end="")
         return
     check_current_folder()
     config = parse(name, rest)
@@ -163,13 +156,6 @@ def versions() -> str:
         return f"likewise {__version__} (torch {version('torch')})"
     except PackageNotFoundError:
         return f"likewise {__version__} (torch is not installed)"
-
-
-def help_of(name: str, words: list[str]) -> str:
-    """Return the help of a command; `--help-all` among the words shows every flag."""
-    from likewise.cli.flags import help_text
-
-    return help_text(name, config_class(name), everything="--help-all" in words)
 
 
 def check_current_folder() -> None:

@@ -115,12 +115,14 @@ def after_list(config, words, result) -> list:
     if not config.registry:
         return ["list", "losses"]
     if config.registry == "recipes":
-        return ["recipe", "show", next(iter(result["recipes"]))]
+        return ["recipe", next(iter(result["recipes"]))]
     return ["bench", "--list"] if config.registry == "tables" else ["train", "--help"]
 
 
-def after_recipe_show(config, words, result) -> list:
-    return ["recipe", "diff", config.name, *(["--data", config.data] if config.data else [])]
+def after_recipe(config, words, result) -> list:
+    if config.other is None:
+        return ["recipe", config.name, "defaults", *(["--data", config.data] if config.data else [])]
+    return ["recipe", config.name if config.other == "defaults" else config.other]
 
 
 FOLLOWING: dict[str, Callable[[Any, list[str], Any], list]] = {
@@ -143,8 +145,7 @@ FOLLOWING: dict[str, Callable[[Any, list[str], Any], list]] = {
     "bench": after_bench,
     "tune": after_tune,
     "list": after_list,
-    "recipe show": after_recipe_show,
-    "recipe diff": lambda config, words, result: ["recipe", "show", config.b or config.a],
+    "recipe": after_recipe,
     "published": lambda config, words, result: ["bench", "--list"],
     "noise": lambda config, words, result: ["train", result.table, "--robust"],
     "hierarchy": lambda config, words, result: ["report", config.run],

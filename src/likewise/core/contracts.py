@@ -318,11 +318,6 @@ class NoiseModel(CheckedArguments, ABC):
         """Return the pairs (sample, label) of samples with several labels, with noise; each keeps one. By default an error."""
         raise LikewiseError(f"{type(self).__name__}: needs one label per sample; use Uniform, DropLabels or AddLabels")
 
-    def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
-        """Return P(given label | true class) among some classes, one row for each true class. By default an error."""
-        why = "its probabilities depend on more than the classes, so scores cannot be corrected for it"
-        raise LikewiseError(f"{type(self).__name__}: {why}; use Uniform or Semantic")
-
 
 class Protocol(CheckedArguments, ABC):
     """The rule that assigns rows to splits, and the rows of a split to query and gallery."""

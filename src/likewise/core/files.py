@@ -14,6 +14,7 @@ import os
 import secrets
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOBase
@@ -62,6 +63,15 @@ def no_link(path: str, flags: int) -> int:
 def cache_folder() -> Path:
     """Return the folder of files that can be rebuilt: `likewise` in `$XDG_CACHE_HOME`, or in `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "likewise"
+
+
+def crc32_of(file: Path) -> int:
+    """Return the CRC-32 of a file, read in blocks."""
+    crc = 0
+    with file.open("rb", buffering=0) as raw:
+        while block := raw.read(2**24):
+            crc = zlib.crc32(block, crc)
+    return crc
 
 
 def load_arrays(

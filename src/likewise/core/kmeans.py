@@ -65,7 +65,7 @@ def kmeans(
         spherical: cluster by direction: points and centres are scaled to unit length.
         budget: bytes for distances; a smaller budget gives smaller blocks and the same result.
     """
-    _check(x, k, iterations, init)
+    _check(x, k, init)
     kind, device = at_least_float32(x).dtype, x.device
     if device.type == "mps":  # MPS has no float64
         x = x.cpu()
@@ -194,16 +194,9 @@ def _means(
     return torch.where(count[:, None] > 0, total / count.clamp_min(1)[:, None], centre)
 
 
-def _check(x: Tensor, k: int, iterations: int, init: Tensor | None) -> None:
-    if not isinstance(x, Tensor) or x.ndim != 2 or not x.is_floating_point() or not x.shape[1]:
-        got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise LikewiseError(f"kmeans: x must be a float tensor (N, D), got {got}; convert it")
+def _check(x: Tensor, k: int, init: Tensor | None) -> None:
     if not 1 <= k <= len(x):
         raise LikewiseError(f"kmeans: k must lie between 1 and the number of points, got k={k} for {len(x)}; lower k")
-    if iterations < 0:
-        raise LikewiseError(f"kmeans: iterations must be 0 or more, got {iterations}; raise it")
-    if init is not None and init.shape != (k, x.shape[1]):
-        raise LikewiseError(f"kmeans: init must be k x D = {k} x {x.shape[1]} centres, got shape {tuple(init.shape)}")
     for name, table in (("x", x), ("init", init)):
         if table is None:
             continue

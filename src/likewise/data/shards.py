@@ -23,9 +23,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import atomic_write, check_output_file, check_writable, first_line, read_json, write_json
+from likewise.core.files import (
+    atomic_write,
+    check_output_file,
+    check_writable,
+    crc32_of,
+    first_line,
+    read_json,
+    write_json,
+)
 from likewise.core.settings.field_types import StoredType
-from likewise.core.vectors import BLOCK_BYTES, Vectors, block_rows
+from likewise.core.vectors import Vectors, block_rows
 from likewise.data.tabular import Codes
 from likewise.data.vector_files import MappedRows, mapped_rows, read_header
 
@@ -161,7 +169,7 @@ def checked_parts(folder: Path, index: ShardIndex, number: int) -> list[MappedRo
             raise not_as_indexed(folder, shard, f"have {wants[0]} scales (float32) in {shard.scale}", beside.shape)
         scale = (str(folder / shard.scale), beside.offset)
     for name in shard.files:
-        if (found := crc32_of(folder / name)) != shard.crc32[name]:
+        if (found := f"{crc32_of(folder / name):08x}") != shard.crc32[name]:
             raise not_as_indexed(folder, shard, f"have the CRC-32 {shard.crc32[name]} ({name})", found)
     return mapped_rows(str(folder / shard.vectors), header, scale)
 
@@ -178,15 +186,6 @@ def header_of(folder: Path, name: str, shard: str):
 def not_as_indexed(folder: Path, shard: Shard, rule: str, got: object) -> LikewiseError:
     """Return the error of a shard that is not what shards.json says."""
     return LikewiseError(f"features: shard {shard.vectors} of {folder} must {rule}, got {got}; {CURE}")
-
-
-def crc32_of(file: Path) -> str:
-    """Return the CRC-32 of a file, read in blocks."""
-    crc = 0
-    with file.open("rb", buffering=0) as raw:
-        while block := raw.read(BLOCK_BYTES):
-            crc = zlib.crc32(block, crc)
-    return f"{crc:08x}"
 
 
 def check_finite(parts: Sequence[MappedRows], index: ShardIndex, number: int, folder: Path) -> None:

@@ -248,9 +248,6 @@ class Identity:
 class Identified(list[Identity]):
     """One `Identity` for every image."""
 
-    def __init__(self, found: Iterable[Identity] = ()):
-        super().__init__(found)
-
     @view
     def _repr_html_(self) -> str:
         heads = ("class", "probability", "nearest row", "its class", "similarity")

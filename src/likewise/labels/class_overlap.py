@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from likewise.core.class_sums import class_sums
-from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
 from likewise.labels.candidate_classes import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT, repeats
 from likewise.labels.label_noise import SCORE_BLOCK_SIZE
@@ -109,10 +108,6 @@ def class_overlap(
         nearest: number of nearest classes of each class that are candidates.
         seed: seed of the folds.
     """
-    if len(x) != len(y) or not len(y):
-        raise LikewiseError(
-            f"class_overlap: there must be one label per feature vector, and one or more, got {len(y)} for {len(x)}"
-        )
     classes = int(y.max()) + 1
     if group is not None:
         x, y = group_means(x, y, group)

@@ -16,7 +16,6 @@ from torch.nn.functional import embedding, normalize
 
 from likewise.core.block_executors import map_blocks
 from likewise.core.class_sums import class_sums
-from likewise.core.errors import LikewiseError
 from likewise.core.similarity import full_precision_matmul
 from likewise.labels.candidate_classes import MAX_DENSE_CLASSES, NEAREST_CENTRES_COUNT
 from likewise.labels.class_density import eigenvectors
@@ -121,10 +120,6 @@ def off_topic(x: Float[Tensor, "N F"], y: Int[Tensor, "N"], classes: int, seed: 
         classes: number of classes; labels are below it.
         seed: of the division into folds.
     """
-    if len(x) < 2 or classes < 1:
-        raise LikewiseError(
-            f"off_topic: two samples and a class are needed, got {len(x)} samples and {classes} classes; add samples"
-        )
     z = normalize(x.float())
     most = max(1, min(MAX_COMPONENTS, len(z) // MIN_ROWS_PER_COMPONENT))
     with full_precision_matmul(z):
@@ -173,7 +168,9 @@ def _fit_without(shared: Mapping[str, Any], fold: Int[Tensor, "n"]) -> Predictiv
     p, y, classes = shared["p"], shared["y"], shared["classes"]
     outside = torch.ones_like(shared["typical"])
     outside[fold] = False
-    return fit_predictive(p, y, _restored(y, shared["typical"] & outside, outside, classes), classes)
+    used = shared["typical"] & outside
+    has_none = torch.bincount(y[used], minlength=classes)[y] == 0  # all samples of such a class are used
+    return fit_predictive(p, y, used | (outside & has_none), classes)
 
 
 def _distances_of_block(
@@ -285,10 +282,3 @@ def _weighted_quantiles(
     total = weight.cumsum(0)
     at = torch.searchsorted(total, total[-1] * torch.tensor(levels, dtype=total.dtype, device=total.device))
     return value[at.clamp_max(len(value) - 1)]
-
-
-def _restored(
-    y: Int[Tensor, "N"], used: Bool[Tensor, "N"], allowed: Bool[Tensor, "N"], classes: int
-) -> Bool[Tensor, "N"]:
-    """Return the used samples, and all allowed samples of classes without a used one."""
-    return used | (allowed & (torch.bincount(y[used], minlength=classes)[y] == 0))

@@ -14,8 +14,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
-
 CANDIDATES_COUNT = 8
 """Number of the most probable classes of a sample that are kept, its given class included."""
 
@@ -109,7 +107,6 @@ def update_posterior(
         decided: the label that the reviewer chose for each, the given label for "keep".
         certainty: probability that a decision is right; reviewers err.
     """
-    check_decisions(candidates, rows, decided, certainty)
     if not len(rows):
         return candidates
     given, suggested = candidates.label[:, 0].numpy(), candidates.suggested.numpy()
@@ -193,19 +190,3 @@ def fix_decided(
     label[rows] = own
     probability[rows] = torch.where(hit, certainty, (1 - certainty) / others).to(probability)
     return Candidates(label, probability)
-
-
-def check_decisions(candidates: Candidates, rows: Tensor, decided: Tensor, certainty: float) -> None:
-    """Raise unless every decision is about another sample of the posterior."""
-    n = len(candidates.label)
-    if len(rows) != len(decided) or len(rows.unique()) != len(rows):
-        raise LikewiseError(
-            f"update_posterior: every decided row must be different and have one label, got {len(rows)} rows "
-            f"({len(rows.unique())} different) and {len(decided)} labels"
-        )
-    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < n:
-        raise LikewiseError(
-            f"update_posterior: rows must lie between 0 and {n - 1}, got {int(rows.min())} to {int(rows.max())}"
-        )
-    if not 0.5 < certainty <= 1:
-        raise LikewiseError(f"update_posterior: certainty must lie above 0.5 and at most at 1, got {certainty}")

@@ -11,7 +11,6 @@ spread over the worlds is the uncertainty of the labels and of a training; the m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -22,7 +21,6 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
 from likewise.labels.many_heads import HeadSettings, score_heads, train_heads
 from likewise.labels.posterior_update import Candidates, draw_worlds
 
@@ -99,11 +97,6 @@ class Forecast:
             return None
         return int(self.k[np.flatnonzero(mean >= FLAT_SHARE * mean.max())[0]])
 
-    @property
-    def certain(self) -> bool:
-        """Whether the interval of the whole review lies above 0, for MAP@R."""
-        return bool(self.curves) and float(self.curves["MAP@R"].low[-1]) > 0
-
 
 def curve_points(suspects: int, points: int = 5) -> Int[np.ndarray, "P"]:
     """Return the numbers of reviewed samples at which a gain is forecast: 0, and `points` up to all suspects, denser at first."""
@@ -139,7 +132,6 @@ def forecast_review(
         worlds: number of worlds, 3 or more.
         progress: is called with the number of worlds that were computed.
     """
-    check_forecast(x, candidates, order, train, test, worlds)
     points = curve_points(len(order)) if k is None else np.unique(np.append(0, np.asarray(k, int)))
     corrected = np.append(0, candidates.wrong[order].double().cumsum(0).numpy())[points.clip(0, len(order))]
     reason = why_not(given, order, train, test)
@@ -218,23 +210,6 @@ def why_not(given: Tensor, order: Tensor, train: Tensor, test: Tensor) -> str:
     if queries < MIN_QUERIES or len(given[test].unique()) == queries:
         return f"{queries} samples to search with are too few; {MIN_QUERIES}, some of the same class, are needed"
     return ""
-
-
-def check_forecast(x: Tensor, candidates: Candidates, order: Tensor, train: Tensor, test: Tensor, worlds: int) -> None:
-    """Raise unless the posterior has one entry per sample, and the order has rows of them without repetition."""
-    n = len(x)
-    if len(candidates.label) != n:
-        raise LikewiseError(
-            f"forecast_review: candidates must have one entry for each of {n} samples, got {len(candidates.label)}"
-        )
-    if len(order.unique()) != len(order) or (len(order) and not 0 <= int(order.min()) <= int(order.max()) < n):
-        raise LikewiseError(f"forecast_review: order must have different rows below {n}, got {order.tolist()[:10]}")
-    if worlds < 3:
-        raise LikewiseError(f"forecast_review: worlds must be 3 or more for an interval, got {worlds}")
-    if bool((train & test).any()):
-        raise LikewiseError("forecast_review: no row may be both trained and tested; change train or test")
-    if not math.isfinite(float(x.abs().max())):
-        raise LikewiseError("forecast_review: features must be finite, got NaN or infinity; leave out these rows")
 
 
 class Action(NamedTuple):

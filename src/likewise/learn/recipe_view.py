@@ -10,7 +10,7 @@ from rich.text import Text
 
 from likewise.core.notebook import table, view
 from likewise.core.render.tables import escape
-from likewise.core.settings import RecipeDiff, RecipeShow, check
+from likewise.core.settings import ShowRecipe, check
 from likewise.learn.recipes import Recipe, command, difference, read, read_pair
 
 NO_VALUE = "-"
@@ -50,22 +50,20 @@ class RecipeDifference:
         return table(f"{self.a.title} and {self.b.title}", ("setting", self.a.name, self.b.name), lines, notes)
 
 
-def recipe_show(config: RecipeShow, say=print) -> ShownRecipe:
-    """Return a recipe: every value with its source, and the equivalent command."""
+def show_recipe(config: ShowRecipe, say=print) -> ShownRecipe | RecipeDifference:
+    """Return a recipe with the source of every value and the equivalent command, or the settings in which two differ."""
     check(config)
-    recipe = read(config.name, config.data)
-    return ShownRecipe(recipe, config.data, command(recipe, config.data or "DATA"))
-
-
-def recipe_diff(config: RecipeDiff, say=print) -> RecipeDifference:
-    """Return the settings in which two recipes, or a recipe and a run, differ."""
-    check(config)
-    a, b, data = read_pair(config.a, config.b, config.data)
+    if config.other is None:
+        recipe = read(config.name, config.data)
+        return ShownRecipe(recipe, config.data, command(recipe, config.data or "DATA"))
+    a, b, data = read_pair(config.name, config.other, config.data)
     return RecipeDifference(a, b, difference(a, b), data)
 
 
-def show_recipe(found: ShownRecipe, config: RecipeShow) -> None:
-    """Print a recipe: its paper, its values, the equivalent command, and how to change a value."""
+def print_recipe(found: ShownRecipe | RecipeDifference, config: ShowRecipe) -> None:
+    """Print a recipe: its paper, its values, the equivalent command, and how to change a value; or a difference."""
+    if isinstance(found, RecipeDifference):
+        return print_difference(found)
     recipe, data = found.recipe, found.data
     console = Console(highlight=False)
     console.print(f"[bold]{escape(recipe.title)}[/]  ({escape(recipe.name)}{f', for {escape(data)}' if data else ''})")
@@ -86,7 +84,7 @@ def show_recipe(found: ShownRecipe, config: RecipeShow) -> None:
     )
 
 
-def show_difference(found: RecipeDifference, config: RecipeDiff) -> None:
+def print_difference(found: RecipeDifference) -> None:
     """Print the settings in which two recipes differ, and the names of the settings with equal values."""
     a, b, different, data = found.a, found.b, found.settings, found.data
     console = Console(highlight=False)

@@ -74,7 +74,9 @@ def compare(config: Compare, say=print) -> Compared:
         a, b = same_relevance(a, b, config.metrics)
         a, b = join(a, b, False) if config.queries else (a, b)
     else:
-        check_without_on(config)
+        for name in ("root", "strict", "queries"):
+            if getattr(config, name):
+                raise LikewiseError(f"compare: --{name} is for the data of --on; drop it, or give --on DATA")
         (a, about_a), (b, about_b) = open_side(config.run_a), open_side(config.run_b)
         moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
         shared_metrics(a, b, config.metrics)
@@ -88,13 +90,6 @@ def compare(config: Compare, say=print) -> Compared:
     if changed:
         write_changes(changed, result)
     return Compared(result)
-
-
-def check_without_on(config: Compare) -> None:
-    """Raise for settings that only --on uses."""
-    for name in ("root", "strict", "queries"):
-        if getattr(config, name):
-            raise LikewiseError(f"compare: --{name} is for the data of --on; drop it, or give --on DATA")
 
 
 def differences(config: Compare, a: PerQuery, b: PerQuery) -> dict:

@@ -44,11 +44,6 @@ def most_wrong(
         by: "count", as in the paper, which favours large classes; or "rate", the share of the class that is wrong.
         least: with "rate", smallest size of a class: in a class of one sample, one error would be a rate of 1.
     """
-    if by not in ("count", "rate") or k < 1 or wrong.shape != y.shape:
-        raise LikewiseError(
-            "most_wrong: by must be 'count' or 'rate', k >= 1, and `wrong` must have one entry for each label, "
-            f"got by='{by}', k={k}, {len(wrong)} entries and {len(y)} labels"
-        )
     label, own, size = y.unique(return_inverse=True, return_counts=True)
     count = torch.bincount(own[wrong], minlength=len(label))
     rate = count.double() / size
@@ -90,20 +85,7 @@ def error_overlap(worst: Sequence[Int[Tensor, "_"]], methods: Sequence[str], cla
         methods: the training method of every run.
         classes: number of test classes.
     """
-    if len(worst) != len(methods) or len(worst) < 2:
-        raise LikewiseError(
-            f"error_overlap: two runs or more with a method each must be given, got  {len(worst)} runs and {len(methods)} methods"
-        )
-    short = [i for i, some in enumerate(worst) if not len(some) or len(some.unique()) < len(some)]
-    if short:
-        raise LikewiseError(
-            f"error_overlap: a run must name one class or more, none twice, but run {short[0]} does not"
-        )
     label = torch.cat(list(worst)).unique()
-    if len(label) > classes:
-        raise LikewiseError(
-            f"error_overlap: classes must count all classes, got {classes} where runs name {len(label)}"
-        )
     heat = torch.stack([torch.isin(label, some) for some in worst])
     size = heat.sum(1).double()
     both = size[:, None] + size

@@ -126,7 +126,11 @@ def evaluate_other(opened: OpenRun, config: Evaluate, items: Items) -> dict:
     out = per_query_file(config)
     check_input("evaluate", config.target, opened.run.about["features"], items, config.data)
     data = without_trained(items, config.data, [opened], config.split)
-    check_any_left(data)
+    if data.left_out == data.rows:
+        raise LikewiseError(
+            f"evaluate: the run trained on all {data.rows:,} {data.noun} of '{Path(data.name).name}' that could be scored, so "
+            "nothing is left; give samples that it did not train on"
+        )
     items = with_tree(data.items, config.taxonomy)
     e, scoring = open_scoring(opened, items, protocol_for(items), "test", config)
     result, scores, found = score_all(e, scoring)
@@ -285,15 +289,6 @@ def describe_classes(data: OtherData) -> str:
         return f"; {data.remainder:,} more of {of} that trained {are} left out, too ({shown})"
     are = "class of the others was" if len(classes) == 1 else "classes of the others were"
     return f"; {len(classes):,} {are} in training too ({shown})"
-
-
-def check_any_left(data: OtherData) -> None:
-    """Raise if the run trained on all samples."""
-    if data.left_out == data.rows:
-        raise LikewiseError(
-            f"evaluate: the run trained on all {data.rows:,} {data.noun} of '{Path(data.name).name}' that could be scored, so "
-            "nothing is left; give samples that it did not train on"
-        )
 
 
 def write_results(

@@ -85,7 +85,7 @@ def t_interval(values, level: float = 0.95) -> Interval:
     """
     from scipy.special import stdtrit  # slow to import
 
-    values, level = np.asarray(values, np.float64), _checked_level(level)
+    values = np.asarray(values, np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise LikewiseError(
             f"t_interval: values must be a vector of one finite number or more, got {values}; leave out failed repetitions"
@@ -118,9 +118,6 @@ def mean_interval(
         share: the values lie between 0 and 1, and 1 is perfect: the interval is symmetric in log-odds. None: if all values do.
         level: how often the interval holds the mean of other units.
     """
-    if value.ndim != 1 or any(labels is not None and labels.shape != value.shape for labels in (unit, rival)):
-        shapes = [None if one is None else one.shape for one in (value, unit, rival)]
-        raise LikewiseError(f"mean_interval: value, unit and rival must be vectors of one length, got {shapes}")
     kept = ~np.isnan(value)
     if not kept.any() or np.isinf(value).any():
         raise LikewiseError(
@@ -156,10 +153,6 @@ def paired_interval(
     Args:
         rivals: the class of the nearest wrong result of each query in a and in b; a change is due to that of the worse side.
     """
-    if a.shape != b.shape:
-        raise LikewiseError(
-            f"paired_interval: a and b must have the same shape, got {a.shape} and {b.shape}; align them by row first"
-        )
     rival = None if rivals is None else np.where(b > a, rivals[0], rivals[1])
     return mean_interval(b - a, unit, rival, share=False, level=level)
 
@@ -187,7 +180,7 @@ def ratio_intervals(
     """
     from scipy.special import expit, logit, stdtr, stdtrit  # slow to import
 
-    level, units = _checked_level(level), total.shape[-1]
+    units = total.shape[-1]
     size = count.sum(-1, keepdims=True)
     mean, weight = total.sum(-1, keepdims=True) / size, count / size
     left = np.maximum(1 - weight, np.finfo(np.float64).tiny)  # 0 for one unit only
@@ -269,9 +262,3 @@ def _reason(found: RatioIntervals, total: Float[np.ndarray, "C"], units: str) ->
         "changed": int((np.abs(total) > ZERO_TOLERANCE).sum()),
     }  # fmt: skip
     return REASON_TEXTS[int(found.why[0])].format(**facts)
-
-
-def _checked_level(level: float) -> float:
-    if not 0 < level < 1:
-        raise LikewiseError(f"intervals: level must lie between 0 and 1, got {level}; use 0.95")
-    return level

@@ -11,8 +11,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri, stdtr, stdtrit
 
-from likewise.core.errors import LikewiseError
-
 EQUALITY_TOLERANCE = 1e-12
 """Differences up to this share of the compared values are rounding."""
 
@@ -118,11 +116,6 @@ def compare_pairs(total: Float[np.ndarray, "*B C S M"], size: Int[np.ndarray, "*
         total: the metric, summed over the queries of each class; NaN: no training.
         size: number of queries of each class. Leading axes are independent contests (with the same trainings missing).
     """
-    if size.shape != total.shape[:-2] or np.isinf(total).any() or (size < 1).any():
-        raise LikewiseError(
-            f"compare_pairs: total must be classes by seeds by methods, finite or NaN, and size 1 or more of each class, got "
-            f"{total.shape} and {size.shape}; leave out failed trainings and classes without queries"
-        )
     value = total.sum(-3) / size.sum(-1)[..., None, None]
     spread = _residual_variance(value)
     found = [
@@ -249,8 +242,6 @@ def correlate(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> Co
 
     The interval is for other points like these, drawn independently.
     """
-    if len(x) != len(y):
-        raise LikewiseError(f"correlate: x and y must have the same length, got {len(x)} and {len(y)}")
     from scipy.stats import rankdata  # slow to import
 
     both = np.array([x, y], np.float64).reshape(2, -1)

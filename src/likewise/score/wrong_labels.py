@@ -134,8 +134,8 @@ def check_reviewable(scoring: Scoring) -> None:
     """Raise unless corrected scores can be estimated from a file of reviewed labels."""
     if not str(scoring.review).lower().endswith(".csv"):
         raise LikewiseError(
-            f"evaluate: --correct-test-labels must be a .csv file of reviewed labels, got '{scoring.review}' (the estimates "
-            '"audit" and of a known noise were removed); give review.csv, which is written as a form if it does not exist'
+            f"evaluate: --correct-test-labels must be a .csv file of reviewed labels, got '{scoring.review}'; give review.csv, "
+            "which is written as a form if it does not exist"
         )
     if scoring.sample is not None:
         raise LikewiseError(
@@ -329,11 +329,6 @@ def prediction_powered_mean(
         weight: of the predictions; None: the one with the smallest variance, in [0, 1].
     """
     n, count = len(true), len(true) + len(others)
-    if n < 2 or predicted.shape != true.shape:
-        raise LikewiseError(
-            f"prediction_powered_mean: two true values or more must come with a prediction each, got {true.shape} and "
-            f"{predicted.shape}"
-        )
     if weight is None:
         table = np.cov(true, predicted)
         weight = float(np.clip(table[0, 1] / table[1, 1], 0, 1)) if table[1, 1] > 0 else 0.0

@@ -195,18 +195,6 @@ def test_bad_input():
     holed.f[5, 0] = torch.nan
     with pytest.raises(LikewiseError, match=r"f must be finite, got 1 .*row 5\)"):
         inf.embedding_gradients(loss, holed)
-    with pytest.raises(LikewiseError, match="24 training samples once, got 20"):
-        inf.embedding_gradients(loss, train, [torch.arange(20)])
-    with pytest.raises(LikewiseError, match="0 to 23, got 0 to 24"):
-        inf.repairs(train, torch.tensor([[0, 24]]), SIGN[:1])
-    with pytest.raises(LikewiseError, match="got no pairs"):
-        inf.repairs(train, PAIR[:0], SIGN[:0])
-    with pytest.raises(LikewiseError, match="sign must be 1 .* got 0.5"):
-        inf.repairs(train, PAIR, SIGN / 2)
-    with pytest.raises(LikewiseError, match=r"without a gap, got \[0, 2\]"):
-        inf.repairs(train, PAIR, SIGN, torch.tensor([0, 2, 2, 0]))
-    with pytest.raises(LikewiseError, match="batch must be at least 2, got 1"):
-        inf.balanced_batches(train.y, batch=1)
 
 
 N = 15

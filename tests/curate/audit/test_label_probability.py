@@ -1,6 +1,7 @@
 """Probability that labels are right: the formulas by hand, planted wrong labels, and labels that cannot be scored."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from likewise.curate.audit.label_probability import (
     class_label_quality,
     cluster_counts,
     label_set_quality,
-    score_states,
+    state_blocks,
 )
 from likewise.curate.audit.states import suggested_decision
 from likewise.labels.label_evidence import LabelEvidence, set_evidence
@@ -326,7 +327,10 @@ def test_candidates_by_hand():
 
 
 def scored(has, x):
-    return score_states(torch.tensor(x), torch.tensor(has), 0, None)
+    found, given = state_blocks(torch.tensor(x), torch.tensor(has), 0, None), torch.tensor(has)
+    wrong = torch.cat([wrong for _, _, wrong in found.blocks])
+    about = {"reason": found.reason, "missing": found.missing, "score": 1 - wrong.max(1).values}
+    return SimpleNamespace(wrong=wrong, flagged=wrong > 0.5, suggested=given ^ (wrong > 0.5), **about)
 
 
 def test_planted_errors_are_flagged_and_the_sets_are_repaired():

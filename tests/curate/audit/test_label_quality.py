@@ -18,7 +18,7 @@ from PIL import Image, ImageFile
 from likewise.curate.audit import label_quality
 from likewise.curate.audit.audit import audit, check_label_set_settings
 from likewise.curate.audit.error_causes import explain
-from likewise.curate.audit.label_probability import UNINFORMATIVE_REASON, LabelQuality, LabelStates, listed
+from likewise.curate.audit.label_probability import UNINFORMATIVE_REASON, LabelQuality, StateBlocks, listed
 from likewise.curate.audit.label_quality import (
     ScoredSets,
     blank_images,
@@ -304,7 +304,7 @@ def test_suggested_sets_become_classes():
     wrong = torch.zeros(6, 6)
     wrong[1, int(has[1].nonzero()[0, 0])] = 0.9
     wrong[2][has[2]] = 0.9
-    states = listed(LabelStates(has, wrong, torch.zeros(6), torch.zeros(6), ("",) * 6))
+    states = listed(StateBlocks(iter([(torch.arange(6), has, wrong)]), torch.zeros(6), torch.zeros(6), ("",) * 6))
     quality = LabelQuality(states.score, {}, y, states.score, states.score, 0.0, 0.0, states=states)
     split = SplitQuality(quality, {}, np.zeros((6, 0), int), no_classes(), np.zeros(6, bool))
     e = renumber_labels(Embedded(torch.zeros(6, 2), y, torch.arange(6)), items)
@@ -325,7 +325,7 @@ def test_nearest_samples_with_a_label_are_sure_ones():
     z = torch.nn.functional.normalize(torch.tensor([[1.0, 0], [1, 0.1], [1, 0.2], [1, 0.5], [0, 1]]), dim=1)
     has = torch.tensor([[False], [True], [True], [True], [False]])
     wrong = torch.tensor([[0.9], [0.9], [0.1], [0.1], [0.1]])
-    states = listed(LabelStates(has, wrong, torch.zeros(1), torch.zeros(1), ("",)))
+    states = listed(StateBlocks(iter([(torch.arange(5), has, wrong)]), torch.zeros(1), torch.zeros(1), ("",)))
     found = ScoredSets(torch.tensor([10, 11, 12, 13, 14]), z, states)
     place = label = torch.tensor([0])
     assert near_rows(found, place, label, has=True) == ["12 13"] and near_rows(found, place, label, has=False) == ["14"]

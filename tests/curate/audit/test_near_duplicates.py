@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from likewise.errors import LikewiseError
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from likewise.curate.audit import near_duplicates as module
@@ -178,13 +177,6 @@ def test_equal_vectors_of_a_data_set_are_exact_copies():
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_to_compare(count):
     assert pairs(near_duplicates(apart(count), lambda row: scene(row))) == []
-
-
-def test_bad_input_is_named(unchecked):
-    with pytest.raises(LikewiseError, match="k must be 1 or more.*got k=0"):
-        near_duplicates(apart(3), k=0)
-    with pytest.raises(LikewiseError, match="each of 3 samples.*2 entries"):
-        near_duplicates(apart(3), split=np.zeros(2, int))
 
 
 def test_probability_of_copies_by_hand():

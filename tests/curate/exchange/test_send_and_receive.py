@@ -10,13 +10,12 @@ import typing
 import numpy as np
 import pytest
 from exchange_rows import LABELS, write_audit, write_vectors
-from likewise.config import Receive, Send
+from likewise.config import Send
 from likewise.errors import LikewiseError
 from likewise.types import Items
 from PIL import Image
 
 import likewise
-from likewise.cli.flags import check_words
 from likewise.core.settings.label_settings import ToolName
 from likewise.curate.exchange import TOOL_BY_NAME
 from likewise.curate.exchange.row_records import check_free, check_source
@@ -50,14 +49,6 @@ def test_bad_settings(tmp_path, unchecked):
     ):
         with pytest.raises(LikewiseError, match=f"receive: {reason}"):
             likewise.receive(tmp_path / "t.csv", "csv", tmp_path / into)
-
-
-def test_removed_tools_name_what_to_write(tmp_path, unchecked):
-    for tool in ("faiss", "lancedb", "pgvector", "qdrant"):
-        with pytest.raises(LikewiseError, match=f"got '{tool}'; it goes by parquet now.*docs/exchange.md"):
-            likewise.send(tmp_path, tool, tmp_path / "t")
-        with pytest.raises(LikewiseError, match="parquet now"):
-            check_words("receive", Receive, ["t", "--from", tool])
 
 
 def target(place, to="csv", **settings):

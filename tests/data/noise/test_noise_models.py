@@ -30,13 +30,6 @@ def test_two_classes_swap():
     assert (noisy == 16 - y).all()
 
 
-def test_transition_has_the_probabilities():
-    table = Uniform(share=0.3).transition(np.arange(4))
-    assert (
-        np.diag(table) == pytest.approx(0.7) and table[0, 1:] == pytest.approx(0.1) and table.sum(1) == pytest.approx(1)
-    )
-
-
 def test_labels_of_samples_with_several_become_labels_that_the_sample_lacks():
     sample, label = np.repeat(np.arange(1000), 2), np.tile([0, 1], 1000)
     label[1::4] += 1  # pairs 0, 1 and 0, 2
@@ -196,7 +189,6 @@ def test_data_that_a_model_cannot_change(refused):
     refused(
         (lambda: number_classes("X", one_class, 0.5), "X: .* at least two classes, got 1"),
         (lambda: Uniform(share=0.5)(one_class, rng), "at least two classes, got 1"),
-        (lambda: Uniform(share=0.3).transition(np.arange(1)), "among 2 to 4096 classes, got 1"),
         (lambda: Uniform(share=0.3).change_labels(*every, rng), "is 1 labels, but only 0"),
         (lambda: AddLabels(share=1).change_labels(*FEW, rng), "share=1 is 5 labels, but only 3"),
         (lambda: AddLabels()(np.arange(3), rng), "AddLabels: .* several labels"),

@@ -126,9 +126,13 @@ def test_bad_input():
 
 
 @pytest.mark.parametrize("reading", ["leaf", "child"])
-def test_transition_has_the_probabilities(reading):
+def test_wrong_labels_have_the_probabilities(reading):
     model, y = Semantic(share=0.4, reading=reading, class_names=NAMES, taxonomy=TREE), np.repeat(np.arange(7), 5000)
-    noisy, table = model(y, np.random.default_rng(0)), model.transition(np.arange(7))
+    noisy, relatives = model(y, np.random.default_rng(0)), Relatives(model._paths(np.arange(7)))
+    table = 0.6 * np.eye(7)
+    for c in range(7):
+        others, chance = relatives.of(c, reading)
+        table[c, others] = 0.4 * chance
     for c in range(7):
         count, expected = np.bincount(noisy[y == c], minlength=7), 5000 * table[c]
         assert (count[expected == 0] == 0).all()

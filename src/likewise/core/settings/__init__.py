@@ -1,65 +1,35 @@
 """Settings of every command, without torch: fields are flags, the texts below them are their help."""
 
-from likewise.core.settings.experiments import Bench, Demo, Published, Tune
-from likewise.core.settings.field_types import duration_fields, spec_fields, texts_of
-from likewise.core.settings.label_settings import Apply, Audit, Clean, Noise, Receive, Review, Send
-from likewise.core.settings.run_settings import (
-    Calibrate,
-    Compare,
-    Doctor,
-    Embed,
-    Evaluate,
-    Export,
-    Hierarchy,
-    List,
-    RecipeDiff,
-    RecipeShow,
-    Report,
-    Search,
-)
-from likewise.core.settings.setting_values import check, to_dict
-from likewise.core.settings.training_settings import (
-    SETTINGS_OUTSIDE_IDENTITY,
-    SPECS,
-    Train,
-    default_metrics,
-    default_select,
-    merged_settings,
-)
-
-__all__ = [
-    "SETTINGS_OUTSIDE_IDENTITY",
-    "SPECS",
-    "Apply",
-    "Audit",
-    "Bench",
-    "Calibrate",
-    "Clean",
-    "Compare",
-    "Demo",
-    "Doctor",
-    "Embed",
-    "Evaluate",
-    "Export",
-    "Hierarchy",
-    "List",
-    "Noise",
-    "Published",
-    "Receive",
-    "RecipeDiff",
-    "RecipeShow",
-    "Report",
-    "Review",
-    "Search",
-    "Send",
-    "Train",
-    "Tune",
-    "check",
-    "default_metrics",
-    "default_select",
-    "duration_fields",
-    "merged_settings",
-    "spec_fields",
-    "texts_of",
-    "to_dict",
-]
+from likewise.core.settings.experiments import Bench as Bench
+from likewise.core.settings.experiments import Demo as Demo
+from likewise.core.settings.experiments import Published as Published
+from likewise.core.settings.experiments import Tune as Tune
+from likewise.core.settings.field_types import duration_fields as duration_fields
+from likewise.core.settings.field_types import spec_fields as spec_fields
+from likewise.core.settings.field_types import texts_of as texts_of
+from likewise.core.settings.label_settings import Apply as Apply
+from likewise.core.settings.label_settings import Audit as Audit
+from likewise.core.settings.label_settings import Clean as Clean
+from likewise.core.settings.label_settings import Noise as Noise
+from likewise.core.settings.label_settings import Receive as Receive
+from likewise.core.settings.label_settings import Review as Review
+from likewise.core.settings.label_settings import Send as Send
+from likewise.core.settings.run_settings import Calibrate as Calibrate
+from likewise.core.settings.run_settings import Compare as Compare
+from likewise.core.settings.run_settings import Doctor as Doctor
+from likewise.core.settings.run_settings import Embed as Embed
+from likewise.core.settings.run_settings import Evaluate as Evaluate
+from likewise.core.settings.run_settings import Export as Export
+from likewise.core.settings.run_settings import Hierarchy as Hierarchy
+from likewise.core.settings.run_settings import List as List
+from likewise.core.settings.run_settings import Report as Report
+from likewise.core.settings.run_settings import Search as Search
+from likewise.core.settings.run_settings import ShowRecipe as ShowRecipe
+from likewise.core.settings.setting_values import check as check
+from likewise.core.settings.setting_values import to_dict as to_dict
+from likewise.core.settings.training_settings import SETTINGS_OUTSIDE_IDENTITY as SETTINGS_OUTSIDE_IDENTITY
+from likewise.core.settings.training_settings import SPECS as SPECS
+from likewise.core.settings.training_settings import Train as Train
+from likewise.core.settings.training_settings import default_metrics as default_metrics
+from likewise.core.settings.training_settings import default_select as default_select
+from likewise.core.settings.training_settings import merged_settings as merged_settings

@@ -297,25 +297,15 @@ class List:
 
 
 @dataclass(frozen=True)
-class RecipeShow:
-    """Print a recipe: every value with its source, and the equivalent command."""
+class ShowRecipe:
+    """Print a recipe with the source of every value and the equivalent command, or the settings in which two recipes differ."""
 
     name: Annotated[Positional[str], called("NAME")]
-    """Name of the recipe; `likewise list recipes` shows all."""
+    """Name of the recipe; `likewise list recipes` shows all. With OTHER also a run folder."""
+    other: Annotated[Positional[str | None], called("OTHER")] = None
+    """Recipe or run folder to compare with, or `defaults`: those of `likewise train`."""
     data: Data | None = None
-    """Data set whose values are shown, such as cub200. By default the values for any data."""
-
-
-@dataclass(frozen=True)
-class RecipeDiff:
-    """Print the settings in which two recipes differ, with both values and their sources."""
-
-    a: Annotated[Positional[str], called("A")]
-    """Name of a recipe, or a run folder; `likewise list recipes` shows all recipes."""
-    b: Annotated[Positional[str | None], called("B")] = None
-    """Another recipe or run folder. By default the defaults of `likewise train`."""
-    data: Data | None = None
-    """Data set whose values are compared, such as cub200. By default the data set of the run, if one is given."""
+    """Data set whose values are shown, such as cub200. By default the values for any data, or for the data of the run."""
 
 
 @dataclass(frozen=True)

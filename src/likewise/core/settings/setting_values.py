@@ -36,21 +36,6 @@ PATH_SETTINGS = (
 )  # fmt: skip
 """Settings that are paths."""
 
-REMOVED_VALUES = {
-    ("to", "from"): dict.fromkeys(
-        ("faiss", "lancedb", "pgvector", "qdrant"),
-        "it goes by parquet now, with five lines of its own package: docs/exchange.md",
-    ),
-    ("influence",): dict.fromkeys(("first", "kronecker", "deep"), "write finite, or lissa for the study's baseline"),
-}
-"""Names of a setting -> its removed values -> what to write in place of them."""
-
-
-def replacement(setting: str, value: object) -> str:
-    """Return what to write in place of a removed value of a setting, after "; "; empty if the setting never had the value."""
-    found = (values.get(value) for names, values in REMOVED_VALUES.items() if setting.strip("-_") in names)
-    return "".join(f"; {one}" for one in found if one)
-
 
 def check_text(owner: str, setting: str, text: str) -> None:
     """Raise for a text that no path can be: most functions of the operating system would raise errors of other types."""
@@ -76,9 +61,8 @@ def check(config) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if not argument_checks.fits(value, hints[field.name]):
-            hint = replacement(field.name, value) if isinstance(value, str) else ""
             raise LikewiseError(
-                f"{name}: {field.name} must be {argument_checks.type_words(hints[field.name])}, got {value!r}{hint}"
+                f"{name}: {field.name} must be {argument_checks.type_words(hints[field.name])}, got {value!r}"
             )
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str):

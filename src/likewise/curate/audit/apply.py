@@ -166,18 +166,13 @@ def find_table(place: str, undo: bool = False) -> Path:
     """
     given = Path(place).expanduser().absolute()
     places = [given, given / "corrected.csv", given / "audit" / "corrected.csv"]
-    found = next((file for file in places if file.is_file() or (undo and has_record(file))), None)
+    found = next((f for f in places if f.is_file() or (undo and not f.is_dir() and record_of(f).is_file())), None)
     if found is None:
         raise LikewiseError(
             f"apply: the table must be a corrected.csv, or the folder of an audit that was reviewed, got '{place}'; "
             "finish a review first: likewise review AUDIT"
         )
     return found
-
-
-def has_record(file: Path) -> bool:
-    """Return whether a table, which may be missing, has a record of earlier calls; a folder has none beside it."""
-    return not file.is_dir() and record_of(file).is_file()
 
 
 def data_root(file: Path, root: str | None) -> Path:
@@ -214,7 +209,11 @@ def plan_moves(file: Path, items: Items, root: Path) -> Iterable[Move]:
     real, new_label = Path(os.path.realpath(root)), {}
     for row, source in enumerate(_files(items)):
         new_label.setdefault(below(source, root), set()).add(items.class_name[items.y[row]])
-    check_single_labels(new_label)
+    for image, names in new_label.items():
+        if len(names) > 1:
+            raise LikewiseError(
+                f"apply: an image must have one label, but '{image}' has {shown_names(sorted(names))}; remove lines of the table"
+            )
     places = {image: place_of(image, splits) for image in new_label}
     classes = {label for top in splits or [""] for label in sub_folders(str(real / top))}
     if not given and not any(classes & labels for labels in new_label.values()):
@@ -263,15 +262,6 @@ def check_class_folders(given: dict[PurePath, str], splits: list[str], root: Pat
             raise LikewiseError(
                 f"apply: images must be in class folders of {root}, but '{image}' is in '{name}' and had the label '{label}'; "
                 "give --root, or write a new folder with --to"
-            )
-
-
-def check_single_labels(labels: dict[PurePath, set[str]]) -> None:
-    """Raise if the table has an image with two labels."""
-    for image, names in labels.items():
-        if len(names) > 1:
-            raise LikewiseError(
-                f"apply: an image must have one label, but '{image}' has {shown_names(sorted(names))}; remove lines of the table"
             )
 
 

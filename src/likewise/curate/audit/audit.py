@@ -96,7 +96,10 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     about |= (set_summary(subject, quality) if several else {}) | {"conflicts": conflicts}
     if not several:
         about["votes"] = None if weighed is None else weighed.summary(subject.items)
-    remove_results(folder)
+    for (
+        name
+    ) in OPTIONAL_FILES:  # audit.json, and what this audit may not write: files of two audits must not look complete
+        (folder / name).unlink(missing_ok=True)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
     if config.forecast:
         write_json(folder / "audit.json", without_nan(about))  # an interrupted forecast leaves a complete audit
@@ -137,12 +140,6 @@ def set_summary(subject: Subject, quality: dict[str, SplitQuality]) -> dict:
     found, names = scored_sets(subject, quality), subject.items.label_name or ()
     wrong = sum(one.states.expected for one in found)
     return {"errors": {}, "labels": label_facts(found, names), "expected_wrong": wrong}
-
-
-def remove_results(folder: Path) -> None:
-    """Remove what this audit may not write itself, and audit.json: a folder with files of two audits must not look complete."""
-    for name in OPTIONAL_FILES:
-        (folder / name).unlink(missing_ok=True)
 
 
 def finish(folder: Path, subject: Subject, about: dict, config: Audit) -> None:

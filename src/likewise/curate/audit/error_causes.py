@@ -30,7 +30,6 @@ from likewise.curate.audit.influence import (
     LissaDiverged,
     along,
     balanced_batches,
-    check_groups,
     compares_samples,
     embedding_gradients,
     empirical,
@@ -423,13 +422,8 @@ def gains(
         batches: rows of `train`, one batch per step; None: `balanced_batches` of 32.
     """
     (e, f), (test_e, test_f) = head_inputs("verify", train), head_inputs("verify", test)
-    group = check_groups(len(test_e), pair, sign, group)
+    group = torch.arange(len(pair), device=pair.device) if group is None else group
     errors = int(group.max()) + 1
-    if weight.shape[1] != len(e) or len(weight) not in (1, errors):
-        raise LikewiseError(
-            f"verify: weight must have {len(e)} columns (training samples) and {errors} rows (errors) or one, "
-            f"got shape {tuple(weight.shape)}"
-        )
     batches = balanced_batches(train.y, 32, 4, seed) if batches is None else batches
     share = sign.to(test_e).double() / torch.bincount(group)[group].to(test_e)
     found = share.new_empty(errors)

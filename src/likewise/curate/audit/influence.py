@@ -10,10 +10,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_type_hints
+from typing import Literal, get_type_hints
 
 import torch
-from annotated_types import Ge
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -66,8 +65,6 @@ def balanced_batches(
     A batch may be larger than `batch`: samples that were drawn together stay together, and the last batch takes the remainder. A
     loss that compares no samples returns the same values for any batches.
     """
-    pair = Annotated[int, Ge(2)]
-    check_arguments("balanced_batches", {"batch": batch, "per_class": per_class}, {"batch": pair, "per_class": pair})
     n = len(y)
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(n, generator=draw).to(y.device)
@@ -110,11 +107,6 @@ def evaluate(
     Miners draw the same samples in every call.
     """
     batches = balanced_batches(y) if batches is None else batches
-    if not torch.equal(torch.cat(list(batches)).sort().values, torch.arange(len(e), device=y.device)):
-        raise LikewiseError(
-            f"influence: batches must contain each of the {len(e)} training samples once, got {sum(map(len, batches))} rows; "
-            "use balanced_batches"
-        )
     loss = copy.deepcopy(loss).eval()  # a loss with a memory must not change here
     for number, rows in enumerate(batches):
         own = e[rows].detach().requires_grad_(torch.is_grad_enabled())
@@ -182,7 +174,7 @@ def repairs(
         space: distances between unit embeddings, or between raw ones for a loss whose `input` is "raw".
     """
     e, f = head_inputs("repairs", test)
-    group = check_groups(len(e), pair, sign, group)
+    group = torch.arange(len(pair), device=pair.device) if group is None else group
     count, order = torch.bincount(group), group.argsort(stable=True)
     pair, sign, group = pair[order], sign[order], group[order]
     _, slope = pair_distances(e[pair], sign.to(e) / count[group].to(e), space)
@@ -225,29 +217,6 @@ def _check_finite(owner: str, what: str, x: Float[Tensor, "N _"]) -> None:
             f"{owner}: {what} must be finite, got {int((~is_finite).sum())} rows that are not (first: row "
             f"{int((~is_finite).nonzero()[0, 0])}); leave out these samples"
         )
-
-
-def check_groups(n: int, pair: Tensor, sign: Tensor, group: Tensor | None) -> Int[Tensor, "P"]:
-    """Return the group of every pair.
-
-    Raises unless pairs are rows of test samples, signs are 1 or -1, and no group is empty.
-    """
-    if not len(pair) or int(pair.min()) < 0 or int(pair.max()) >= n:
-        got = f"{int(pair.min())} to {int(pair.max())}" if len(pair) else "no pairs"
-        raise LikewiseError(f"influence: pairs must be rows of test samples, 0 to {n - 1}, got {got}")
-    if not bool((sign.abs() == 1).all()):
-        raise LikewiseError(
-            "influence: sign must be 1 (should be farther apart) or -1 (should be closer), "
-            f"got {sign[sign.abs() != 1][0].item():g}"
-        )
-    if group is None:
-        return torch.arange(len(pair), device=pair.device)
-    if int(group.min()) < 0 or not bool(torch.bincount(group).all()):
-        raise LikewiseError(
-            f"influence: groups must be numbered from 0 without a gap, got {group.unique().tolist()[:8]}; "
-            "number them with unique(return_inverse=True)"
-        )
-    return group
 
 
 def along(v: Float[Tensor, "Q D F"], g: Float[Tensor, "N D"], f: Float[Tensor, "N F"]) -> Float[Tensor, "Q N"]:
@@ -382,7 +351,7 @@ def empirical(
     """
     check_arguments("empirical", {"heads": heads}, {"heads": Count})
     (e, f), (test_e, test_f) = head_inputs("empirical", train), head_inputs("empirical", test)
-    group = check_groups(len(test_e), pair, sign, group)
+    group = torch.arange(len(pair), device=pair.device) if group is None else group
     batches = balanced_batches(train.y) if batches is None else batches
     e, before = e.double(), losses_of(loss, e.double(), train.y, batches)
     for error in range(int(group.max()) + 1):

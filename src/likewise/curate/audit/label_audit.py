@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from likewise.core.devices import choose_device
 from likewise.core.errors import LikewiseError
 from likewise.core.notebook import table, view
-from likewise.curate.audit.label_probability import class_label_quality, score_states
+from likewise.curate.audit.label_probability import class_label_quality, state_blocks
 from likewise.data.features import as_array, check_x, from_arrays
 from likewise.labels.candidate_classes import MAX_DENSE_CLASSES
 from likewise.labels.given_sets import GivenSets
@@ -215,9 +215,9 @@ def audit_sets(
     x, number = prepare(values, features, group, device)
     every = torch.arange(len(given))
     has = given if len(names) > MAX_DENSE_CLASSES else given[every] > 0
-    found = score_states(x, has.to(x.device), seed, number)
-    shares = found.missing.numpy(), found.superfluous.numpy()
-    return LabelSetAudit(names, found.has.numpy(), found.wrong.numpy(), *shares, found.reason)
+    found = state_blocks(x, has.to(x.device), seed, number)
+    _, stated, wrong = (torch.cat(part).numpy() for part in zip(*found.blocks, strict=True))
+    return LabelSetAudit(names, stated, wrong, found.missing.numpy(), found.superfluous.numpy(), found.reason)
 
 
 def prepare(

@@ -47,39 +47,8 @@ UNEXPLAINED_REASON = "the features and the other labels explain it no better tha
 
 
 @dataclass(frozen=True, eq=False)
-class LabelStates:
-    """P(the given state is wrong) for every sample and independent label: superfluous if it was given, otherwise missing.
-
-    NaN: unknown. `reason` is why, for every label; empty: it is known. `missing` is the estimated share of the samples that have
-    a label but were not given it, `superfluous` the share of those that have it not but were given it.
-    """
-
-    has: Bool[Tensor, "N L"]
-    wrong: Float[Tensor, "N L"]
-    missing: Float[Tensor, "L"]
-    superfluous: Float[Tensor, "L"]
-    reason: tuple[str, ...]
-
-    @property
-    def flagged(self) -> Bool[Tensor, "N L"]:
-        """Where the given state is more likely wrong than right."""
-        return self.wrong > 0.5
-
-    @property
-    def suggested(self) -> Bool[Tensor, "N L"]:
-        """The label sets with every flagged state changed."""
-        return self.has ^ self.flagged
-
-    @property
-    def score(self) -> Float[Tensor, "N"]:
-        """P(right) of the most suspect state of every sample; NaN if all are unknown."""
-        worst = self.wrong.nan_to_num(-1.0).max(1).values
-        return torch.where(worst < 0, torch.nan, 1 - worst)
-
-
-@dataclass(frozen=True, eq=False)
 class ListedStates:
-    """The states of `LabelStates` that matter, as a list in place of a table: all given labels, and those that may be missing.
+    """The states of `StateBlocks` that matter, as a list in place of a table: all given labels, and those that may be missing.
 
     A label that was not given is listed if it is missing with `MIN_LISTED_PROBABILITY` or more; `rest` bounds the others.
     """
@@ -132,15 +101,10 @@ class ListedStates:
         )  # fmt: skip
 
 
-def listed(states: LabelStates | StateBlocks) -> ListedStates:
-    """Return the list of the states of a table, or of blocks of rows."""
-    blocks = (
-        states.blocks
-        if isinstance(states, StateBlocks)
-        else [(torch.arange(len(states.has)), states.has, states.wrong)]
-    )
+def listed(states: StateBlocks) -> ListedStates:
+    """Return the list of the states."""
     entries, samples = Collected(), Collected()
-    for rows, has, wrong in blocks:
+    for rows, has, wrong in states.blocks:
         kept = has | (wrong >= MIN_LISTED_PROBABILITY)
         place, label = kept.nonzero(as_tuple=True)
         rest = wrong.masked_fill(kept, torch.nan)
@@ -384,7 +348,7 @@ def label_set_quality(
     x: Float[Tensor, "N F"], y: Int[Tensor, "N"], has: Bool[Tensor, "N L"] | GivenSets, seed: int = 0,
     group: Int[Tensor, "N"] | None = None,
 ) -> LabelQuality:  # fmt: skip
-    """Return for every sample the probability that its whole set of labels is right; for every label, see `LabelStates`.
+    """Return for every sample the probability that its whole set of labels is right; for every label, see `StateBlocks`.
 
     Formula: the posterior of `LabelSetNoise`, from densities, votes of neighbours and the other labels of the sample, none of
         which the state itself affects. No probability is above 1 - 1 / (n + 2), n the smaller of the numbers of samples with and
@@ -408,19 +372,13 @@ def label_set_quality(
     return LabelQuality(score, {}, y.cpu(), sure, sure, math.nan, math.nan, unknown_reason=reason, states=states)
 
 
-def score_states(
-    x: Float[Tensor, "N F"], has: Bool[Tensor, "N L"] | GivenSets, seed: int, group: Int[Tensor, "N"] | None
-) -> LabelStates:
-    """Return for every sample and label the probability that the given state is wrong, on the CPU; see `label_set_quality`."""
-    found = state_blocks(x, has, seed, group)
-    given, wrong = torch.empty(has.shape, dtype=torch.bool), torch.empty(has.shape)
-    for rows, *states in found.blocks:
-        given[rows], wrong[rows] = states
-    return LabelStates(given, wrong, found.missing, found.superfluous, found.reason)
-
-
 class StateBlocks(NamedTuple):
-    """The states of `LabelStates` in blocks: rows, whether they were given each label, and P(the given state is wrong)."""
+    """P(the given state is wrong) for every sample and independent label: superfluous if it was given, otherwise missing.
+
+    NaN: unknown. `reason` is why, for every label; empty: it is known. `missing` is the estimated share of the samples that have
+    a label but were not given it, `superfluous` the share of those that have it not but were given it. Blocks: rows, whether
+    they were given each label, and the probabilities.
+    """
 
     blocks: Iterator[tuple[Int[Tensor, "b"], Bool[Tensor, "b L"], Float[Tensor, "b L"]]]
     missing: Float[Tensor, "L"]

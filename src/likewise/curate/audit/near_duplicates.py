@@ -17,7 +17,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
-from likewise.core.errors import LikewiseError
 from likewise.curate.audit.single_scores import nearest_samples
 from likewise.data.copies import clusters_of, pixel_clusters, pixel_digest
 
@@ -130,11 +129,6 @@ def near_duplicates(
         place: number of the file of each sample, and its box: two boxes of one file are no copies.
         known: neighbours of every sample, k or more, the nearest first; None: they are searched.
     """
-    if k < 1 or (split is not None and len(split) != len(z)):
-        raise LikewiseError(
-            f"near_duplicates: k must be 1 or more, and split must have one entry for each of {len(z)} samples, got k={k}"
-            + ("" if split is None else f" and {len(split)} entries")
-        )
     z = torch.nn.functional.normalize(z.detach().float())
     count, k, report_progress = len(z), min(k, len(z) - 1), progress or (lambda share: None)
     if count < 2:
@@ -145,7 +139,9 @@ def near_duplicates(
     digest, codes = _read_all(image, count, lambda share: report_progress(0.8 * share))
     has_image = np.array([one != b"" for one in digest])
     exact = _exact_clusters(digest, vectors, place, k)
-    pair = [np.stack([np.repeat(np.arange(count), k), near.ravel()], 1), _stars(exact)]
+    _, first, own = np.unique(exact, return_index=True, return_inverse=True)
+    everyone = np.arange(count)
+    pair = [np.stack([np.repeat(everyone, k), near.ravel()], 1), np.stack([first[own], everyone], 1)]
     if has_image.any():
         pair.append(_similar_hashes(codes, np.flatnonzero(has_image)))
     pair = _other_files(_pairs(np.concatenate(pair), count), place)
@@ -167,7 +163,8 @@ def near_duplicates(
     kept = np.flatnonzero(same | equal | (agrees & (probability >= MIN_LISTED_PROBABILITY)))
     pair, same, probability = pair[kept], same[kept], probability[kept]
     bits, apart = np.where(both[kept], bits[kept], -1).astype(np.int64), apart[kept]
-    order = np.lexsort((apart, bits, ~same, _within(pair, split)))
+    within = np.zeros(len(pair), bool) if split is None else split[pair[:, 0]] == split[pair[:, 1]]
+    order = np.lexsort((apart, bits, ~same, within))
     shown, _ = _spanning(pair, order, count)
     _, cluster = _spanning(pair, np.flatnonzero(same), count)
     row, other = pair[shown].T
@@ -313,12 +310,6 @@ def _exact_clusters(digest: list[bytes], vectors, place, k: int) -> Int[np.ndarr
     return clusters_of([("row", row) if many[row] and not digest[row] else key for row, key in enumerate(keys)])
 
 
-def _stars(cluster: Int[np.ndarray, "N"]) -> Int[np.ndarray, "P 2"]:
-    """Return pairs of the first sample of every cluster and each later one."""
-    _, first, own = np.unique(cluster, return_index=True, return_inverse=True)
-    return np.stack([first[own], np.arange(len(cluster))], 1)
-
-
 def _other_files(pair: Int[np.ndarray, "P 2"], place) -> Int[np.ndarray, "Q 2"]:
     """Return the pairs without two different boxes of one file."""
     if place is None:
@@ -357,11 +348,6 @@ def _match(
             better = found < bits[at]
             bits[at[better]], how[at[better]] = found[better], (window, turned, mirrored)
     return bits, how
-
-
-def _within(pair: Int[np.ndarray, "P 2"], split: Int[np.ndarray, "N"] | None) -> np.ndarray:
-    """Return whether the samples of each pair are in the same split."""
-    return np.zeros(len(pair), bool) if split is None else split[pair[:, 0]] == split[pair[:, 1]]
 
 
 def _spanning(pair: Int[np.ndarray, "P 2"], order: Int[np.ndarray, "p"], count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -84,8 +84,7 @@ def loss_over_time(history: Float[Tensor, "T N"]) -> Float[Tensor, "N"]:
     """Return the mean of `rank_by_loss` over all records of the losses: labels that are learned late are suspect.
 
     Args:
-        history: the loss of every sample in every record; NaN where a sample was not trained. A sample without any loss
-        gets the
+        history: the loss of every sample in every record; NaN where a sample was not trained. A sample without any loss gets the
             median.
     """
     share = torch.full_like(history, torch.nan, dtype=torch.float64)
@@ -94,10 +93,6 @@ def loss_over_time(history: Float[Tensor, "T N"]) -> Float[Tensor, "N"]:
         if known.any():
             record[known] = rank_by_loss(loss[known])
     mean = share.nanmean(0)
-    if mean.isnan().all():
-        raise LikewiseError(
-            f"loss_over_time: history must have a loss, got only NaN in {len(history)} x {len(mean)} values"
-        )
     return mean.where(~mean.isnan(), mean.nanmedian())
 
 
@@ -129,12 +124,6 @@ def votes(
     check_labelled("votes", z, y)
     size, own = class_sizes(y), y.unique(return_inverse=True)[1]
     k = voting_count(y) if k is None else k
-    if k < 1 or temperature <= 0:
-        raise LikewiseError(f"votes: k >= 1 and temperature > 0 must hold, got k={k}, temperature={temperature}")
-    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(z):
-        raise LikewiseError(
-            f"votes: rows must lie between 0 and {len(z) - 1}, got {int(rows.min())} to {int(rows.max())}"
-        )
     for some in rows.split(max(1, SCORE_BLOCK_SIZE // k)) if len(rows) else ():
         if foreign:
             found = rank(z[some], y[some], z, y, k=k, own=some, group=own[some], gallery_group=own)
@@ -252,10 +241,6 @@ def suggest(
             samples at most n - 1 neighbours vote. A sample alone in its class then keeps its label, at confidence 0.
         k: number of neighbours that vote; by default the median class size, at most 200.
     """
-    if foreign and len(y.unique()) < 2:
-        raise LikewiseError(
-            "suggest: labels must have two classes or more, got one; add another class, or use foreign=False"
-        )
     rows = torch.arange(len(z), device=z.device) if rows is None else rows
     found = [_elect(some, y[some], label, w) for some, label, w in votes(z, y, rows, k, temperature, foreign)]
     if not found:

@@ -84,7 +84,9 @@ def receive(config: Receive, say=print) -> Received:
     into = check_output_path(config.into, suffix, "receive", "--into") if suffix in (".npz", ".csv") else None
     if into is not None:
         check_free([into], "receive", config.replace)
-        check_other(into, config)
+        source = Path(config.source).expanduser()
+        if into.exists() and source.exists() and source.samefile(into):
+            raise LikewiseError(f"receive: --into must not replace what is read, got '{source}'; choose another --into")
     elif not Path(config.into).expanduser().is_dir():
         raise LikewiseError(
             f"receive: --into must be an audit folder, a .npz file for vectors or a .csv file for labels, got '{config.into}'"
@@ -120,13 +122,6 @@ def translating_errors(owner: str, place: str) -> Iterator[None]:
         raise LikewiseError(
             f"{owner}: '{place}' must be readable and writable, but it is not ({error}); check its permissions and its disk"
         ) from None
-
-
-def check_other(into: Path, config: Receive) -> None:
-    """Raise if the file that is written is one that is read."""
-    source = Path(config.source).expanduser()
-    if into.exists() and source.exists() and source.samefile(into):
-        raise LikewiseError(f"receive: --into must not replace what is read, got '{source}'; choose another --into")
 
 
 def notes_about(stored: StoredDecisions) -> Iterator[str]:

@@ -237,7 +237,7 @@ def add_queue_route(app: FastAPI, store: Store, questions: Questioned, planner: 
         if wanted.show == "disputed":
             found = await run_in_threadpool(disputed_items, store, questions, wanted.kind)
         else:
-            found = listed_items(questions, wanted, decided)
+            found = current_pairs(questions, decided) if wanted.kind == "pair" else questions.candidates(wanted)
         if order and wanted.flagged and wanted.kind != "pair" and wanted.show != "disputed":
             first, may = await planner.open_items(reviewer, order), set(found) if wanted.is_limit else None
             found = list(dict.fromkeys([*(first if may is None else filter(may.__contains__, first)), *found]))
@@ -274,11 +274,6 @@ def disputed_items(store: Store, questions: Questioned, kind: str) -> list[str]:
     settled = settle(store.findings, store.current_decisions()).items()
     items = [item for item, one in settled if one.choice == "disputed" and kind_of(store.findings, item) == kind]
     return list(dict.fromkeys(questions.first.get(int(item), item) if kind == "sample" else item for item in items))
-
-
-def listed_items(questions: Questioned, wanted: ItemFilter, decided: dict[str, Decision]) -> list[str]:
-    """Return the items of a kind that may match the filter, in their order, without pairs that are outdated."""
-    return current_pairs(questions, decided) if wanted.kind == "pair" else questions.candidates(wanted)
 
 
 def item_filter(

@@ -7,9 +7,6 @@ from jaxtyping import Bool, Int
 
 from likewise.core.errors import LikewiseError
 
-MAX_TRANSITION_CLASSES = 4096
-"""Largest number of classes whose table of probabilities is made: it has a cell for every pair of classes."""
-
 
 def several_labels_error(owner: str) -> LikewiseError:
     """Return the error of a noise model that only changes sets of labels, for data with one label per sample."""
@@ -93,13 +90,3 @@ def first_of(values: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
     mask = np.zeros(len(values), bool)
     mask[np.unique(values, return_index=True)[1]] = True
     return mask
-
-
-def check_transition_size(name: str, classes: Int[np.ndarray, "C"]) -> int:
-    """Return the number of classes; raise if a table of all pairs of them has no use or no room."""
-    if not 2 <= len(classes) <= MAX_TRANSITION_CLASSES:
-        raise LikewiseError(
-            f"{name}: scores can be corrected for known noise among 2 to {MAX_TRANSITION_CLASSES} classes, got {len(classes)}; "
-            "use --correct-test-labels audit, or a reviewed subset"
-        )
-    return len(classes)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
 from likewise.core.errors import LikewiseError
-from likewise.data.noise._selection import check_transition_size, choose, number_classes
+from likewise.data.noise._selection import choose, number_classes
 from likewise.data.taxonomies import ancestors, require_tree
 
 
@@ -70,14 +70,6 @@ class Semantic(NoiseModel):
             others, chance = relatives.of(int(place[own[0]]), self.reading)
             noisy[own] = classes[rng.choice(others, len(own), p=chance)]
         return noisy
-
-    def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
-        count, relatives = check_transition_size("Semantic", classes), Relatives(self._paths(classes))
-        table = (1 - self.share) * np.eye(count)
-        for number in range(count):
-            others, chance = relatives.of(number, self.reading)
-            table[number, others] = self.share * chance
-        return table
 
     def _paths(self, classes: Int[np.ndarray, "C"]) -> list[tuple[str, ...]]:
         """Return the ancestors of each class, coarsest first."""

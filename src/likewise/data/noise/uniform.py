@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from likewise.core.argument_checks import Share
 from likewise.core.contracts import NoiseModel
-from likewise.data.noise._selection import check_transition_size, choose, choose_absent, draw_absent, number_classes
+from likewise.data.noise._selection import choose, choose_absent, draw_absent, number_classes
 
 
 class Uniform(NoiseModel):
@@ -42,9 +42,3 @@ class Uniform(NoiseModel):
         noisy = label.copy()
         noisy[places] = draw_absent(sample[places], (sample, label), np.unique(label), rng)
         return sample, noisy
-
-    def transition(self, classes: Int[np.ndarray, "C"]) -> Float[np.ndarray, "C C"]:
-        count = check_transition_size("Uniform", classes)
-        table = np.full((count, count), self.share / (count - 1))
-        np.fill_diagonal(table, 1 - self.share)
-        return table

@@ -320,7 +320,9 @@ def add_with_confusions(
         own = [number for number, place in enumerate(new) if names[place] == name]
         found = {"class": name, "images": len(own), "reason": "", "before": [], "after": []}
         if before is None or after is None:
-            found["reason"] = no_threshold(calibrated)
+            calibration = calibrated.current()
+            reason = calibrated.hint if calibration is None else calibration.unknown.reason
+            found["reason"] = f"no estimate: {reason or 'the index is not calibrated'}"
         elif len(own) < MIN_NEW_IMAGES:
             found["reason"] = f"no estimate: {MIN_NEW_IMAGES} images are needed"
         else:
@@ -365,13 +367,6 @@ def binomial_interval(count: int, total: int) -> tuple[float, float]:
 
     found = binomtest(count, total).proportion_ci(0.95, "exact")
     return float(found.low), float(found.high)
-
-
-def no_threshold(calibrated: IndexCalibration) -> str:
-    """Return why there is no threshold."""
-    calibration = calibrated.current()
-    reason = calibrated.hint if calibration is None else calibration.unknown.reason
-    return f"no estimate: {reason}" if reason else "no estimate: the index is not calibrated"
 
 
 def sentences(report: dict) -> list[str]:

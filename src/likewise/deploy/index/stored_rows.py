@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import atomic_write, no_link, write_json
+from likewise.core.files import atomic_write, crc32_of, no_link, write_json
 from likewise.core.locks import file_lock
 from likewise.data.images import folders_of_paths
 
@@ -273,7 +273,7 @@ def save_graph(folder: Path, about: dict, graph: dict | None, write) -> dict:
         graph = graph | {"file": f"{graph['kind']}-{about['version'] + 1}.faiss"}
         with atomic_write(folder / graph["file"]) as aside:
             write(aside)
-            graph |= {"size": aside.stat().st_size, "sum": checksum(aside)}
+            graph |= {"size": aside.stat().st_size, "sum": crc32_of(aside)}
     about = write_about(folder, about | {"graph": graph})
     if last is not None:
         (folder / last["file"]).unlink(missing_ok=True)
@@ -392,15 +392,6 @@ _FIELD_CHECKS = {
     "graph": _graph,
 }
 """Key of index.json -> function that checks its value."""
-
-
-def checksum(file: Path) -> int:
-    """Return the CRC-32 of a file, read in blocks."""
-    crc = 0
-    with file.open("rb") as body:
-        while block := body.read(2**24):
-            crc = zlib.crc32(block, crc)
-    return crc
 
 
 def checksum_of_array(array: np.ndarray) -> int:

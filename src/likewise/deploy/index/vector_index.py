@@ -21,12 +21,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from likewise.core.errors import LikewiseError, pip_install
-from likewise.core.files import first_line
+from likewise.core.files import crc32_of, first_line
 from likewise.core.progress import bar
 from likewise.core.retrieval.integer_scores import euclidean_scale, prepare, readable
 from likewise.deploy.index import stored_rows
 from likewise.deploy.index.row_labels import LabelFilter, allowed_rows, number_classes
-from likewise.deploy.index.stored_rows import Rows, checksum, pack, prepare_vectors
+from likewise.deploy.index.stored_rows import Rows, pack, prepare_vectors
 
 EXTRA_RESULTS = 16
 """Candidates beyond k, because rounding may swap neighbours."""
@@ -461,7 +461,7 @@ class Approximate:
         try:
             if file.stat().st_size != entry["size"]:
                 raise RuntimeError(f"it must have {entry['size']} bytes and has {file.stat().st_size}")
-            if checksum(file) != entry["sum"]:
+            if crc32_of(file) != entry["sum"]:
                 raise RuntimeError("its checksum does not match")
             inner = faiss.read_index(str(file))
             places = faiss.vector_to_array(inner.id_map)  # pyright: ignore[reportAttributeAccessIssue]

@@ -150,7 +150,7 @@ def _read_one(name: str, data: str | None) -> Recipe:
 
 def holds_vectors(data: str) -> bool:
     """Whether data is a file of features or a folder of shards, by its name alone or by its index."""
-    from likewise.data.shards import is_shards  # imports torch, which `likewise recipe show` does not need
+    from likewise.data.shards import is_shards  # imports torch, which `likewise recipe` does not need
 
     return data.lower().endswith((".npz", ".npy")) or is_shards(data)
 
@@ -182,7 +182,7 @@ def apply(name: str | None, data: str, **settings) -> Train:
     return Train(**{"data": data, "recipe": name, **merged})
 
 
-def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, Recipe, str | None]:
+def read_pair(a: str, b: str, data: str | None = None) -> tuple[Recipe, Recipe, str | None]:
     """Return two recipes to compare, and the data set for which they are read.
 
     If one of them is a run, recipes are read for the data of the run unless `data` is given, and all specs are written out with
@@ -190,12 +190,12 @@ def read_pair(a: str, b: str | None, data: str | None = None) -> tuple[Recipe, R
 
     Args:
         a: name of a recipe, or folder of a run (./name if a recipe has the same name).
-        b: the same; None: the defaults.
+        b: the same, or "defaults".
         data: data set.
     """
-    runs = {name: read_run(name) for name in (a, b) if name and _is_path(name)}
+    runs = {name: read_run(name) for name in (a, b) if _is_path(name)}
     data = data or next((run.data_sets[0] for run in runs.values()), None)
-    one, other = (runs.get(name or "") or (read(name, data) if name else NO_RECIPE) for name in (a, b))
+    one, other = (runs.get(name) or (NO_RECIPE if name == NO_RECIPE.name else read(name, data)) for name in (a, b))
     return (written_out(one), written_out(other), data) if runs else (one, other, data)
 
 

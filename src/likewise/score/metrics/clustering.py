@@ -85,7 +85,7 @@ def nmi(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
     Formula: 2 I(a, b) / (H(a) + H(b))
     Differs: NaN if both groupings have one group; scikit-learn returns 1. Roth et al. 2020 print 1/4 of it (eq. 27).
     """
-    counts = _count("nmi", a, b)
+    counts = _count(a, b)
     return _ratio(2 * _information(counts), _entropy(counts.a) + _entropy(counts.b))
 
 
@@ -95,7 +95,7 @@ def nmi_geometric(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
     Formula: I(a, b) / sqrt( H(a) H(b) )
     Differs: NaN if one grouping has one group; scikit-learn returns 0 or 1.
     """
-    counts = _count("nmi_geometric", a, b)
+    counts = _count(a, b)
     return _ratio(_information(counts), math.sqrt(_entropy(counts.a) * _entropy(counts.b)))
 
 
@@ -106,7 +106,7 @@ def ami(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
     Formula: (I - E[I]) / ( (H(a) + H(b)) / 2 - E[I] ), E over all groupings with groups of these sizes
     Differs: NaN if both groupings have one group, or one group per sample; scikit-learn returns 1.
     """
-    counts = _count("ami", a, b)
+    counts = _count(a, b)
     if len(counts.a) == len(counts.b) and len(counts.a) in (1, len(a)):
         return math.nan
     chance = _expected_information(counts)
@@ -119,18 +119,12 @@ def pair_f1(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> float:
     Formula: 2 TP / (2 TP + FP + FN), TP = pairs in one group of both, FP = of b only, FN = of a only
     Differs: NaN if no two samples share a group in either grouping.
     """
-    counts = _count("pair_f1", a, b)
+    counts = _count(a, b)
     together, in_a, in_b = (int((n * (n - 1)).sum()) for n in (counts.both, counts.a, counts.b))
     return _ratio(2 * together, in_a + in_b)
 
 
-def _count(owner: str, a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> Counts:
-    for label in (a, b):
-        if label.ndim != 1 or label.is_floating_point() or label.shape != a.shape or not len(label):
-            raise LikewiseError(
-                f"{owner}: a and b must have one integer per sample, got a {a.dtype} {tuple(a.shape)} and "
-                f"b {b.dtype} {tuple(b.shape)}"
-            )
+def _count(a: Int[Tensor, "N"], b: Int[Tensor, "N"]) -> Counts:
     (_, of_a, size_a), (_, of_b, size_b) = (label.unique(return_inverse=True, return_counts=True) for label in (a, b))
     pair, both = (of_a * len(size_b) + of_b).unique(return_counts=True)
     return Counts(size_a, size_b, both, size_a[pair // len(size_b)] * size_b[pair % len(size_b)])

@@ -49,13 +49,10 @@ def measure(names: Iterable[str], z: Float[Tensor, "N D"], y: Int[Tensor, "N"]) 
     """Return these metrics of embeddings, scaled to unit length."""
     names, unit = list(names), F.normalize(z, dim=1)
     value = density(z, y)._asdict() if any(name.startswith("pi") for name in names) else {}
-    value |= {name: spectral_decay(unit, _drop(name)) for name in names if name.startswith("rho")}
+    # rho@2 excludes one of the largest singular values, rho@1 none
+    decays = [name for name in names if name.startswith("rho")]
+    value |= {name: spectral_decay(unit, int(name.partition("@")[2] or 2) - 1) for name in decays}
     return {name: value[name] for name in names}
-
-
-def _drop(name: str) -> int:
-    """Return the number of largest singular values that a metric name excludes."""
-    return int(name.partition("@")[2] or 2) - 1
 
 
 def spectrum(z: Float[Tensor, "N D"]) -> Float[Tensor, "S"]:
@@ -101,8 +98,6 @@ def class_spectrum(z: Float[Tensor, "N D"], y: Int[Tensor, "N"], ranks: int = 35
         ignored; NaN if no class remains.
     """
     check("class_spectrum", z, y)
-    if ranks < 1:
-        raise LikewiseError(f"class_spectrum: ranks must be 1 or more, got {ranks}")
     total, classes = torch.zeros(ranks, dtype=torch.float64, device=z.device), 0
     for gram in _class_grams(z, y):
         value = _singular_values(gram)
