@@ -8,7 +8,7 @@ from likewise.types import LikewiseError
 
 from likewise.data import load
 from likewise.learn.training.defaults import resolve
-from likewise.runs.identity import as_recorded, cleared_after_failure, find_run, identity_of, prepare_folder
+from likewise.runs.identity import cleared_after_failure, find_run, identity_of, prepare_folder
 
 
 @pytest.fixture
@@ -36,13 +36,6 @@ def test_identity_changes_with_what_is_learned_and_with_nothing_else(claim, sett
     assert claim(**same, loss="MultiSimilarity( )").about["identity"] == base
     for change in ({"lr": 1e-5}, {"seed": 1}, {"loss": "Triplet()"}, {"steps": 41}, {"noise": "Uniform(share=0.1)"}):
         assert claim(**change).about["identity"] != base
-
-
-def test_records_had_an_argument_that_some_losses_have_no_more():
-    inner = "MultiSimilarity(alpha=2.0, beta=40.0, base=0.5, miner=HardPairs(eps=0.1))"
-    recorded = inner[:-1] + ", space='cosine')"
-    assert as_recorded(inner) == recorded and as_recorded("SNR(margin=0.1)") == "SNR(margin=0.1)"
-    assert as_recorded(f"Hierarchical(loss={inner}, coarse=2)") == f"Hierarchical(loss={recorded}, coarse=2)"
 
 
 def test_every_field_is_either_learned_or_kept_out():

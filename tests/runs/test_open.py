@@ -103,11 +103,11 @@ def test_settings_that_somebody_tampered_with(tmp_path, config, says, unchecked)
         read_config(run)
 
 
-INNER = ("Triplet()", "MultiSimilarity()", "LiftedStructure()", "NPair()", "Contrastive()")
+INNER = ("Triplet()", "MultiSimilarity()", "LiftedStructure()", "NPair()", "Contrastive(space='hyperbolic')")
 """Losses of unit and of raw embeddings."""
 
 MORE = (
-    "Hierarchical(loss=ProxyAnchor(), coarse=2)", "Angular(alpha=0.7)",
+    "Hierarchical(loss=ProxyAnchor(), coarse=2)", "Triplet(space='hyperbolic')", "Angular(alpha=0.7)",
     "ForwardCorrection(share=0.1)", *(f"CrossBatchMemory(loss={loss}, size=8)" for loss in INNER),
 )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,22 +77,6 @@ NEUTRAL_VALUES = {"freeze_backbone": False, "lora": None, "relevance": None, "vo
 no part of the identity, so `bench --adopt` still recognises these records."""
 
 
-LOSSES_WITH_SPACE = (
-    "Circle", "Contrastive", "FastAP", "Histogram", "Margin", "MultiSimilarity", "PairSuperLoss", "Quadruplet", "SmoothAP",
-    "SupCon", "Triplet",
-)  # fmt: skip
-"""Losses that had an argument `space` when the first records were published: their identity has its only value left."""
-
-
-def as_recorded(spec: str) -> str:
-    """Return a spec with the arguments that published records have, so that `bench --adopt` still recognises them."""
-    calls = [node for node in ast.walk(ast.parse(spec, mode="eval")) if isinstance(node, ast.Call)]
-    ends = [one.end_col_offset or 0 for one in calls if ast.unparse(one.func) in LOSSES_WITH_SPACE]
-    for end in sorted(ends, reverse=True):
-        spec = f"{spec[: end - 1]}, space='cosine')" + spec[end:]
-    return spec
-
-
 def learned_settings(config: Train) -> dict:
     """Return the settings that change what is learned."""
     settings = {k: v for k, v in to_dict(config).items() if k not in SETTINGS_OUTSIDE_IDENTITY}
@@ -103,11 +86,7 @@ def learned_settings(config: Train) -> dict:
 def identity_of(config: Train, data: str) -> str:
     """Return the identity of resolved settings with data of this fingerprint."""
     read = {file: content for text in texts_of(config, SPECS) for file, content in contents_of(text).items()}
-    counts = (
-        learned_settings(config)
-        | {"loss": as_recorded(config.loss), "weights": hash_of(config.weights)}
-        | ({"files": read} if read else {})
-    )
+    counts = learned_settings(config) | {"weights": hash_of(config.weights)} | ({"files": read} if read else {})
     counts |= {"votes": hash_of(config.votes, "--votes")} if config.votes else {}
     return identity(counts, data)
 

@@ -36,7 +36,7 @@ def test_defaults_are_left_out_and_differences_kept():
 
 
 def test_canonical_spells_one_way_and_writes_everything_out():
-    full = "MultiSimilarity(alpha=2.0, beta=40.0, base=0.5, miner=HardPairs(eps=0.1))"
+    full = "MultiSimilarity(alpha=2.0, beta=40.0, base=0.5, miner=HardPairs(eps=0.1), space='cosine')"
     for text in ("MultiSimilarity", "MultiSimilarity( )", "MultiSimilarity(beta=40, alpha = 2)", full, canonical(full)):
         assert canonical(text) == full
     assert canonical("MultiSimilarity(alpha=3)") == canonical("MultiSimilarity(alpha=3.0)") != full
@@ -52,12 +52,14 @@ def test_canonical_spells_one_way_and_writes_everything_out():
 
 
 def test_every_argument_is_written_out():
-    full = "CrossBatchMemory(loss=Contrastive(margin=1.0, pull_margin=0.0, miner=None), size=1024, start=0)"
-    for text in ("CrossBatchMemory", "CrossBatchMemory(loss=Contrastive(miner=None))", full):
+    full = "CrossBatchMemory(loss=Contrastive(margin=1.0, pull_margin=0.0, miner=None, space='cosine'), size=1024, start=0)"
+    for text in ("CrossBatchMemory", "CrossBatchMemory(loss=Contrastive(space='cosine'))", full):
         assert canonical(text) == full
-    changed = canonical("Contrastive(margin=0.5)")
-    assert changed == "Contrastive(margin=0.5, pull_margin=0.0, miner=None)" != canonical("Contrastive")
-    assert build(canonical("SupCon")).temperature == 0.1
+    bent = canonical("Contrastive(space='hyperbolic')")
+    assert (
+        bent == "Contrastive(margin=1.0, pull_margin=0.0, miner=None, space='hyperbolic')" != canonical("Contrastive")
+    )
+    assert build(canonical("SupCon")).space == "cosine"
     with pytest.raises(LikewiseError, match="SNR has no argument 'space'"):  # what is wrong is not dropped either
         build(canonical("SNR(space='cosine')"))
 
@@ -114,7 +116,7 @@ def test_groups_and_copies_reach_a_confidence_whose_spec_is_canonical():
         ("Triplte()", "no component called 'Triplte'; did you mean 'Triplet'"),
         (
             "Triplet(margn=1)",
-            "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner",
+            "Triplet has no argument 'margn'; did you mean 'margin'. It takes: margin, squared, miner, space",
         ),
         ("Triplet(0.1)", "arguments must be given by name"),
         ("HardPairs()", "describes a HardPairs, but a Loss is needed here"),

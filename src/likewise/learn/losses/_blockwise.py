@@ -7,7 +7,6 @@ at a time, lets autograd differentiate it at once, and stores one B x R matrix: 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -246,12 +245,3 @@ def _rng_restorer(device: torch.device) -> Callable[[], None]:
         return lambda: torch.cuda.set_rng_state(state, device)
     state = torch.get_rng_state()
     return lambda: torch.set_rng_state(state)
-
-
-def check_margins(owner: str, pull_margin: float, margin: float, furthest: float = 2.0) -> None:
-    """Raise unless the margin of the pull is not above that of the push, and this one not above the largest distance."""
-    if not pull_margin <= margin <= furthest:
-        most = f" <= {furthest:g}, the largest distance of unit vectors" if math.isfinite(furthest) else ""
-        raise LikewiseError(
-            f"{owner}: pull_margin <= margin{most} must hold, got pull_margin={pull_margin}, margin={margin}"
-        )

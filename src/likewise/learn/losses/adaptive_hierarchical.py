@@ -10,13 +10,11 @@ from likewise.core.argument_checks import Count, NotNegative, Positive, ShareBel
 from likewise.core.contracts import Loss, TripletMiner
 from likewise.core.similarity import (
     EMPTY_SUM_THRESHOLD,
-    MIN_SQUARED_DISTANCE,
     compare,
     cosine,
     exact_softplus,
     full_precision,
     is_traced,
-    length,
     log1p_sum_exp,
     log_sum_exp,
     mean_over,
@@ -24,21 +22,8 @@ from likewise.core.similarity import (
     sum_by_anchor,
 )
 from likewise.core.types import LikewiseError, Pairs, Ref, Tuples
+from likewise.learn.losses._hyperbolic import SpaceName, neg_hyperbolic
 from likewise.learn.miners.semi_hard import SemiHard
-
-
-def neg_hyperbolic(a: Float[Tensor, "B D"], b: Float[Tensor, "R D"]) -> Float[Tensor, "B R"]:
-    """Return minus the distances in the Poincare ball (curvature -1), to which the exponential map at 0 takes the vectors.
-
-    Computed by the law of cosines, which is stable near the boundary of the ball:
-    cosh d = 1 + 2 sinh^2(|a| - |b|) + sinh 2|a| sinh 2|b| (1 - cos).
-    Distances of unit embeddings are 0 to 4. The gradient is finite at distance 0.
-    """
-    n, m = length(a)[:, None], length(b)[None, :]
-    above = 2 * (n - m).sinh().square() + (2 * n).sinh() * (2 * m).sinh() * (1 - a @ b.T / (n * m))
-    above = above.clamp_min(MIN_SQUARED_DISTANCE)
-    return -(above + above.sqrt() * (above + 2).sqrt()).log1p()
-
 
 SPACE_DEFAULTS = {"cosine": (cosine, 0.5), "hyperbolic": (neg_hyperbolic, -2.7)}
 """Name of a space -> (similarity, default of gamma). A cosine of 0.5 is a hyperbolic distance of 2.7."""
@@ -94,7 +79,7 @@ class AdaptiveHierarchical(Loss):
         self, classes: int, alpha: Positive = 2.0, beta: Positive = 40.0, rho: Positive = 2.0, gamma: float | None = None,
         width: NotNegative = 0.2, momentum: ShareBelowOne = 0.9, views: Count = 1,
         form: Literal["multi-similarity", "triplet", "lifted"] = "multi-similarity", miner: TripletMiner = SemiHard(),
-        space: Literal["cosine", "hyperbolic"] = "cosine",
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
         self.classes = classes

@@ -9,6 +9,7 @@ from likewise.core.contracts import Loss, PairMiner
 from likewise.core.similarity import log_sum_exp, log_weights
 from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class Circle(Loss):
@@ -26,6 +27,8 @@ class Circle(Loss):
         margin: m, the paper's relaxation; positives should be above 1 - m, negatives below m. Paper: 0.4 for retrieval.
         gamma: scale. Paper: 80 for retrieval.
         miner: miner of the pairs; None: all pairs.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
@@ -33,16 +36,19 @@ class Circle(Loss):
 
     def __init__(
         self, margin: ShareBelowOne = 0.4, gamma: Positive = 80.0, miner: PairMiner | None = None,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
         self.margin = margin
         self.gamma = gamma
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref, miner=self.miner, relevance=self.relevance)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        sim = SPACES_BY_NAME[self.space].similarity(sim)
         now = sim.detach()
         pull = (1 + self.margin - now).relu() * (sim - (1 - self.margin))
         push = (now + self.margin).relu() * (sim - self.margin)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -16,7 +18,8 @@ from likewise.core.similarity import (
     with_known_gradient,
 )
 from likewise.core.types import Pairs, Ref
-from likewise.learn.losses._blockwise import by_rows, check_margins, triplets
+from likewise.learn.losses._blockwise import by_rows, triplets
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName, check_margins
 from likewise.learn.miners.random import Random
 
 
@@ -37,6 +40,9 @@ class Contrastive(Loss):
         margin: negatives nearer than this are pushed away. Paper: 1.
         pull_margin: positives nearer than this are not pulled. Paper: 0.
         miner: miner of the pairs; None: all pairs.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs", "triplets")
@@ -44,40 +50,48 @@ class Contrastive(Loss):
 
     def __init__(
         self, margin: float = 1.0, pull_margin: NotNegative = 0.0, miner: Miner | None = None,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_margins("Contrastive", pull_margin, margin)
+        check_margins("Contrastive", pull_margin, margin, SPACES_BY_NAME[space].furthest)
         self.margin = margin
         self.pull_margin = pull_margin
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
+        margin = self.margin / SPACES_BY_NAME[self.space].unit
         judged = self.relevance is not None and "pairs" not in self.relevance.gives
         if not judged and (self.miner is None or self.miner.yields == "pairs"):
-            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=self.margin, relevance=self.relevance)
-        t = triplets(z, y, ref, self.miner or Random(), self.margin, self.relevance)
+            return by_rows(self._rows, z, y, ref, miner=self.miner, margin=margin, relevance=self.relevance)
+        t = triplets(z, y, ref, self.miner or Random(), margin, self.relevance)
         near, far = triplet_similarities(z, ref, t)
-        pull = distance(near).where(t.pull, 0.0)
-        value = (pull - self.pull_margin).relu() + (self.margin - distance(far)).relu()
+        measure = SPACES_BY_NAME[self.space].distance
+        pull = measure(near).where(t.pull, 0.0)
+        value = (pull - self.pull_margin).relu() + (self.margin - measure(far)).relu()
         return normalise_by_count(*sum_by_anchor(value, t, len(z)))
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
         if pairs.value is not None:
-            return _graded(sim, pairs, self.margin, self.pull_margin)
+            return _graded(sim, pairs, self.margin, self.pull_margin, SPACES_BY_NAME[self.space].distance)
+        if self.space != "cosine":
+            return _pull_and_push(sim, pairs, self.margin, self.pull_margin, SPACES_BY_NAME[self.space].distance)
         return with_known_gradient(_pull_and_push, _fast, sim, pairs, self.margin, self.pull_margin)
 
 
-def _pull_and_push(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> Tensor:
+def _pull_and_push(
+    sim: Tensor, pairs: Pairs, margin: float, pull_margin: float, measure: Callable = distance
+) -> Tensor:
     """Return the mean over the positives plus the mean over the negatives within the margin."""
-    d = distance(sim)
+    d = measure(sim)
     near = pairs.neg & (d.detach() < margin)
     return mean_over((d - pull_margin).relu(), pairs.pos) + mean_over(margin - d, near)
 
 
-def _graded(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float) -> Tensor:
+def _graded(sim: Tensor, pairs: Pairs, margin: float, pull_margin: float, measure: Callable) -> Tensor:
     """Return `_pull_and_push` with every pair in both means, weighted by its relevance and by the rest to 1."""
     assert pairs.value is not None
-    d, r, known = distance(sim), pairs.value.to(sim), (pairs.pos | pairs.neg).to(sim)
+    d, r, known = measure(sim), pairs.value.to(sim), (pairs.pos | pairs.neg).to(sim)
     near = known * (d.detach() < margin)
     return weighted_mean((d - pull_margin).relu(), known * r) + weighted_mean(margin - d, near * (1 - r))
 

@@ -8,6 +8,7 @@ from likewise.core.argument_checks import Count
 from likewise.core.contracts import Loss
 from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.losses.histogram import soft_histograms
 
 
@@ -26,20 +27,24 @@ class FastAP(Loss):
     Args:
         bins: number of bins of the squared distances, 0 to 4; a distance is split between the two bin edges around it.
             Paper: 10.
+        space: space of the distances. "hyperbolic" bins hyperbolic distances (not squared), which are 0 to 4 too; the order of
+            neighbours is the same, and evaluation uses the cosine. See `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, bins: Count = 10):
+    def __init__(self, bins: Count = 10, space: SpaceName = "cosine"):
         super().__init__()
         self.bins = bins
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref, relevance=self.relevance)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
-        place = (1 - sim) * (self.bins / 2)
+        space = SPACES_BY_NAME[self.space]
+        place = (1 - space.similarity(sim)) * (self.bins / (1 - space.least))
         if pairs.value is not None:
             return self._graded(place, pairs, pairs.value.to(sim))
         pos, neg = soft_histograms(place, pairs, self.bins + 1)

@@ -11,6 +11,7 @@ from likewise.core.contracts import Loss
 from likewise.core.similarity import at_least_float32, cosine, full_precision, positive_negative_masks
 from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import blocks, split_rows
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class Histogram(Loss):
@@ -27,13 +28,16 @@ class Histogram(Loss):
 
     Args:
         nodes: nodes of the histograms from -1 to 1, both ends included. Roth et al.: 65; 11 for SOP.
+        space: space of the similarities. In "hyperbolic", nodes are from its smallest similarity to 1; the order of neighbours is
+            the same, and evaluation uses the cosine. See `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
 
-    def __init__(self, nodes: Annotated[int, Ge(2)] = 65):
+    def __init__(self, nodes: Annotated[int, Ge(2)] = 65, space: SpaceName = "cosine"):
         super().__init__()
         self.nodes = nodes
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         with full_precision(z):
@@ -46,11 +50,13 @@ class Histogram(Loss):
 
     def _count(self, sim: Float[Tensor, "B R"], y: Int[Tensor, "B"], ref: Ref | None):
         """Return the histograms of positives and of negatives of every row, computed in blocks of rows to save memory."""
-        parts = blocks(sim)
+        parts, space = blocks(sim), SPACES_BY_NAME[self.space]
         source = None if self.relevance is None else self.relevance.bound(y if ref is None else ref.y)
-        scale = (self.nodes - 1) / 2
+        scale = (self.nodes - 1) / (1 - space.least)
         found = [
-            soft_histograms((s + 1) * scale, positive_negative_masks(y, ref, part, source), self.nodes)
+            soft_histograms(
+                (space.similarity(s) - space.least) * scale, positive_negative_masks(y, ref, part, source), self.nodes
+            )
             for s, part in zip(split_rows(sim, parts), parts)
         ]
         return torch.cat([pos for pos, _ in found]), torch.cat([neg for _, neg in found])

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from likewise.core.argument_checks import NotNegative, Positive
 from likewise.core.contracts import Loss, Relevance, TripletMiner
-from likewise.core.similarity import distance, normalise_by_count, sum_by_anchor, triplet_similarities
+from likewise.core.similarity import normalise_by_count, sum_by_anchor, triplet_similarities
 from likewise.core.types import LikewiseError, Ref
 from likewise.learn.losses._blockwise import triplets
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -36,6 +37,9 @@ class Margin(Loss):
         nu: weight of the sum of the boundaries. 0 in Roth et al. 2020.
         miner: miner of the triplets. Paper: DistanceWeighted().
         count: what the sum is divided by: "terms" (paper), "triplets" (the study's code) or "all" (the study's print).
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     lr_factor = 50.0
@@ -44,11 +48,14 @@ class Margin(Loss):
     def __init__(
         self, classes: int | None = None, margin: NotNegative = 0.2, beta: Positive = 1.2, per_class: bool = True,
         learn: bool = True, nu: NotNegative = 0.0, miner: TripletMiner = DistanceWeighted(),
-        count: Literal["terms", "triplets", "all"] = "terms",
+        count: Literal["terms", "triplets", "all"] = "terms", space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        if beta >= 2:
-            raise LikewiseError(f"Margin: beta must be below 2, the largest distance of unit vectors, got {beta}")
+        most = SPACES_BY_NAME[space].furthest
+        if beta >= most:
+            raise LikewiseError(
+                f"Margin: beta must be below {most:g}, the largest distance of unit vectors, got {beta}"
+            )
         if per_class and classes is None:
             raise LikewiseError(
                 "Margin: a boundary per class needs classes, got None; give classes, or set per_class=False"
@@ -61,6 +68,7 @@ class Margin(Loss):
         self.nu = nu
         self.miner = miner
         self.count = count
+        self.space = space
         rows = 1 if classes is None or not per_class else classes
         self.boundaries = nn.Parameter(torch.full((rows, 1), float(beta)), requires_grad=learn)
 
@@ -72,12 +80,13 @@ class Margin(Loss):
             )
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin, self.relevance)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit, self.relevance)
         near, far = triplet_similarities(z, ref, t)
+        measure = SPACES_BY_NAME[self.space].distance
         boundaries = self.boundaries.to(near).squeeze(1)
         boundary = boundaries.index_select(0, y if t.one_each else y[t.a]) if self.per_class else boundaries
-        pull = (distance(near).where(t.pull, 0.0) - boundary + self.margin).relu()
-        push = (boundary - distance(far) + self.margin).relu()
+        pull = (measure(near).where(t.pull, 0.0) - boundary + self.margin).relu()
+        push = (boundary - measure(far) + self.margin).relu()
         total, count = sum_by_anchor(pull + push, t, len(z))
         if self.count != "all":
             active = pull.sign() + push.sign() if self.count == "terms" else (pull + push).sign()

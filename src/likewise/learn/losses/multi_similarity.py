@@ -8,6 +8,7 @@ from likewise.core.contracts import Loss, PairMiner
 from likewise.core.similarity import log1p_sum_exp, log_weights
 from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.hard_pairs import HardPairs
 
 
@@ -26,6 +27,8 @@ class MultiSimilarity(Loss):
         base: m, the similarity that separates positives from negatives. Paper: 1; 0.5 in the authors' code and in Roth et al.,
             taken here.
         miner: miner of the pairs. Paper: HardPairs(eps=0.1); None: all pairs.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
@@ -33,18 +36,20 @@ class MultiSimilarity(Loss):
 
     def __init__(
         self, alpha: Positive = 2.0, beta: Positive = 40.0, base: float = 0.5, miner: PairMiner | None = HardPairs(eps=0.1),
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
         self.alpha = alpha
         self.beta = beta
         self.base = base
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref, miner=self.miner, relevance=self.relevance)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs) -> Float[Tensor, "b"]:
-        above = sim - self.base
+        above = SPACES_BY_NAME[self.space].similarity(sim) - self.base
         near = far = above
         if pairs.value is not None:  # the logarithm of a weight is added to the exponent of its pair
             log_r, log_rest = log_weights(pairs.value.to(sim))

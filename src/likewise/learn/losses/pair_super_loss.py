@@ -8,10 +8,10 @@ from torch import Tensor
 
 from likewise.core.argument_checks import NotNegative, PositiveOrInfinite
 from likewise.core.contracts import Loss
-from likewise.core.similarity import compare, distance, is_traced
+from likewise.core.similarity import compare, is_traced
 from likewise.core.types import Ref
 from likewise.learn.lambert_w import exp_minus_w
-from likewise.learn.losses._blockwise import check_margins
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName, check_margins
 
 
 class PairSuperLoss(Loss):
@@ -32,6 +32,9 @@ class PairSuperLoss(Loss):
         lam: regularisation of the weights; for large values all weights are 1. Paper, in classification: 1 or 0.25.
         margin: negatives nearer than this are pushed away. ProcSim: 1.
         pull_margin: positives nearer than this are not pulled. ProcSim: 0.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     mean: Tensor
@@ -40,19 +43,21 @@ class PairSuperLoss(Loss):
 
     def __init__(
         self, lam: PositiveOrInfinite = 1.0, margin: float = 1.0, pull_margin: NotNegative = 0.0,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
-        check_margins("PairSuperLoss", pull_margin, margin)
+        check_margins("PairSuperLoss", pull_margin, margin, SPACES_BY_NAME[space].furthest)
         self.lam = lam
         self.margin = margin
         self.pull_margin = pull_margin
+        self.space = space
         self.pending: tuple[Tensor, Tensor] | None = None  # means and counts of this step, for `after_step`
         self.register_buffer("mean", torch.zeros(2))  # of positives, of negatives
         self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         sim, pairs = compare(z, y, ref, relevance=self.relevance)
-        d = distance(sim)
+        d = SPACES_BY_NAME[self.space].distance(sim)
         each = torch.where(pairs.pos, d - self.pull_margin, self.margin - d).relu() * (pairs.pos | pairs.neg)
         still = each.detach()
         kinds = (pairs.pos, pairs.neg)

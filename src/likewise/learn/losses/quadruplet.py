@@ -7,7 +7,6 @@ from likewise.core.argument_checks import NotNegative
 from likewise.core.contracts import Loss, Relevance, TripletMiner
 from likewise.core.similarity import (
     at_least_float32,
-    distance,
     draw_columns,
     full_precision,
     normalise_by_count,
@@ -16,6 +15,7 @@ from likewise.core.similarity import (
 )
 from likewise.core.types import Ref, Tuples
 from likewise.learn.losses._blockwise import triplets
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 from likewise.learn.miners.distance_weighted import DistanceWeighted
 
 
@@ -35,28 +35,34 @@ class Quadruplet(Loss):
         margin: how much further than the positive the negative must be. Paper, and the study's text: 1; its code: 0.2.
         far_margin: how much further than the positive pair two negatives must be. Paper and the study's text: 0.5; its code: 0.2.
         miner: miner of the triplets. Study: `DistanceWeighted`.
+        space: space of the distances. Hyperbolic distances are 0 to 4, and 2.7 corresponds to a Euclidean 1; "hyperbolic" changes
+            the strength of pull and push, not the order of neighbours, so miners and evaluation use the cosine. See
+            `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
 
     def __init__(
         self, margin: NotNegative = 1.0, far_margin: NotNegative = 0.5, miner: TripletMiner = DistanceWeighted(),
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
         self.margin = margin
         self.far_margin = far_margin
         self.miner = miner
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
-        t = triplets(z, y, ref, self.miner, self.margin, self.relevance)
+        t = triplets(z, y, ref, self.miner, self.margin / SPACES_BY_NAME[self.space].unit, self.relevance)
         near, far = triplet_similarities(z, ref, t)
         other, has = _third(y, ref, t, self.relevance)
+        measure = SPACES_BY_NAME[self.space].distance
         with full_precision(z):
             others = at_least_float32(z if ref is None else ref.z)
             apart = (others.index_select(0, other) * others.index_select(0, t.n)).sum(1)
-            pull = distance(near).where(t.pull, 0.0)
-            first = (pull - distance(far) + self.margin).relu()
-            second = (pull - distance(apart) + self.far_margin).relu()
+            pull = measure(near).where(t.pull, 0.0)
+            first = (pull - measure(far) + self.margin).relu()
+            second = (pull - measure(apart) + self.far_margin).relu()
             return normalise_by_count(*sum_by_anchor(first + second.where(has & t.pull, 0.0), t, len(z)))
 
 

@@ -11,6 +11,7 @@ from likewise.core.contracts import Loss, Relevance
 from likewise.core.similarity import is_traced
 from likewise.core.types import LikewiseError, Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class SmoothAP(Loss):
@@ -32,6 +33,8 @@ class SmoothAP(Loss):
             grows with it, and queries of a larger class get NaN. None, or with a reference: the CPU counts the samples; on other
             devices counting would need a device sync, so every sample is treated as a possible positive, which is slow in
             large batches.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
@@ -39,10 +42,12 @@ class SmoothAP(Loss):
 
     def __init__(
         self, temperature: Positive = 0.01, largest_class: Count | None = None,
+        space: SpaceName = "cosine",
     ):  # fmt: skip
         super().__init__()
         self.temperature = temperature
         self.largest_class = largest_class
+        self.space = space
 
     def check_relevance(self, relevance: Relevance) -> None:
         super().check_relevance(relevance)
@@ -71,7 +76,7 @@ class SmoothAP(Loss):
         column = torch.searchsorted(upto, number).clamp_max(sim.shape[1] - 1)
         is_one = number <= count[:, None]
 
-        sim = sim / (2 * self.temperature)
+        sim = SPACES_BY_NAME[self.space].similarity(sim) / (2 * self.temperature)
         all_pairs = sim.masked_fill(~(pairs.pos | pairs.neg), -torch.inf)
         gain = None if pairs.value is None else pairs.value.to(sim).gather(1, column) * is_one
         total = count.clamp_min(1) if gain is None else gain.sum(1).clamp_min(torch.finfo(sim.dtype).tiny)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -15,7 +13,7 @@ from likewise.core.similarity import (
     positive_negative_masks,
 )
 from likewise.core.types import Ref
-from likewise.learn.losses._blockwise import check_margins
+from likewise.learn.losses._hyperbolic import check_margins
 from likewise.learn.losses.snr import centred, signal_power
 
 
@@ -42,7 +40,7 @@ class SNRContrastive(Loss):
 
     def __init__(self, margin: float = 1.0, pull_margin: NotNegative = 0.0, penalty: NotNegative = 0.005):
         super().__init__()
-        check_margins("SNRContrastive", pull_margin, margin, furthest=math.inf)
+        check_margins("SNRContrastive", pull_margin, margin)
         self.margin = margin
         self.pull_margin = pull_margin
         self.penalty = penalty

@@ -8,6 +8,7 @@ from likewise.core.contracts import Loss
 from likewise.core.similarity import log_sum_exp, mean_over, weighted_mean
 from likewise.core.types import Pairs, Ref
 from likewise.learn.losses._blockwise import by_rows
+from likewise.learn.losses._hyperbolic import SPACES_BY_NAME, SpaceName
 
 
 class SupCon(Loss):
@@ -23,19 +24,23 @@ class SupCon(Loss):
 
     Args:
         temperature: T. Paper: 0.1.
+        space: space of the similarities. "hyperbolic" changes the strength of pull and push, not the order of neighbours; a
+            similarity of 1 or 0.5 means the same, and miners and evaluation use the cosine. See `likewise.losses._hyperbolic`.
     """
 
     relevance_inputs = ("pairs",)
     graded = True
 
-    def __init__(self, temperature: Positive = 0.1):
+    def __init__(self, temperature: Positive = 0.1, space: SpaceName = "cosine"):
         super().__init__()
         self.temperature = temperature
+        self.space = space
 
     def forward(self, z: Float[Tensor, "B D"], y: Int[Tensor, "B"], ref: Ref | None = None) -> Float[Tensor, "B"]:
         return by_rows(self._rows, z, y, ref, relevance=self.relevance)
 
     def _rows(self, sim: Float[Tensor, "b R"], pairs: Pairs):
+        sim = SPACES_BY_NAME[self.space].similarity(sim)
         known = pairs.pos | pairs.neg
         total = log_sum_exp(sim, known, 1 / self.temperature)
         if pairs.value is not None:
