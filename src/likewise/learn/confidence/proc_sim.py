@@ -44,7 +44,7 @@ class ProcSim(Confidence):
         score_by: "proxy": l_i is the proxy loss; "loss": it is the training loss; "margin" (ours): it is by how much the logit of
             the nearest other proxy exceeds that of the own one, max(0, 2 s (max_c <z_i, p_c> - <z_i, p_y>)): samples that are
             nearest to their own proxy keep weight 1, so that right labels keep it even if a threshold always splits a batch, and
-            tau is at least the median, so that half of a batch keeps weight 1 while the proxies have not learned yet.
+            tau is at least their lower third, so that a third of a batch keeps weight 1 while the proxies have not learned yet.
         beta0: b; with 0 no weight is above 1. SuperLoss: -2/e = -0.7357588823428847.
         ddof: of the variance in Otsu's criterion: 0 as Otsu; 1, the unbiased variance, splits one batch in a hundred differently.
         tau_factor: tau is this share of the threshold that was found. Paper: 1.
