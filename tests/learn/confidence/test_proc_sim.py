@@ -93,7 +93,7 @@ def test_the_proxies_learn_as_with_torchs_adam_after_the_weights_were_found():
 
 
 def test_margins_by_hand():
-    """The score is by how much the logit of another proxy exceeds that of the own one; tau is half of Otsu's threshold or the lower third."""
+    """By how much another proxy's logit exceeds the own one; tau is half of Otsu's threshold or the lower third."""
     part = make(score_by="margin", tau_factor=0.5, scale=3, lam=0.1)
     z, y, row = batch(1)
     found = part(z, y, row, None)
