@@ -37,6 +37,7 @@ from likewise.cli.next_step import FOLLOWING, next_words
 
 RUN = SimpleNamespace(path=Path("runs/a b"))
 SEEN = SimpleNamespace(corrected=Path("audit/x/corrected.csv"))
+FEATURES = SimpleNamespace(corrected=Path("audit/x/corrected.csv"), features=Path("audit/x/corrected.npz"))
 NOT_SEEN = SimpleNamespace(corrected=None)
 AUDITED = SimpleNamespace(
     folder=Path("audit/x"), about={"kind": "data", "parts": {"all": {"states": {"ok": 3, "flagged": 1}}}}
@@ -79,6 +80,7 @@ CASES = [
     ("evaluate", Evaluate("runs/a"), "runs/a", {"checkpoint": "best"}, "report runs/a"),
     ("evaluate", Evaluate("z.npy", labels="y.csv"), "", {}, "audit z.npy --labels y.csv"),
     ("compare", Compare("runs/a", "runs/b/per_query.parquet"), "", None, "report runs/a runs/b"),
+    ("compare", Compare("runs/a", "runs/b", on="x.csv"), "", None, "report runs/b"),
     ("report", Report(("runs/a", "runs/b")), "", None, "search runs/a --serve"),
     ("search", Search("runs/a", query="3"), "", None, "search runs/a --serve"),
     ("search", Search("z.npz", query="a.jpg", model="runs/a"), "", None, "search z.npz --model runs/a --serve"),
@@ -126,3 +128,12 @@ def test_a_sent_audit_receives_the_decisions(tmp_path):
     config = Send(str(tmp_path), to="label-studio", out="tasks")
     wanted = ["receive", "tasks", "--from", "label-studio", "--into", str(tmp_path)]
     assert next_words("send", config, [], None) == wanted
+
+
+@pytest.mark.parametrize(("device", "trained"), [("cpu", "audit/x/corrected.npz"), ("cuda", "new")])
+def test_without_a_gpu_a_head_is_trained_on_the_corrected_features(monkeypatch, device, trained):
+    monkeypatch.setattr("likewise.core.devices.choose_device", lambda name: SimpleNamespace(type=device))
+    assert next_words("clean", Clean("p", to="new"), ["p", "--to", "new"], cleaned(FEATURES, "new")) == [
+        "train",
+        trained,
+    ]

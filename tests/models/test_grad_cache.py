@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from likewise.models import Embedder
-from likewise.models.grad_cache import Chunked
+from likewise.models.grad_cache import Chunked, activation_bytes
 
 SAMPLES, CLASSES = 11, 4
 
@@ -268,3 +268,9 @@ def test_mistakes_are_named():
         chunked(x)
     chunked.finish()
     chunked(x)
+
+
+def test_activation_bytes_by_hand():
+    """Per sample: the input (10 floats), and the output of the ReLU (20 floats), which the second layer needs, too."""
+    network = nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 5))
+    assert activation_bytes(network, torch.randn(4, 10)) == 4 * (10 + 20)

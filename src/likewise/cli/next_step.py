@@ -22,9 +22,14 @@ def next_words(name: str, config: Any, words: Sequence[str], result: Any) -> lis
 
 
 def after_clean(config, words, result) -> list:
-    """Return the training; the same command if the new folder is still to be written, because no decision was made."""
-    if result.applied:
+    """Return the training; the same command if the new folder is still to be written, because no decision was made.
+
+    On a CPU, the training is that of a head on the corrected features, which takes seconds in place of hours.
+    """
+    if result.applied and not trains_head(result.reviewed):
         return ["train", result.applied.folder]
+    if result.applied:
+        return ["train", result.reviewed.features]
     if config.to:
         return ["clean", *words]
     return after_review(config, words, result.reviewed, audit=result.audited.folder)
@@ -40,9 +45,18 @@ def after_audit(config, words, result) -> list:
 
 
 def after_review(config, words, result, audit: str | Path | None = None) -> list:
-    """Return the training on the corrected table; without decisions, the review again."""
-    corrected = getattr(result, "corrected", None)
+    """Return the training on the corrected features or table; without decisions, the review again."""
+    corrected = result.features if trains_head(result) else getattr(result, "corrected", None)
     return ["train", corrected] if corrected else ["review", audit or config.audit]
+
+
+def trains_head(reviewed: Any) -> bool:
+    """Whether a head on corrected features should be trained: there are some, and no GPU that would train the whole network."""
+    if getattr(reviewed, "features", None) is None:
+        return False
+    from likewise.core.devices import choose_device  # imports torch, which the command before has imported
+
+    return choose_device(None).type == "cpu"
 
 
 def after_apply(config, words, result) -> list:
@@ -77,7 +91,12 @@ def after_evaluate(config, words, result) -> list:
 
 
 def after_compare(config, words, result) -> list:
-    """Return the report of both runs; a run may be named by its per_query.parquet."""
+    """Return the report of both runs, or of the second one if both have old scores by other labels than those of --on.
+
+    A run may be named by its per_query.parquet.
+    """
+    if config.on:
+        return ["report", config.run_b]
     runs = (Path(run) for run in (config.run_a, config.run_b))
     return ["report", *(run.parent if run.suffix == ".parquet" else run for run in runs)]
 

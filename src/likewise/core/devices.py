@@ -86,3 +86,13 @@ def bytes_of(text: str) -> int:
     if not match or not float(match[1]):
         raise LikewiseError(f"memory: must be an amount such as '512MB' or '4GB', got '{text}'")
     return int(float(match[1]) * 1024 ** (1 + "KMG".index(match[2].upper())))
+
+
+def free_memory() -> int | None:
+    """Return how many bytes of main memory programs can still get; None where the system does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+    return 1024 * kilobytes

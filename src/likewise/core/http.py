@@ -211,11 +211,13 @@ def run_app(
     """Serve until interrupted, or until a route calls `app.state.stop()`.
 
     Args:
-        port: 0 is any free port.
+        port: 0 is any free port; the next free one is taken in place of one that is in use.
         say: gets a line with the address, which opens the page.
         open_page: gets the address when the port takes connections, to show the page in a browser.
     """
     with take_port(owner, host, port) as listener:
+        if port and listener.getsockname()[1] != port:
+            say(f"{owner}: port {port} is in use, so the page has the next free one")
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         key = quote(token, safe="")
         address = f"http://{name}:{listener.getsockname()[1]}/?token={key}"
@@ -250,7 +252,7 @@ def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 def take_port(owner: str, host: str, port: int) -> socket.socket:
-    """Return a bound socket, so that no other program can take the port before the server starts."""
+    """Return a socket that is bound to the port, or to the next free one, so that no other program can take it."""
     for attempt in range(port, min(port + 50, 65536)):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # asyncio sets TCP_NODELAY only if the protocol is given; without it every response waits 40 ms
@@ -266,10 +268,7 @@ def take_port(owner: str, host: str, port: int) -> socket.socket:
                     f"{owner}: {host}:{port} cannot be served ({error}); choose another host or port"
                 ) from None
             continue
-        if attempt == port:
-            return listener
-        listener.close()
-        raise LikewiseError(f"{owner}: port {port} of {host} is in use; choose another, {attempt} is free")
+        return listener
     raise LikewiseError(f"{owner}: port {port} of {host} and the ports after it are in use; choose another one")
 
 

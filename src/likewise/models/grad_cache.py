@@ -117,3 +117,20 @@ def preserved_state(sources: list[torch.Generator], buffers: list[Tensor]) -> It
             generator.set_state(state)
         for buffer, old in zip(buffers, kept, strict=True):
             buffer.copy_(old)
+
+
+def activation_bytes(network: nn.Module, x: Shaped[Tensor, "B ..."]) -> int:
+    """Return the bytes per sample that a forward pass of the network stores for its backward pass, measured with x."""
+    stored: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        stored[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        out = network(x)  # kept until the end, so that no two tensors have the same address
+        for parameter in network.parameters():
+            stored.pop(parameter.untyped_storage().data_ptr(), None)
+        del out
+    return sum(stored.values()) // len(x)

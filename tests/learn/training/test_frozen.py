@@ -1,5 +1,7 @@
 """Foundation backbones in a training: frozen, with LoRA or trained; with every way to run a step; resumed and exported."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ import likewise
 from likewise.data import load
 from likewise.deploy.export import export
 from likewise.learn import recipes
+from likewise.learn.training import step
 from likewise.learn.training.defaults import resolve
 from likewise.learn.training.fit import train
 from likewise.models.embedder import Embedder
@@ -136,3 +139,15 @@ def test_defaults_of_foundation_backbones(toy, toy_vit):
 def test_nothing_to_train(toy, tmp_path):
     with pytest.raises(LikewiseError, match="parameters to train, .*use another --head"):
         train(Train(**toy | {"head": "Identity()"}, out=str(tmp_path / "run")))
+
+
+def test_a_batch_that_does_not_fit_into_memory_runs_in_chunks_with_the_same_result(toy, tmp_path, monkeypatch, capsys):
+    toy |= {"freeze_backbone": False, "evaluate": False, "quiet": False, "optimizer": "sgd"}
+    whole = train(Train(**toy, out=str(tmp_path / "whole")))
+    assert "memory: a batch" not in "".join(capsys.readouterr())
+    monkeypatch.setattr(step, "free_memory", lambda: 1)
+    parts = train(Train(**toy, out=str(tmp_path / "parts")))
+    assert re.search("memory: a batch of 6 images .* takes 1 images at a time", "".join(capsys.readouterr()))
+    wanted = whole.load_tensors("model.safetensors")
+    for name, found in parts.load_tensors("model.safetensors").items():
+        torch.testing.assert_close(found, wanted[name], rtol=1e-4, atol=1e-5)

@@ -262,8 +262,9 @@ class Train:
     """How a GPU runs the network: kernel by kernel (eager), as a CUDA graph, or compiled and captured as a CUDA graph. auto
     measures at the start and takes the fastest; it tries compiling, which takes a minute, only for a long training."""
     chunk_size: Count | None = None
-    """Images per forward pass, for batches that do not fit in GPU memory; the loss still uses the whole batch. It costs a second
-    forward pass, and BatchNorm uses the statistics of one chunk. By default the whole batch."""
+    """Images per forward pass, for batches that do not fit in memory; the loss still uses the whole batch. It costs a second
+    forward pass, and BatchNorm uses the statistics of one chunk. By default the whole batch; on a CPU with frozen BatchNorm, as
+    many as fit into the free memory."""
     recompute: bool = False
     """Recompute activations in the backward pass in place of storing them: less memory, slower, same results."""
 

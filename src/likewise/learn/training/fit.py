@@ -143,7 +143,7 @@ def execute(
         first_process_first(lambda: prepare_terms(state, inputs, run))
         log.restore(state)
         hooks.restored(state)
-        runner, hooks = NetworkRunner(state), with_estimate(hooks, state, say)
+        runner, hooks = NetworkRunner(state, say), with_estimate(hooks, state, say)
         start_sampler(state, inputs)
         periodic = PeriodicWork(*(partial(work, state, inputs, log) for work in (relabel, validate, score_test)))
         loop(state, runner, training_batches(state, inputs), log, periodic, hooks, inputs.workers(state))

@@ -6,7 +6,7 @@ The objective is loss_weight * mean_i(w_i loss_i) + sum over terms of weight_t *
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,14 +17,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from likewise.core.contracts import BatchSampler, Confidence, Loss, Term
+from likewise.core.devices import free_memory
 from likewise.core.distributed.collectives import gathered, share_of
 from likewise.core.distributed.sharded_proxies import shares
 from likewise.core.types import Batch, LikewiseError, Output, PeerView, Ref, SampleWeights
 from likewise.learn.training.schedule import clip, reset_state
 from likewise.learn.training.state import TrainState
 from likewise.models.cuda_graphs import Mode, ModeTuner
-from likewise.models.grad_cache import Chunked
+from likewise.models.grad_cache import Chunked, activation_bytes
 from likewise.models.synced_norm import sync_norms
+
+MAX_MEMORY_SHARE = 0.6
+"""Share of the free memory that the activations of a batch may take; the backward pass needs some more."""
 
 
 class StepResult(NamedTuple):
@@ -221,10 +225,14 @@ def weighted_mean(
 class NetworkRunner:
     """Runs the networks of a training: eager, as CUDA graphs, compiled, or in chunks of a batch.
 
+    On a CPU, a batch of images whose activations do not fit into the free memory runs in chunks, if that changes no result.
     Construct it after the checkpoint was loaded: it copies all tensors of the first process to the others.
+
+    Args:
+        say: takes the sentence that says so.
     """
 
-    def __init__(self, state: TrainState):
+    def __init__(self, state: TrainState, say: Callable[[str], None] = lambda sentence: None):
         config, embedders = state.config, state.components.embedders
         if state.processes > 1:
             for module in state.components.modules().values():
@@ -243,6 +251,10 @@ class NetworkRunner:
             execution = "eager"  # a CUDA graph supports neither a repeated forward pass nor norms over processes
         self.fast = [ModeTuner(e, execution, state.plan.steps - state.step, state.mode) for e in embedders]
         self.chunked = [Chunked(e, config.chunk_size) for e in embedders] if config.chunk_size else []
+        self.say = say
+        self.may_chunk = not (config.chunk_size or norms or config.recompute or state.processes > 1) and (
+            state.device.type == "cpu" and state.samples.items.x is None
+        )
         self.backbone_trains: bool | None = None
         self.mode: Mode | None = state.mode
 
@@ -258,6 +270,9 @@ class NetworkRunner:
 
     def networks(self, x: Tensor, count: int, bf16: bool) -> Sequence[nn.Module | Chunked]:
         """Return the callable of every network for a batch of `count` samples; `x` is this process's share of it."""
+        if self.may_chunk and self.backbone_trains:
+            self.may_chunk = False
+            self.fit_memory(x)
         if self.chunk_size and self.syncs_norms:
             check_chunks(count, self.chunk_size, self.processes)
         chunk = x.tensor_split(max(1, -(-len(x) // self.chunk_size)))[0] if self.chunk_size else x
@@ -266,6 +281,20 @@ class NetworkRunner:
         for chunked, network in zip(self.chunked, made, strict=False):
             chunked.network = network
         return self.chunked or made
+
+    def fit_memory(self, x: Tensor) -> None:
+        """Choose chunks if the activations of the batch x need more than `MAX_MEMORY_SHARE` of the free memory."""
+        free = free_memory()
+        needed = sum(activation_bytes(embedder, x[:2]) for embedder in self.embedders) * len(x)
+        if free is None or needed <= MAX_MEMORY_SHARE * free:
+            return
+        parts = math.ceil(needed / (MAX_MEMORY_SHARE * free))
+        self.chunk_size = max(1, len(x) // parts)
+        self.chunked = [Chunked(embedder, self.chunk_size) for embedder in self.embedders]
+        self.say(
+            f"memory: a batch of {len(x)} images needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: the "
+            f"network takes {self.chunk_size} images at a time, each twice, with the same result (--chunk-size sets their number)"
+        )
 
     @property
     def known_mode(self) -> Mode | None:
