@@ -59,8 +59,6 @@ def test_the_readme_is_short():
 def test_commands_parse(subtests):
     for words in commands():
         with subtests.test(" ".join(words)):
-            if words[:1] == ["recipe"]:
-                words = [" ".join(words[:2]), *words[2:]]
             if words[0].startswith("-"):
                 continue
             assert cli.parse(words[0], words[1:])
