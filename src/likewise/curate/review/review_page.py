@@ -89,6 +89,8 @@ class Served:
     """Name of a reviewer who has not given one; empty: the page requests one."""
     folder: Path | None = None
     """Folder of the audit, with its forecast and votes; None: there are none."""
+    to: str = ""
+    """Folder that is written with the corrected labels when the page has ended; empty: none."""
     order: str = ""
     """Order of the review that the page begins with; empty: that of the forecast."""
     stop_below: float | None = None
@@ -331,13 +333,13 @@ def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served:
         commands = (
             [] if served.load_image is None else [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
         )
-        if several:
-            commands = commands[:1]  # a folder per class cannot hold several labels
+        if several or served.to:  # a folder per class cannot hold several labels, and --to writes one in any case
+            commands = commands[:1]
         found = outcome(store.findings, store.current_decisions())._asdict()
         kind = "label" if several else "sample"
         progress = questions.progress(kind, store.decided_items(reviewer, kind))
         open_count = progress["whole"] - progress["done"]
-        return {**found, "open": open_count, "table": str(served.table), "commands": commands}
+        return {**found, "open": open_count, "table": str(served.table), "to": served.to, "commands": commands}
 
     @app.get("/api/outcome")
     def result(reviewer: Text = "") -> JSONResponse:
@@ -400,8 +402,12 @@ class Reviewed:
         return table("review of an audit", (), lines)
 
 
-def serve_review(config: Review, say=print) -> Reviewed:
-    """Serve the review page until people finish it or Ctrl-C, and write corrected.csv. `say` gets the address."""
+def serve_review(config: Review, say=print, to: str = "") -> Reviewed:
+    """Serve the review page until people finish it or Ctrl-C, and write corrected.csv. `say` gets the address.
+
+    Args:
+        to: folder that the caller writes afterwards, for the page to name.
+    """
     token, folder = choose_token("review", config.token_file), find_audit(config.audit, "review")
     findings = read_findings(folder)
     root = find_root(findings, config.root)
@@ -411,7 +417,7 @@ def serve_review(config: Review, say=print) -> Reviewed:
         picture = partial(load_row_image, findings, root) if findings.about["pictures"] else None
         served = Served(
             picture, root, data_name(findings), folder / "corrected.csv", finish,
-            system_user() if config.host in LOOPBACK_HOSTS else "", folder, config.order or "", config.stop_below,
+            system_user() if config.host in LOOPBACK_HOSTS else "", folder, to, config.order or "", config.stop_below,
         )  # fmt: skip
         with suppress(KeyboardInterrupt), page_opener(config.browser) as opener:  # an interrupt is the other normal end
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)

@@ -19,7 +19,7 @@ function estimate(left) {
 const command = (line) => make("p", "command", make("code", "", line), copier(line, "Copy"));
 const quote = (path) => /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
 
-const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
+const commands = (found) => found.commands.length ? make("div", "commands", make("p", "quiet", state.about.several_labels || found.to ? "Then train on it:" : "Then train on it, or write it as a new folder:"),
   ...found.commands.map(command)) : null;
 
 const OF = { head: "The head that was forecast", network: "The network, trained again" };
@@ -59,7 +59,7 @@ export async function ending(resume, beyond) {
     open ? make("p", "", `${plural(open, "label is", "labels are")} still to review.`) : null,
     make("p", "", estimate(found.left)),
     make("p", "buttons", open ? act("Back to the review", "", resume) : null, made ? link : null, act("Finish", "main", () => finish().catch((error) => say(error.message, true)))),
-    make("p", "quiet", `${made ? `Finish writes ${found.table} and stops` : "Without a decision no table is written; Finish stops"} the server. All decisions are kept; you can review again later.`),
+    make("p", "quiet", `${made ? `Finish writes ${found.table}${found.to ? ` and the folder ${found.to}` : ""}, and stops` : "Without a decision no table is written; Finish stops"} the server. All decisions are kept; you can review again later.`),
     ...forecast(found),
     made ? commands(found) : null,
     more ? make("div", "beyond", make("p", "", "Not sure that all mistakes were found? Go on with the labels that are not flagged, the most suspicious first."),
@@ -71,6 +71,6 @@ async function finish() {
   const found = await ask("/api/finish", null, {});
   document.body.classList.add("over");
   byId("main").replaceChildren(make("div", "card", make("h2", "", `Finished: ${count(found)}.`),
-    make("p", "", found.written ? `The corrected table is ${found.table}.` : "No decision was made, so no table was written."),
+    make("p", "", found.written ? `The corrected table is ${found.table}${found.to ? `; the folder ${found.to} is written now` : ""}.` : "No decision was made, so no table was written."),
     make("p", "quiet", "The server has stopped. You can close this page."), found.written ? commands(found) : null));
 }
