@@ -35,7 +35,8 @@ from likewise.cli import main as cli
 from likewise.cli.commands import COMMANDS
 from likewise.cli.next_step import FOLLOWING, next_words
 
-RUN = SimpleNamespace(path=Path("runs/a b"))
+RUN = SimpleNamespace(path=Path("runs/a b"), scores={"R@1": 0.5})
+NO_TEST_SPLIT = SimpleNamespace(path=Path("runs/a"), scores=None)
 SEEN = SimpleNamespace(corrected=Path("audit/x/corrected.csv"))
 FEATURES = SimpleNamespace(corrected=Path("audit/x/corrected.csv"), features=Path("audit/x/corrected.npz"))
 NOT_SEEN = SimpleNamespace(corrected=None)
@@ -76,6 +77,7 @@ CASES = [
     ("receive", Receive("t.csv", "csv", "l.csv"), "", SimpleNamespace(kind="labels"), "train l.csv"),
     ("receive", Receive("t.parquet", "parquet", "z.npz"), "", SimpleNamespace(kind="embeddings"), "audit z.npz"),
     ("train", Train("p"), "p", RUN, "report 'runs/a b'"),
+    ("train", Train("p"), "p", NO_TEST_SPLIT, "search runs/a --serve"),
     ("train", Train("p", evaluate=False), "p --no-evaluate", RUN, "evaluate 'runs/a b'"),
     ("evaluate", Evaluate("runs/a"), "runs/a", {"checkpoint": "best"}, "report runs/a"),
     ("evaluate", Evaluate("z.npy", labels="y.csv"), "", {}, "audit z.npy --labels y.csv"),

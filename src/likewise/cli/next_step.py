@@ -80,6 +80,9 @@ def after_receive(config, words, result) -> list:
 
 
 def after_train(config, words, result) -> list:
+    """Return the report of the run; the search, if it has no test split to report on."""
+    if config.evaluate and not result.scores:
+        return ["search", result.path, "--serve"]
     return ["report" if config.evaluate else "evaluate", result.path]
 
 

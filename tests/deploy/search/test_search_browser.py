@@ -211,7 +211,7 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
         page.evaluate("search({ row: 103 })")
         see(
             page,
-            "none of the 3 known classes" if unknown else name,
+            "not near enough to any of the 3 known classes" if unknown else name,
             "#decision.unknown" if unknown else "#decision.known",
         )
         see(page, f"Similarity (threshold {value:.3f})", "#decision .vote >> nth=0")

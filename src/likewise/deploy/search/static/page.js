@@ -201,7 +201,7 @@ function showDecision(told) {
   const classes = number(state.about.classes.length), sign = make("span", "sign", told.unknown ? "?" : "✓");
   sign.setAttribute("aria-hidden", "true");
   const head = make("div", "head", sign, make("div", "", make("b", "", ...(told.unknown ? ["Unknown"] : broken(told.label))),
-    make("span", "", told.unknown ? `none of the ${classes} known classes` : `one of the ${classes} known classes`)));
+    make("span", "", told.unknown ? `not near enough to any of the ${classes} known classes` : `one of the ${classes} known classes`)));
   const promise = make("details", "", make("summary", "", "What the threshold promises"), make("p", "", state.about.promise),
     ...(state.about.hint ? [make("p", "", `But ${state.about.hint}.`)] : []));
   byId("decision").replaceChildren(head, similarityBar(told), chanceBar, promise);
