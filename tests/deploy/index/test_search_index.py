@@ -78,7 +78,7 @@ def test_queries_that_cannot_be_read_are_named(picture_run, tmp_path):
         (tmp_path / "missing.jpg", "missing.jpg: there is no such file"),
         (tmp_path / "broken.jpg", "broken.jpg: .*(not a picture|cannot be decoded)"),
         (tmp_path / "empty.png", "empty.png: the file is empty"),
-        (tmp_path, "the file cannot be read|cannot be decoded"),
+        (tmp_path, "--query must be one image or a row, got the folder"),
         ("36", "got 36, but the target has 36 rows in 0 to 35"),
         ("-1", "-1: there is no such file"),
         ("²", "²: there is no such file"),

@@ -60,6 +60,11 @@ def search(config: Search, say=print) -> Neighbours:
         raise LikewiseError(
             "search: one action must be given, got none; give --query, --serve, --save, --add, --remove or --index"
         )
+    if config.query is not None and os.path.isdir(config.query):
+        raise LikewiseError(
+            f"search: --query must be one image or a row, got the folder '{config.query}'; name one of its images, or drop them on "
+            "the page of --serve"
+        )
     if config.out and config.query is None:
         raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
     if config.filter and config.query is None:
