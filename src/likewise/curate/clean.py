@@ -59,7 +59,9 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
         )
     show(audited)
     reviewed = serve_review(
-        Review(audit=str(audited.folder), host=config.host, port=config.port, browser=config.browser), say, config.to or ""
+        Review(audit=str(audited.folder), host=config.host, port=config.port, browser=config.browser),
+        say,
+        config.to or "",
     )
     applied = None
     if config.to and reviewed.corrected is not None:

@@ -292,8 +292,15 @@ def test_the_end_counts_what_was_done_and_what_is_left(store, tmp_path):
     assert [found[name] for name in ("changed", "removed", "kept", "unsure", "disputed", "open")] == [1, 1, 0, 0, 0, 1]
     assert found["left"] == pytest.approx(0.1 + 0.3 + 0.7)  # rows 10, 12 and 14
     table = f"'{found['table']}'"
-    assert found["commands"] == [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"] and found["to"] == ""
-    to = visit(store, load_image=lambda row: None, table=tmp_path / "corrected.csv", to="clean photos").get("/api/outcome").json()
+    assert (
+        found["commands"] == [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
+        and found["to"] == ""
+    )
+    to = (
+        visit(store, load_image=lambda row: None, table=tmp_path / "corrected.csv", to="clean photos")
+        .get("/api/outcome")
+        .json()
+    )
     assert to["to"] == "clean photos" and to["commands"] == [f"likewise train {tmp_path / 'corrected.csv'}"]
 
 

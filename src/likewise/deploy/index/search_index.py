@@ -273,7 +273,9 @@ def describe_decision(decision: dict) -> str:
         return f"nearest is {nearest}, {probability}; known or unknown cannot be decided: {decision['reason']}"
     compared = f"similarity {decision['similarity']:.4f}, threshold {decision['threshold']:.4f}"
     if decision["unknown"]:
-        return f"unknown: not near enough to any known class ({compared}); if it is one of them: {nearest}, {probability}"
+        return (
+            f"unknown: not near enough to any known class ({compared}); if it is one of them: {nearest}, {probability}"
+        )
     return f"{nearest}, {probability} ({compared})"
 
 

@@ -61,11 +61,13 @@ def open_inputs(state: TrainState, say: Callable[[str], None] = print, hold: Cal
     return Inputs(augment, plain, held)
 
 
-def embed(state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False, network: int = 0) -> Embedded:
+def embed(
+    state: TrainState, inputs: Inputs, rows: np.ndarray, features: bool = False, network: int = 0, quiet: bool = True
+) -> Embedded:
     """Embed rows of the data with a network, by default the first, using the evaluation transform."""
     return embed_rows(
         state.components.embedders[network], state.samples.items, rows, inputs.plain, device=state.device, held=inputs.held,
-        workers=state.config.workers, quiet=True, features=features,
+        workers=state.config.workers, quiet=quiet, features=features,
     )  # fmt: skip
 
 
@@ -177,7 +179,8 @@ def relabel(state: TrainState, inputs: Inputs, log: RunLog) -> None:
     state.seed(0)
     confidence, samples = state.components.confidence, state.samples
     given = torch.as_tensor(samples.labels, device=state.device)
-    e = embed(state, inputs, samples.rows, features=True)
+    before_first_step = state.step == 0  # later rounds are part of the training's progress
+    e = embed(state, inputs, samples.rows, features=True, quiet=state.config.quiet or not before_first_step)
     assert e.f is not None and confidence is not None
     z, f = e.z.to(state.device), e.f.to(state.device)
     relabelling = confidence.relabel(Embedded(z, given, torch.arange(len(given), device=state.device), f=f))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -155,6 +156,8 @@ class StopHandler:
     def __call__(self, number: int, frame: object) -> None:
         if self.stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if number == signal.SIGINT and sys.stderr.isatty():
+            print("\nstopping after this step; Ctrl-C again stops at once", file=sys.stderr)
         self.stop.set()
 
 

@@ -112,8 +112,8 @@ function words(tile) {
   const { kind, given } = state.group;
   if (tile.question) return kind === "same" ? [] : [make("span", "new", tile.question === "missing" ? "+ " : "− ", ...broken(tile.label))];
   const own = kind === "same" && given ? null : make("span", "given", tile.label);
-  const sure = typeof tile.probability === "number" ? ` ${percent(tile.probability)}` : "";
-  return [own, kind === "each" && suggestion(tile) ? make("span", "new", `→ ${suggestion(tile)}${sure}`) : null].filter(Boolean);
+  const sure = typeof tile.probability === "number" ? `${percent(tile.probability)} ` : ""; // first, because long names are cut
+  return [own, kind === "each" && suggestion(tile) ? make("span", "new", `${sure}→ ${suggestion(tile)}`) : null].filter(Boolean);
 }
 
 function said(tile) {
