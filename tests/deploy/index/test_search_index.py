@@ -215,7 +215,8 @@ def test_a_decision_is_one_sentence_and_the_lines_for_programs_stay(monkeypatch,
     unknown = decide(make_calibration(0.5), 0.25, "a b")
     show_neighbours(Neighbours(found, "1", unknown))
     out, err = capsys.readouterr()
-    said = "unknown: not near enough to any known class (similarity 0.2500, threshold 0.5000); if it is one of them: a b, probability 25 %"
+    said = "unknown: not near enough to any known class (similarity 0.2500, threshold 0.5000); "
+    said += "if it is one of them: a b, probability 25 %"
     assert out == "0.2500\ta b\t3\tx.jpg\n" and err == f"{said}\n"
     known = decide(make_calibration(0.5), 0.995, "a b")
     assert describe_decision(known) == "a b, probability above 99 % (similarity 0.9950, threshold 0.5000)"

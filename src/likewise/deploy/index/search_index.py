@@ -62,8 +62,8 @@ def search(config: Search, say=print) -> Neighbours:
         )
     if config.query is not None and os.path.isdir(config.query):
         raise LikewiseError(
-            f"search: --query must be one image or a row, got the folder '{config.query}'; name one of its images, or drop them on "
-            "the page of --serve"
+            f"search: --query must be one image or a row, got the folder '{config.query}'; name one of its images, or drop "
+            "them on the page of --serve"
         )
     if config.out and config.query is None:
         raise LikewiseError("search: --out is a figure of the results of a --query, which is missing; give --query too")
