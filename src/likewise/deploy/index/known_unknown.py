@@ -122,8 +122,10 @@ class IndexCalibration:
         calibrated = read_calibration(run)
         if calibrated is None:
             if (run / "config.json").exists():
-                self.hint = f"known or unknown is not decided, because the run is not calibrated: run `likewise calibrate {run}`, "
+                self.hint = (
+                    f"known or unknown is not decided, because the run is not calibrated: run `likewise calibrate {run}`, "
                     "then search again"
+                )
                 if "val=0.0)" in (run / "config.json").read_text():
                     self.hint += ', which needs validation classes: train with --protocol "UnseenClasses(val=0.2)"'
             return None
