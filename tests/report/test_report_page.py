@@ -1,5 +1,6 @@
 """The page: what is on it, its blocks of data, and how it behaves in a browser."""
 
+import dataclasses
 import json
 import re
 from dataclasses import dataclass, replace
@@ -65,6 +66,8 @@ def test_the_result_comes_first():
     after = "R@1 50.0 % (40.0 to 60.0)"
     assert summary_of(Facts("x", (run,), ())) == [f"{after}; before training 30.0 % (20.0 to 40.0)."]
     assert summary_of(Facts("x", (run, bare("new", {"R@1": sure(0.5, 0.4, 0.6)})), ()))[1] == f"new: {after}."
+    other = dataclasses.replace(run, pool=run.pool + 1)
+    assert "do not compare their scores" in summary_of(Facts("x", (run, other), ()))[0]
     assert summary_of(Facts("x", (bare(),), ())) == []
     assert summary_of(made_facts(100, 8, 10)) == ["robust is better by 12.0 points of R@1 (9.1 to 14.8)."]
 

@@ -333,6 +333,11 @@ def summary_of(facts: Facts) -> list[str]:
     if compared:
         return compared
     found = []
+    if len({run.pool for run in facts.runs if run.scores}) > 1:
+        found.append(
+            "The runs were scored on different data or by different labels, so do not compare their scores; "
+            "likewise compare A B --on DATA scores both on the same."
+        )
     for run in facts.runs:
         if (score := run.scores.get(run.main_metric)) is None:
             continue
