@@ -1,5 +1,6 @@
 """The command that follows a command: its words, and that each of them parses."""
 
+import json
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,3 +140,9 @@ def test_without_a_gpu_a_head_is_trained_on_the_corrected_features(monkeypatch, 
         "train",
         trained,
     ]
+
+
+def test_a_run_on_features_is_searched_by_row(tmp_path):
+    for features, wanted in ((1280, ["--query", "0"]), (None, ["--serve"])):
+        (tmp_path / "config.json").write_text(json.dumps({"features": features}))
+        assert next_words("report", Report((str(tmp_path),)), [], None) == ["search", str(tmp_path), *wanted]

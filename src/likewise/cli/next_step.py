@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -104,6 +105,13 @@ def after_compare(config, words, result) -> list:
     return ["report", *(run.parent if run.suffix == ".parquet" else run for run in runs)]
 
 
+def after_report(config, words, result) -> list:
+    """Return the search page of the first run; the search for a row, if the run embeds features and not images."""
+    settings = Path(config.runs[0]) / "config.json"
+    on_features = settings.is_file() and json.loads(settings.read_text()).get("features") is not None
+    return ["search", config.runs[0], *(["--query", "0"] if on_features else ["--serve"])]
+
+
 def after_search(config, words, result) -> list:
     """Return the page of the saved or searched index; after the page, the search for one image."""
     if config.serve:
@@ -158,7 +166,7 @@ FOLLOWING: dict[str, Callable[[Any, list[str], Any], list]] = {
     "train": after_train,
     "evaluate": after_evaluate,
     "compare": after_compare,
-    "report": lambda config, words, result: ["search", config.runs[0], "--serve"],
+    "report": after_report,
     "search": after_search,
     "calibrate": lambda config, words, result: ["search", config.run, "--serve"],
     "export": lambda config, words, result: ["search", config.run, "--serve"],
