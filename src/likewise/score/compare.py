@@ -418,9 +418,6 @@ def show_comparison(result: dict, config: Compare) -> None:
         moved.add_row(metric, *map(str, counts))
     console.print(table, moved)
     show_extremes(console, name, result["metrics"][name])
-    if "on" in result:
-        console.print(f"[bold]{escape(headline(result))}.[/]")
-    console.print(f"[bold]{escape(conclusion(result))}.[/]")
     for line in [*sample_note(result), *no_interval_lines(result)]:
         console.print(escape(line), style="dim")
     if "on" in result:
@@ -430,6 +427,9 @@ def show_comparison(result: dict, config: Compare) -> None:
     for what, file in (("figure", config.out), ("queries that changed", config.csv)):
         if file:
             print_text(f"{what}: {file}")
+    if "on" in result:
+        console.print(f"[bold]{escape(headline(result))}.[/]")
+    console.print(f"[bold]{escape(conclusion(result))}.[/]")
 
 
 def no_interval_lines(result: dict) -> list[str]:
