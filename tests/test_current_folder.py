@@ -70,7 +70,7 @@ def test_the_folder_would_run_code_if_it_were_on_the_path(hostile):
 @pytest.mark.skipif(os.name == "nt", reason="the first line of a script is not obeyed there")
 @pytest.mark.parametrize("path", EMPTY)
 def test_the_launchers(hostile, installed, path):
-    done = start(ROOT / "likewise", "recipe", "show", "triplet", path=path)
+    done = start(ROOT / "likewise", "recipe", "triplet", path=path)
     assert done.returncode == 0 and "Triplet" in done.stdout, done.stderr
     assert hostile() == []
     done = start(ROOT / "test", "--version", path=path)
@@ -119,7 +119,7 @@ def test_python_with_the_option_m(hostile):
     for name in set(NAMES) - set(late):
         shutil.rmtree(name)
         os.unlink(f"{name}.py")
-    done = start(sys.executable, "-m", "likewise", "recipe", "show", "triplet", path=str(ROOT / "src"))
+    done = start(sys.executable, "-m", "likewise", "recipe", "triplet", path=str(ROOT / "src"))
     assert done.returncode == 0 and "Triplet" in done.stdout, done.stderr
     assert hostile() == []
 

@@ -797,7 +797,7 @@ def test_thresholds_are_counted_on_new_classes(start):
 
 @starts("tools/walk.py")
 def test_a_walk_lists_the_files_of_a_command_in_order(capsys):
-    importlib.import_module("walk").main(["recipe", "show", "triplet"])
+    importlib.import_module("walk").main(["recipe", "triplet"])
     *files, last = capsys.readouterr().out.splitlines()
     files = [line for line in files if line.endswith(".py")]
     assert files[0] == "cli/main.py" and "learn/recipes/__init__.py" in files and "learn/training/fit.py" not in files

@@ -34,7 +34,7 @@ for words in (
     ["audit", "demo/robust"],
     ["report", "demo/robust", "--map", "pca"],
     ["search", "demo/robust", "--query", "0"],
-    ["recipe", "show", "proxy-anchor"],
+    ["recipe", "proxy-anchor"],
     ["list", "tables"],
     ["export", "demo/robust", "--to", "safetensors", "--out", "exported"],
 ):

@@ -3,13 +3,13 @@
 import csv
 import json
 import os
-import socket
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from likewise.config import Clean, Train
 from likewise.errors import LikewiseError
 from messy_folder import make_messy_folder
@@ -80,7 +80,8 @@ def test_a_messy_folder_becomes_a_clean_one(tmp_path, monkeypatch, capsys):
     rest, _ = process.communicate(timeout=600)
     assert process.returncode == 0 and "1 images relabelled, 1 removed" in rest
     assert "audit/photos/corrected.npz: the corrected features, to train a head fast" in rest
-    assert f"\nnext: likewise train {tmp_path / 'clean'}\n" in rest
+    trained = tmp_path / "clean" if torch.cuda.is_available() else "audit/photos/corrected.npz"
+    assert f"\nnext: likewise train {trained}\n" in rest
     about = json.loads((tmp_path / "audit/photos/audit.json").read_text())
     assert about["kind"] == "data" and about["votes"]["samples"] == len(messy.good) and about["votes"]["workers"] == 2
     with open("audit/photos/consensus.csv", newline="", encoding="utf-8") as file:
@@ -122,12 +123,11 @@ def test_a_folder_that_exists_is_refused_before_any_work(tmp_path, capsys):
     assert "--to must be a new or empty folder" in capsys.readouterr().err
 
 
-def test_a_port_in_use_and_a_weak_token_are_found_before_any_work(tmp_path, monkeypatch):
+def test_a_foreign_host_and_a_weak_token_are_found_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr("likewise.curate.clean.audit", lambda *_: pytest.fail("the audit began"))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        config = Clean(str(tmp_path), out=str(tmp_path / "audit"), port=taken.getsockname()[1], browser=False)
-        with pytest.raises(LikewiseError, match=f"clean: port {config.port} of 127.0.0.1 "):
-            clean(config, list)
+    config = Clean(str(tmp_path), out=str(tmp_path / "audit"), host="192.0.2.1", browser=False)
+    with pytest.raises(LikewiseError, match="clean: 192.0.2.1:8017 cannot be served"):
+        clean(config, list)
     monkeypatch.setenv("LIKEWISE_TOKEN", "short")
     with pytest.raises(LikewiseError, match="clean: .*LIKEWISE_TOKEN"):
         clean(config, list)
