@@ -88,7 +88,7 @@ def test_a_table_of_labels_is_cleaned(table, tmp_path, monkeypatch):
     from likewise.curate.review.consensus import write_corrected_table
     from likewise.curate.review.store import Store
 
-    def review(config, say):
+    def review(config, say, to):
         """The page, on which a reviewer follows the first advice."""
         folder = serve.find_audit(config.audit, "review")
         store = Store(folder / "decisions.sqlite", read_findings(folder))
