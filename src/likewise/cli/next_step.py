@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from likewise.core.files import read_json
 from likewise.curate.audit.states import REVIEWED_STATES
 
 
@@ -27,10 +27,8 @@ def after_clean(config, words, result) -> list:
 
     On a CPU, the training is that of a head on the corrected features, which takes seconds in place of hours.
     """
-    if result.applied and not trains_head(result.reviewed):
-        return ["train", result.applied.folder]
     if result.applied:
-        return ["train", result.reviewed.features]
+        return ["train", result.reviewed.features if trains_head(result.reviewed) else result.applied.folder]
     if config.to:
         return ["clean", *words]
     return after_review(config, words, result.reviewed, audit=result.audited.folder)
@@ -108,7 +106,7 @@ def after_compare(config, words, result) -> list:
 def after_report(config, words, result) -> list:
     """Return the search page of the first run; the search for a row, if the run embeds features and not images."""
     settings = Path(config.runs[0]) / "config.json"
-    on_features = settings.is_file() and json.loads(settings.read_text()).get("features") is not None
+    on_features = settings.is_file() and read_json(settings, "report").get("features") is not None
     return ["search", config.runs[0], *(["--query", "0"] if on_features else ["--serve"])]
 
 

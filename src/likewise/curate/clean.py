@@ -43,7 +43,7 @@ def clean(config: Clean, say=print, show=lambda audited: None) -> Cleaned:
     if config.to:
         check_new_folder(config.to, (out / "corrected.csv").absolute(), "clean")
     choose_token("clean", None)  # checked now, because the page is served after the features are computed
-    take_port("clean", config.host, config.port).close()
+    take_port("clean", config.host, config.port).close()  # raises if the host cannot be served
     audited = audit(
         Audit(
             targets=(config.data,), out=str(out), backbone=config.backbone, weights=config.weights, root=config.root,

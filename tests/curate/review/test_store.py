@@ -101,6 +101,16 @@ def test_a_repeated_bulk_adds_nothing(store):
     assert store.base.execute("SELECT count(*) FROM decision").fetchone() == (2,)
 
 
+def test_a_store_of_an_earlier_version_is_continued(folder, store):
+    store.decide("ann", "1", "keep")
+    store.base.execute("ALTER TABLE decision DROP COLUMN bulk")
+    store.close()
+    again = Store(store.file, read_findings(folder))
+    again.decide_all("ann", [Choice("1", "remove"), Choice("3", "keep")])
+    assert len(again.undo("ann")) == 2 and said(again) == [("ann", "1", "keep", "")]
+    again.close()
+
+
 def test_new_classes(store):
     assert store.added_classes() == []
     assert store.decide("ann", "1", "relabel", " sea  gull ", new_class=True).label == "sea gull"

@@ -96,9 +96,7 @@ def audit(config: Audit, say: Callable[[str], None] = print) -> Audited:
     about |= (set_summary(subject, quality) if several else {}) | {"conflicts": conflicts}
     if not several:
         about["votes"] = None if weighed is None else weighed.summary(subject.items)
-    for (
-        name
-    ) in OPTIONAL_FILES:  # audit.json, and what this audit may not write: files of two audits must not look complete
+    for name in OPTIONAL_FILES:  # audit.json too: a folder with files of two audits must not look complete
         (folder / name).unlink(missing_ok=True)
     write_tables(folder, subject, quality, explained, copies, about, weighed)
     if config.forecast:

@@ -199,10 +199,11 @@ class Store:
         self.base.execute(
             "CREATE TABLE IF NOT EXISTS decision (id INTEGER PRIMARY KEY AUTOINCREMENT, "
             "time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ')), reviewer TEXT NOT NULL, kind TEXT NOT NULL, "
-            "item TEXT NOT NULL, choice TEXT NOT NULL, label TEXT NOT NULL, note TEXT NOT NULL, undoes INTEGER UNIQUE, "
-            "bulk INTEGER)"
+            "item TEXT NOT NULL, choice TEXT NOT NULL, label TEXT NOT NULL, note TEXT NOT NULL, undoes INTEGER UNIQUE)"
         )
         self.base.execute("CREATE INDEX IF NOT EXISTS by_item ON decision (reviewer, item)")
+        if "bulk" not in [column[1] for column in self.base.execute("PRAGMA table_info(decision)")]:
+            self.base.execute("ALTER TABLE decision ADD COLUMN bulk INTEGER")  # stores of earlier versions lack it
         if self.base.execute(FOREIGN_SQL).fetchone() is not None:
             raise sqlite3.DatabaseError("it has triggers, views or values that no review writes")
         known = self.base.execute("SELECT fingerprint FROM about").fetchone()

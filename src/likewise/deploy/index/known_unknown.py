@@ -123,11 +123,9 @@ class IndexCalibration:
         if calibrated is None:
             if (run / "config.json").exists():
                 self.hint = (
-                    f"known or unknown is not decided, because the run is not calibrated: run `likewise calibrate {run}`, "
-                    "then search again"
+                    f"known or unknown is not decided, because the run is not calibrated: run `likewise calibrate {run}` (it "
+                    "needs validation classes), then search again"
                 )
-                if "val=0.0)" in (run / "config.json").read_text():
-                    self.hint += ', which needs validation classes: train with --protocol "UnseenClasses(val=0.2)"'
             return None
         if not network.is_same():
             return None

@@ -164,8 +164,8 @@ def with_possible_batch(config: Train, given: Train, items: Items) -> tuple[Trai
         return config, ""
     named = "the batch of the recipe" if given.batch_size is None else "--batch-size"
     why = f"a batch has {each} sample{'s' * (each != 1)} of each class"
-    is_many = classes != 1
-    why += f", and {classes} class{'es are' if is_many else ' is'} in training" if possible == classes * each else ""
+    if possible == classes * each:
+        why += f", and {classes} class{' is' if classes == 1 else 'es are'} in training"
     return with_argument(config, "sampler.batch", possible, "train"), f"{named} {batch} is lowered to {possible}: {why}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -157,7 +158,8 @@ class StopHandler:
         if self.stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         if number == signal.SIGINT and sys.stderr.isatty():
-            print("\nstopping after this step; Ctrl-C again stops at once", file=sys.stderr)
+            # not print: a signal may arrive in the middle of another print, which raises an error
+            os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
         self.stop.set()
 
 

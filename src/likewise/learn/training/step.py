@@ -252,8 +252,9 @@ class NetworkRunner:
         self.fast = [ModeTuner(e, execution, state.plan.steps - state.step, state.mode) for e in embedders]
         self.chunked = [Chunked(e, config.chunk_size) for e in embedders] if config.chunk_size else []
         self.say = say
-        self.may_chunk = not (config.chunk_size or norms or config.recompute or state.processes > 1) and (
-            state.device.type == "cpu" and state.samples.items.x is None
+        reads_images_on_cpu = state.device.type == "cpu" and state.samples.items.x is None
+        self.may_chunk = reads_images_on_cpu and not (
+            config.chunk_size or norms or config.recompute or state.processes > 1
         )
         self.backbone_trains: bool | None = None
         self.mode: Mode | None = state.mode
