@@ -2,7 +2,7 @@
 
     python benchmarks/small_networks.py average --sets FOLDER --out average.jsonl      # last and best test epoch, by schedule
     python benchmarks/small_networks.py proxies --sets FOLDER --out proxies.jsonl      # proxies that learn beside plain training
-    python benchmarks/small_networks.py procsim --sets FOLDER --out procsim.jsonl      # trainings with ProcSim's weights
+    python benchmarks/small_networks.py procsim --sets FOLDER --out procsim.jsonl      # trainings with ProcSim's weights, and guidance
     python benchmarks/small_networks.py robust --sets FOLDER --out robust.jsonl        # plain, without the wrong labels, --robust
     python benchmarks/small_networks.py csv procsim.jsonl procsim.csv                  # the records as a table
 
@@ -18,6 +18,7 @@ import argparse
 import csv
 import json
 import math
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -31,9 +32,9 @@ from measure import parse_with_quick
 from torch import Tensor
 from torch.nn import functional as F
 
-from likewise.core.contracts import BatchSampler, Confidence, Loss
+from likewise.core.contracts import BatchSampler, Confidence, Loss, Term
 from likewise.core.settings.spec import build
-from likewise.core.types import Embedded
+from likewise.core.types import Batch, Embedded, TrainingSetInfo
 from likewise.learn.confidence.thresholds import otsu
 from likewise.learn.training.schedule import Schedule, make_optimizer, reset_state
 from likewise.learn.training.step import weighted_mean
@@ -79,10 +80,11 @@ def procsim_jobs(options: argparse.Namespace) -> Iterator[dict]:
         {"start": "normal", "lr": lr, "lam": lam, "scale": scale, "more": more}
         for lr, lam, scale, more in product(options.lr, options.lam, options.scale, options.more)
     ]
-    for seed, noise, name, batch, procsim in product(
-        options.seeds, options.noise, options.names, options.batches, grid
+    for seed, noise, name, batch, guidance, procsim in product(
+        options.seeds, options.noise, options.names, options.batches, options.guidance, grid
     ):
-        yield {"set": name, "noise": noise, "seed": seed, "procsim": procsim} | batch_settings(options, batch)
+        about = {"set": name, "noise": noise, "seed": seed, "procsim": procsim} | ({"guidance": guidance} if guidance else {})
+        yield about | batch_settings(options, batch)
 
 
 def robust_jobs(options: argparse.Namespace) -> Iterator[dict]:
@@ -209,6 +211,21 @@ class Detection:
                 "AUROC": auroc(self.last, self.wrong)}  # fmt: skip
 
 
+def prepare_guidance(job: dict, x: Tensor, given: np.ndarray) -> Term:
+    """Return the guidance of a job with its targets: names that the classifier predicts for the images, enlarged to 224 pixels."""
+
+    def pictures(transform: object) -> Iterator[tuple[Tensor, Tensor]]:
+        for rows in torch.arange(len(x), device=x.device).split(256):
+            large = F.interpolate(x[rows].float(), size=224, mode="bilinear", antialias=True)
+            yield large.round().to(torch.uint8), rows
+
+    term = build(job["guidance"], Term)
+    with tempfile.TemporaryDirectory() as folder:
+        names = tuple(f"class {number}" for number in range(int(given.max()) + 1))
+        term.prepare(TrainingSetInfo(given, names, pictures, Path(folder), x.device, quiet=True))
+    return term
+
+
 def proxy_model(setting: dict, classes: int, dim: int, means: Tensor, steps: int) -> Any:
     """Return ProcSim with proxies of the wanted start."""
     text = (
@@ -257,6 +274,7 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
     settings = [job["procsim"]] if job.get("procsim") else job.get("proxies", [])
     models = [proxy_model(setting, classes, config.dim, means, steps) for setting in settings]
     detected, weights = [Detection(wrong) for _ in models], bool(job.get("procsim"))
+    term = prepare_guidance(job, x, given) if job.get("guidance") else None
     averages = {share: WeightAverage(network, share) for share in job["averages"]}
     optimizer = make_optimizer(config, [network], [loss])
     schedule, curve, began = Schedule(config, optimizer, steps, len(sampler)), [], time.monotonic()
@@ -273,14 +291,20 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
         rows = kept[torch.as_tensor(next(feed), device=device)]
         schedule.before_step(step)
         optimizer.zero_grad(set_to_none=True)
-        out, late = network(augment(x[rows], size)), step >= steps - 2 * len(sampler)
+        seen = augment(x[rows], size)
+        out, late = network(seen), step >= steps - 2 * len(sampler)
         found = [model(out.z.detach(), y[rows], rows, None) for model in models]
         for one, result in zip(detected, found, strict=True):
             threshold = otsu(result.suspicion) if result.threshold is None else result.threshold
             one.add(result.suspicion, threshold, rows, late)
         each = loss(out.z if loss.input == "unit" else out.e, y[rows], None)
         weighing = relabelling(out.z, y[rows], rows, None) if relabelling else found[0] if weights else None
-        weighted_mean(each, torch.ones_like(each), weighing).backward()
+        ones = torch.ones_like(each)
+        value = weighted_mean(each, ones, weighing)
+        if term:
+            guided = term(out, Batch(seen, y[rows], rows))
+            value = value + term.weight * weighted_mean(guided, ones, weighing if term.weighted else None)
+        value.backward()
         optimizer.step()
         reset_state(optimizer, loss.after_step(step + 1))
         for model in models:
@@ -310,7 +334,7 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
 
 def rows_of(record: dict) -> Iterator[dict]:
     """Yield the lines of the table for a record: one for every way to average, or for every set of proxies."""
-    keys = ("set", "noise", "split", "way", "confidence", "loss", "seed", "schedule", "batch", "epochs", "steps")
+    keys = ("set", "noise", "split", "way", "confidence", "loss", "guidance", "seed", "schedule", "batch", "epochs", "steps")
     about = {key: record[key] for key in keys if record.get(key) is not None}
     last, curve = record["curve"][-1], record["curve"]
     for setting in record.get("detected", []):
@@ -355,6 +379,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lam", nargs="+", type=float, default=(1.0, 0.1, 0.01))
     parser.add_argument("--scale", nargs="+", type=float, default=(1.0, 4.0))
     parser.add_argument("--more", nargs="+", default=("",), help='other arguments, such as ", tau_factor=0.5"')
+    parser.add_argument("--guidance", nargs="+", default=("",), help='procsim: guidance terms, such as "LanguageGuidance()"')
     parser.add_argument(
         "--robust", default="LabelPosterior()", help="the confidence of `--robust`, or another one that relabels"
     )

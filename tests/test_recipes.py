@@ -179,14 +179,15 @@ def test_printed_values_differ_from_the_code_as_the_study_prints_them(name, stat
 
 
 def test_every_printed_variant_is_checked_and_named():
-    """Those that are not an argument of a loss: a learning rate of proxies, and the guidance of ProcSim."""
+    """Those that are not an argument of a loss: a learning rate of proxies, and the proxies of ProcSim."""
     assert len(PRINTED) == 16
     for data, weight, lam in (("cub200", 10, 1), ("cars196", 5.5, 0.1), ("sop", 0.5, 0.1), (None, 10, 1)):
         code, text = recipes.read("procsim", data), recipes.read("procsim:print", data)
-        assert recipes.difference(code, text).keys() == {"loss", "terms", "confidence"}
+        assert recipes.difference(code, text).keys() == {"loss", "confidence"}
         assert text.values["confidence"] == f"ProcSim(lam={lam})" and code.source["confidence"] == "ours"
         assert text.values["loss"] == "MultiSimilarity(alpha=2, beta=40, base=0.1, miner=None)"
-        assert text.values["terms"] == (f"LanguageGuidance(weight={weight}, level='sample', mask_same_label=False)",)
+        terms = (f"LanguageGuidance(weight={weight}, level='sample', mask_same_label=False)",)
+        assert code.values["terms"] == text.values["terms"] == terms
     assert recipes.read("procsim:print", "glyphs").values["terms"] == ()
     rates = {data: recipes.read("norm-softmax:print", data).values["loss_lr"] for data in ("cub200", "sop", "glyphs")}
     assert rates == {"cub200": 1e-5, "sop": 1e-5, "glyphs": 1e-3}
@@ -214,11 +215,12 @@ def test_procsim_has_the_values_of_its_paper():
     for data, weight, lr, epochs in (("cub200", 10, 1e-4, 150), ("cars196", 5.5, 1e-5, 250), ("sop", 0.5, 1e-5, 250)):
         config = recipes.apply("procsim", data)
         assert config.confidence == "ProcSim(score_by='margin', tau_factor=0.5, lam=0.01, scale=4, lr=0.05)"
-        assert config.terms == (f"LanguageGuidance(weight={weight})",)
+        assert config.terms == (f"LanguageGuidance(weight={weight}, level='sample', mask_same_label=False)",)
         assert (config.lr, config.epochs, config.weight_decay, config.dim) == (lr, epochs, 4e-4, 512)
         assert config.freeze_bn and "batch=360" in config.sampler
         plain = recipes.apply("ms-plg", data)
-        assert plain.confidence is None and plain.terms == config.terms and plain.loss == config.loss
+        assert plain.confidence is None and plain.terms == (f"LanguageGuidance(weight={weight})",)
+        assert plain.loss == config.loss
 
 
 @pytest.mark.parametrize("name", recipes.names())

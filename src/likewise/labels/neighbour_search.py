@@ -1,7 +1,8 @@
-"""Nearest rows of many queries: exact by blocked products while that is cheap, otherwise by an inverted file of faiss."""
+"""Nearest rows of many queries: exact by blocked products while that is cheap, otherwise by codes of faiss."""
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,30 +19,31 @@ from likewise.core.retrieval.integer_scores import row_slices
 SIMILARITY_BLOCK_SIZE = 2**25
 """Maximum number of similarities, or of votes with probabilities, that are computed at a time."""
 
-MAX_EXACT_PRODUCTS = 2**38
-"""Maximum number of products (queries x rows x dimensions) with which a search is exact on a CPU: some seconds."""
+MAX_EXACT_PRODUCTS, GPU_FACTOR = 2**41, 8
+"""Maximum number of products (queries x rows x dimensions) with which a search is exact on a CPU: half a minute of two cores; and
+how many times as many a GPU computes."""
 
-GPU_FACTOR = 64
-"""How many times as many products a GPU computes exactly."""
+MIN_FAISS_PRODUCTS = 2**38
+"""Number of products from which faiss computes an exact search on a CPU, twice as fast as PyTorch and with other rounding; and
+from which nearest centres, which only choose candidates, are found by codes."""
 
-CELLS_PER_ROOT, MAX_CELLS_PER_ROOT, MAX_CELL_ROWS = 4.0, 16.0, 100
-"""Cells of the inverted file per square root of the number of rows, at least and at most, and between them the rows of a cell.
+MAX_CODES = 128
+"""Maximum number of codes of a row, of 4 bits each; up to 256 dimensions, a code stands for two of them."""
 
-Of a million rows, 4,000 cells are too coarse for classes of ten samples, and 10,000 are not. More than 16 per root would take
-longer to fit than the search takes."""
+CODED_PER_RANK, MIN_CODED = 5, 128
+"""Number of rows that the codes choose for every wanted one, and in all at least; the exact distances of these are compared."""
 
-PROBED_CELLS = 32
-"""Number of cells that a query looks in, unless a recall is wanted that needs more."""
+MAX_ROWS_WITHOUT_CELLS, CELLS_PER_ROOT = 2**19, 8
+"""Number of rows up to which a query is compared with the codes of all rows; and above, cells per square root of the rows."""
 
-MIN_CHOSEN_ROWS, MAX_SCANNED_PRODUCTS = 2**16, 2**41
-"""Number of rows from which the number of probed cells is chosen by the recall, and the largest number of products (queries x
-rows of the probed cells x dimensions) of the choice."""
+PROBED_SHARE = 1 / 16
+"""Share of the cells that a query looks in, unless a recall is wanted that needs more."""
 
 TRAINING_ROWS_PER_CELL, TRAINING_STEPS = 40, 8
 """Number of rows per cell that the cells are fitted to, and of steps of k-means."""
 
-SEARCH_BLOCK_ROWS = 2**16
-"""Number of queries that an inverted file is searched with at a time."""
+SEARCH_BLOCK_ROWS = 2**14
+"""Number of queries that faiss searches at a time."""
 
 RECALL_QUERIES_COUNT = 256
 """Number of random queries whose exact nearest rows choose the probed cells, and measure the recall of an approximate search."""
@@ -58,22 +60,22 @@ class Neighbours(NamedTuple):
 def nearest_neighbours(z: Float[Tensor, "N D"], k: int, seed: int = 0, recall: float = 0.0) -> Neighbours:
     """Return the k nearest other rows of every row of unit vectors.
 
-    The search is exact up to `MAX_EXACT_PRODUCTS`, N x N x D, and above it if faiss is not installed. Otherwise a query looks in
-    `PROBED_CELLS` cells of an inverted file, or in more if the recall needs it. Similarities are plain float32 products:
+    The search is exact up to `MAX_EXACT_PRODUCTS`, N x N x D, and above it if faiss is not installed. Otherwise codes of 4 bits
+    choose `CODED_PER_RANK` k rows, and the exact distances of these are compared. Similarities are plain float32 products:
     `retrieval.ranking`, which is exact to the last digit, is slower and not needed here.
 
     Args:
-        seed: of the cells of an approximate search, and of the rows that measure its recall.
-        recall: share of the exact nearest rows that an approximate search should find. From `MIN_CHOSEN_ROWS` rows on, the number
-            of probed cells is doubled until a sample of the rows reaches it, within `MAX_SCANNED_PRODUCTS`.
+        seed: of the codes and cells of an approximate search, and of the rows that measure its recall.
+        recall: share of the exact nearest rows that an approximate search should find. Above `MAX_ROWS_WITHOUT_CELLS` rows, the
+            number of probed cells is doubled until a sample of the rows reaches it.
     """
     k = min(k, len(z) - 1)
     rows = torch.arange(len(z), device=z.device)
-    if not is_large(len(z), z) or (index := inverted_file(len(z), z, seed)) is None:
+    if not is_large(len(z), z) or (index := code_index(len(z), z, seed)) is None:
         return _exact_neighbours(z, rows, k)
     drawn = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:RECALL_QUERIES_COUNT].to(z.device)
-    index.nprobe, reached = choose_probes(index, z, drawn, _exact_neighbours(z, drawn, k).row, recall)
-    found = by_inverted_file(index, z, k + 1)
+    reached = choose_probes(index, z, drawn, _exact_neighbours(z, drawn, k).row, recall)
+    found = by_codes(index, z, k + 1)
     own = (found.row == rows[:, None]) & found.distance.isfinite()
     own[~own.any(1), -1] = True  # of exact copies, more than k may come before the row itself
     return Neighbours(found.row[~own].view(-1, k), found.distance[~own].view(-1, k), reached)
@@ -81,34 +83,31 @@ def nearest_neighbours(z: Float[Tensor, "N D"], k: int, seed: int = 0, recall: f
 
 def choose_probes(
     index: Any, z: Float[Tensor, "N D"], drawn: Int[Tensor, "n"], exact: Int[Tensor, "n k"], wanted: float
-) -> tuple[int, float]:
-    """Return how many cells a query looks in, and the share of the exact nearest rows that it then finds.
+) -> float:
+    """Set how many cells a query looks in, and return the share of the exact nearest rows that it then finds.
 
     Args:
-        index: inverted file of z.
+        index: of z, as `code_index` returns it.
         drawn: rows that are searched to measure the recall.
         exact: their exact nearest other rows.
         wanted: recall from which the number of cells is not doubled.
     """
-    probes = min(PROBED_CELLS, index.nlist)
-    scanned = len(z) * len(z) * z.shape[1] / index.nlist  # products of one probed cell per query
+    import faiss
+
+    cells = faiss.try_extract_index_ivf(index)
     while True:
-        index.nprobe = probes
-        found = torch.from_numpy(index.search(z[drawn].cpu().numpy(), exact.shape[1] + 1)[1])
+        found = search_codes(index, z[drawn], exact.shape[1] + 1)[1]
         recall = float((exact.cpu()[:, :, None] == found[:, None, :]).any(2).float().mean())
-        more = min(2 * probes, index.nlist)
-        enough = recall >= wanted or len(z) < MIN_CHOSEN_ROWS
-        if enough or more == probes or more * scanned > MAX_SCANNED_PRODUCTS:
-            return probes, recall
-        probes = more
+        if cells is None or recall >= wanted or cells.nprobe >= cells.nlist:
+            return recall
+        cells.nprobe = min(2 * cells.nprobe, cells.nlist)
 
 
 def nearest_centres(z: Float[Tensor, "N D"], centre: Float[Tensor, "C D"], k: int, seed: int = 0) -> Int[Tensor, "N k"]:
-    """Return the k nearest centres of every row by Euclidean distance, exact or approximate as in `nearest_neighbours`."""
+    """Return the k nearest centres of every row by Euclidean distance: exact up to `MIN_FAISS_PRODUCTS`, above it by codes."""
     k = min(k, len(centre))
-    if is_large(len(centre), z) and (index := inverted_file(len(z), centre, seed)) is not None:
-        index.nprobe = min(PROBED_CELLS, index.nlist)
-        return by_inverted_file(index, z, k).row
+    if is_large(len(centre), z, MIN_FAISS_PRODUCTS) and (index := code_index(len(z), centre, seed)) is not None:
+        return by_codes(index, z, k).row
     blocks = torch.arange(len(z), device=z.device).split(max(1, SIMILARITY_BLOCK_SIZE // len(centre)))
     return torch.cat(list(map_blocks(_centres_of_block, {"z": z, "centre": centre, "k": k}, blocks)))
 
@@ -119,14 +118,30 @@ def _centres_of_block(shared: Mapping[str, Any], rows: Int[Tensor, "n"]) -> Int[
     return torch.addmm(-0.5 * centre.square().sum(1), shared["z"][rows], centre.T).topk(shared["k"], 1).indices
 
 
-def is_large(count: int, queries: Float[Tensor, "N D"]) -> bool:
-    """Whether comparing all queries with this number of rows takes more products than an exact search should."""
-    factor = GPU_FACTOR if queries.device.type == "cuda" else 1
-    return len(queries) * queries.shape[1] * count > MAX_EXACT_PRODUCTS * factor
+def is_large(count: int, queries: Float[Tensor, "N D"], most: int | None = None) -> bool:
+    """Whether comparing all queries with this number of rows takes more products than an exact search should.
+
+    Args:
+        most: largest number of products on a CPU; None: `MAX_EXACT_PRODUCTS`.
+    """
+    if queries.device.type == "cuda":
+        most = MAX_EXACT_PRODUCTS * GPU_FACTOR
+    return len(queries) * queries.shape[1] * count > (MAX_EXACT_PRODUCTS if most is None else most)
 
 
-def inverted_file(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | None:
-    """Return an index of faiss that holds rows by the nearest of some centres; None without faiss, with a warning."""
+def uses_faiss(count: int, queries: Float[Tensor, "N D"]) -> bool:
+    """Whether faiss, if it is installed, computes an exact search of all queries among this number of rows."""
+    if queries.device.type != "cpu" or len(queries) * queries.shape[1] * count < MIN_FAISS_PRODUCTS:
+        return False
+    return importlib.util.find_spec("faiss") is not None
+
+
+def code_index(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | None:
+    """Return an index of faiss with rows and their codes; None without faiss, with a warning.
+
+    A random rotation spreads the variance over all dimensions, so that all codes are used. Cells cost recall: without them, a
+    search of half a million rows or fewer is faster at the same recall.
+    """
     try:
         import faiss
     except ImportError:
@@ -137,19 +152,29 @@ def inverted_file(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | 
         )
         return None
     x = rows.cpu().numpy()
-    root = len(x) ** 0.5
-    cells = max(1, round(root * min(max(root / MAX_CELL_ROWS, CELLS_PER_ROOT), MAX_CELLS_PER_ROOT)))
-    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(x.shape[1]), x.shape[1], cells)
-    index.cp.seed, index.cp.niter, index.cp.max_points_per_centroid = 1 + seed, TRAINING_STEPS, TRAINING_ROWS_PER_CELL
-    index.cp.min_points_per_centroid = 1
+    count, dim = x.shape
+    codes = min(MAX_CODES, -(-dim // 2))
+    coded_dim = codes * -(-dim // codes)
+    rotation = faiss.RandomRotationMatrix(dim, coded_dim)
+    rotation.init(1 + seed)
+    if count <= MAX_ROWS_WITHOUT_CELLS:
+        coded = faiss.IndexPQFastScan(coded_dim, codes, 4)
+    else:
+        cells = min(count, round(CELLS_PER_ROOT * count**0.5))
+        coded = faiss.IndexIVFPQFastScan(faiss.IndexFlatL2(coded_dim), coded_dim, cells, codes, 4)
+        coded.by_residual, coded.nprobe = False, max(1, round(PROBED_SHARE * cells))
+        coded.cp.seed, coded.cp.niter, coded.cp.max_points_per_centroid = 1 + seed, TRAINING_STEPS, TRAINING_ROWS_PER_CELL
+        coded.cp.min_points_per_centroid = 1
+    coded.pq.cp.seed, coded.pq.cp.min_points_per_centroid = 1 + seed, 1
+    index = faiss.IndexRefineFlat(faiss.IndexPreTransform(rotation, coded))
     index.train(x)
     index.add(x)
     return index
 
 
-def by_inverted_file(index: Any, queries: Float[Tensor, "N D"], k: int) -> Neighbours:
-    """Return k near rows of every query from the `nprobe` cells that are nearest to it."""
-    shared = {"index": index, "queries": queries, "k": k, "probes": index.nprobe}
+def by_codes(index: Any, queries: Float[Tensor, "N D"], k: int) -> Neighbours:
+    """Return k near rows of every query by an index that `code_index` returned."""
+    shared = {"index": index, "queries": queries, "k": k}
     if is_distributed():
         import faiss
 
@@ -162,19 +187,24 @@ def by_inverted_file(index: Any, queries: Float[Tensor, "N D"], k: int) -> Neigh
 
 
 def _search_block(shared: Mapping[str, Any], rows: slice) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-    """Return squared distances and places of the rows that an inverted file finds for some queries."""
+    """Return squared distances and places of the rows that an index finds for some queries."""
     index = _opened_index(shared) if "token" in shared else shared["index"]
-    index.nprobe = shared["probes"]
-    square, place = index.search(shared["queries"][rows].cpu().numpy(), shared["k"])
+    return search_codes(index, shared["queries"][rows], shared["k"])
+
+
+def search_codes(index: Any, queries: Float[Tensor, "n D"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
+    """Return squared distances and places of k near rows; -1 where fewer were found."""
+    index.k_factor = max(CODED_PER_RANK, MIN_CODED / k)
+    square, place = index.search(queries.cpu().numpy(), k)
     return torch.from_numpy(square), torch.from_numpy(place)
 
 
 _OPENED: dict[str, Any] = {}
-"""The inverted file that this process of a cluster searches, by its token: opening it for every block would copy it."""
+"""The index that this process of a cluster searches, by its token: opening it for every block would copy it."""
 
 
 def _opened_index(shared: Mapping[str, Any]) -> Any:
-    """Return the inverted file in a process of a cluster, which searches with as many threads as the process of the command."""
+    """Return the index in a process of a cluster, which searches with as many threads as the process of the command."""
     import faiss
 
     token = shared["token"]
@@ -187,8 +217,9 @@ def _opened_index(shared: Mapping[str, Any]) -> Any:
 
 def _exact_neighbours(z: Float[Tensor, "N D"], rows: Int[Tensor, "n"], k: int) -> Neighbours:
     """Return the k nearest other rows of some rows of unit vectors."""
-    blocks = rows.split(max(1, SIMILARITY_BLOCK_SIZE // len(z)))
-    row, distance = zip(*map_blocks(_neighbours_of_block, {"z": z, "k": k}, blocks), strict=True)
+    shared = {"z": z, "k": k, "faiss": uses_faiss(len(z), z[rows])}
+    blocks = rows.split(SEARCH_BLOCK_ROWS if shared["faiss"] else max(1, SIMILARITY_BLOCK_SIZE // len(z)))
+    row, distance = zip(*map_blocks(_neighbours_of_block, shared, blocks), strict=True)
     return Neighbours(torch.cat(row), torch.cat(distance))
 
 
@@ -196,8 +227,16 @@ def _neighbours_of_block(
     shared: Mapping[str, Any], some: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
     """Return the nearest other rows of some rows, and their distances."""
-    z = shared["z"]
+    z, k = shared["z"], shared["k"]
+    if shared["faiss"]:
+        import faiss
+
+        found = faiss.knn(z[some].numpy(), z.numpy(), k + 1, metric=faiss.METRIC_INNER_PRODUCT)
+        similarity, place = (torch.from_numpy(part) for part in found)
+        own = place == some[:, None]
+        own[~own.any(1), -1] = True  # of exact copies, more than k may come before the row itself
+        return place[~own].view(-1, k), (2 - 2 * similarity[~own].view(-1, k)).clamp_min(0).sqrt()
     similarity = z[some] @ z.T
     similarity[torch.arange(len(some), device=z.device), some] = -torch.inf
-    top = similarity.topk(shared["k"], 1)
+    top = similarity.topk(k, 1)
     return top.indices, (2 - 2 * top.values).clamp_min(0).sqrt()

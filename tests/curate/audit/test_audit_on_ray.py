@@ -79,7 +79,7 @@ def test_a_cluster_finds_the_same_labels_after_kills(two_nodes, small_blocks, tm
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_cluster_searches_an_inverted_file(two_nodes, small_blocks, tmp_path, monkeypatch):
+def test_a_cluster_searches_codes(two_nodes, small_blocks, tmp_path, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(neighbour_search, "MAX_EXACT_PRODUCTS", 0)
     x = torch.nn.functional.normalize(torch.as_tensor(shop(30)[0]))
