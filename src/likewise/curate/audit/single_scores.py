@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from likewise.core.errors import LikewiseError
 from likewise.core.retrieval.ranking import nearest, rank
 from likewise.core.similarity import distance
-from likewise.labels.neighbour_search import is_large, nearest_neighbours
+from likewise.labels.neighbour_search import MIN_FAISS_PRODUCTS, is_large, nearest_neighbours
 
 SCORE_BLOCK_SIZE = 2**23
 """Maximum number of similarities or votes that are held in memory at a time."""
@@ -194,11 +194,11 @@ class NearSamples(NamedTuple):
 
 
 def nearest_samples(z: Float[Tensor, "N D"], k: int) -> NearSamples:
-    """Return the k nearest other samples of every sample by cosine: exact while that is cheap, else by an approximate search."""
+    """Return the k nearest other samples of every sample by cosine, exact to the last digit while that is cheap."""
     k = min(k, len(z) - 1)
     if k < 1:
         return NearSamples(torch.zeros((len(z), 0), dtype=torch.long, device=z.device), z.new_zeros(len(z), 0))
-    if not is_large(len(z), z):
+    if not is_large(len(z), z, MIN_FAISS_PRODUCTS):
         return NearSamples(*nearest(z, z, k, own=torch.arange(len(z), device=z.device)))
     found = nearest_neighbours(F.normalize(z.float(), dim=1), k)
     return NearSamples(found.row, 1 - found.distance.square() / 2, found.recall)
