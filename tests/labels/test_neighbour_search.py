@@ -44,7 +44,7 @@ def test_probed_cells_are_chosen_by_the_recall(monkeypatch):
     z = normalize(torch.randn(3000, 16, generator=torch.Generator().manual_seed(0)))
     monkeypatch.setattr(neighbour_search, "MAX_EXACT_PRODUCTS", 0)
     monkeypatch.setattr(neighbour_search, "MAX_ROWS_WITHOUT_CELLS", 0)
-    monkeypatch.setattr(neighbour_search, "PROBED_SHARE", 0)
+    monkeypatch.setattr(neighbour_search, "PROBED_CELLS", 1)
     few = nearest_neighbours(z, 10)
     assert few.recall < 0.5
     found = nearest_neighbours(z, 10, recall=0.9)
@@ -71,7 +71,7 @@ def test_a_query_whose_cells_hold_too_few_rows_has_fewer_neighbours(monkeypatch)
     pytest.importorskip("faiss")
     monkeypatch.setattr(neighbour_search, "MAX_EXACT_PRODUCTS", 0)
     monkeypatch.setattr(neighbour_search, "MAX_ROWS_WITHOUT_CELLS", 0)
-    monkeypatch.setattr(neighbour_search, "PROBED_SHARE", 0)
+    monkeypatch.setattr(neighbour_search, "PROBED_CELLS", 1)
     found = nearest_neighbours(clustered(600, 6), 20)
     assert found.row.shape == (600, 20) and not found.distance[0].isfinite().all() and found.distance[0, 0].isfinite()
 

@@ -36,8 +36,8 @@ CODED_PER_RANK, MIN_CODED = 5, 128
 MAX_ROWS_WITHOUT_CELLS, CELLS_PER_ROOT = 2**19, 8
 """Number of rows up to which a query is compared with the codes of all rows; and above, cells per square root of the rows."""
 
-PROBED_SHARE = 1 / 16
-"""Share of the cells that a query looks in, unless a recall is wanted that needs more."""
+PROBED_CELLS = 256
+"""Number of cells that a query looks in, unless a recall is wanted that needs more."""
 
 TRAINING_ROWS_PER_CELL, TRAINING_STEPS = 40, 8
 """Number of rows per cell that the cells are fitted to, and of steps of k-means."""
@@ -162,7 +162,7 @@ def code_index(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | Non
     else:
         cells = min(count, round(CELLS_PER_ROOT * count**0.5))
         coded = faiss.IndexIVFPQFastScan(faiss.IndexFlatL2(coded_dim), coded_dim, cells, codes, 4)
-        coded.by_residual, coded.nprobe = False, max(1, round(PROBED_SHARE * cells))
+        coded.by_residual, coded.nprobe = False, min(PROBED_CELLS, cells)
         coded.cp.seed, coded.cp.niter, coded.cp.max_points_per_centroid = 1 + seed, TRAINING_STEPS, TRAINING_ROWS_PER_CELL
         coded.cp.min_points_per_centroid = 1
     coded.pq.cp.seed, coded.pq.cp.min_points_per_centroid = 1 + seed, 1
