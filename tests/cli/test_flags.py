@@ -123,7 +123,7 @@ ALIASED = {
     "--img-size 64": ("size", 64),
     "--wd 0.1": ("weight_decay", 0.1),
     "--optim sgd": ("optimizer", "sgd"),
-    "--metric R@1 R@5": ("metrics", ("R@1", "R@5")),
+    "--eval-metrics R@1 R@5": ("metrics", ("R@1", "R@5")),
     "--silent": ("quiet", True),
 }
 """Words after `likewise train photos` -> the setting, and its value."""
@@ -143,6 +143,8 @@ TRAIN_FLAGS = {
     "--data": "DATA is given without a flag: likewise train DATA",
     "--num-workers 1.5": "--num-workers must be a whole number, got '1.5'",
     "--exp-name a": "did you mean '--out'?",
+    "--epoch 2": "train: there is no flag '--epoch'; did you mean '--epochs'?",
+    "--metric R@1": "train: there is no flag '--metric'; did you mean '--metrics'?",
     "--gpu": "did you mean '--device'?",
     "--resume": "the same command resumes a training that was interrupted; write no flag",
     "--amp": "write --precision bf16",

@@ -52,7 +52,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "lr": ("learning-rate", "base-lr", "lr0", "init-lr"),
     "batch_size": ("bs", "batch", "batchsize", "train-batch-size", "b"),
     "size": ("img-size", "image-size", "imgsz", "resolution", "input-size", "crop-size", "img"),
-    "epochs": ("num-epochs", "max-epochs", "n-epochs", "epoch", "e"),
+    "epochs": ("num-epochs", "max-epochs", "n-epochs", "e"),
     "steps": ("max-steps", "num-steps", "iterations", "iters", "max-iters"),
     "gpus": ("num-gpus", "n-gpus", "ngpus", "nproc-per-node"),
     "dim": ("embedding-dim", "embedding-size", "emb-dim", "embed-dim", "embed-size"),
@@ -62,14 +62,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "seed": ("random-seed", "random-state", "manual-seed"),
     "weights": ("pretrained-weights", "init-weights", "pretrained-path"),
     "loss": ("criterion", "loss-fn", "objective"),
-    "metrics": ("metric", "eval-metrics"),
+    "metrics": ("eval-metrics",),
     "query": ("image", "img-path", "query-image"),
     "k": ("topk", "top-k", "n-neighbors", "num-neighbors", "neighbours"),
     "to": ("format", "export-format"),
     "jobs": ("parallel", "n-jobs", "num-jobs"),
     "quiet": ("silent", "no-progress", "q"),
 }
-"""Setting -> flags of other tools with the same values, without their dashes; the parser takes them too."""
+"""Setting -> flags of other tools with the same values, without their dashes; the parser takes them too. A misspelling
+of our own flag, such as --epoch, is no alias but an error."""
 
 SIMILAR_FLAGS: dict[str, tuple[str, ...]] = {
     "data": ("data", "data-dir", "dataset", "data-path", "data-root", "train-dir", "input", "input-dir", "images", "d"),
