@@ -144,6 +144,8 @@ TRAIN_FLAGS = {
     "--num-workers 1.5": "--num-workers must be a whole number, got '1.5'",
     "--exp-name a": "did you mean '--out'?",
     "--epoch 2": "train: there is no flag '--epoch'; did you mean '--epochs'?",
+    "--epo 2": "did you mean '--epochs'?",
+    "--xyz": "there is no flag '--xyz'. See",
     "--metric R@1": "train: there is no flag '--metric'; did you mean '--metrics'?",
     "--gpu": "did you mean '--device'?",
     "--resume": "the same command resumes a training that was interrupted; write no flag",

@@ -315,9 +315,10 @@ def unknown_flag(command: str, flag: str, hints: dict[str, object]) -> str:
             places = " ".join(filter(None, map(position_name, hints.values())))
             return f"{start}; {place} is given without a flag: likewise {command} {places}"
         return f"{start}; did you mean '{flag_name(setting)}'? See `likewise {command} --help-all`"
-    own = [flag_name(setting) for setting, hint in hints.items() if not position_name(hint)]
-    own += ["--robust"] if command == "train" else []
-    return f"{start}{nearest_name(flag, own)} See `likewise {command} --help-all`"
+    own = [flag_name(setting).lstrip("-") for setting, hint in hints.items() if not position_name(hint)]
+    own += ["robust"] if command == "train" else []
+    near = nearest_name(name, own).replace("mean '", "mean '--")
+    return f"{start}{near} See `likewise {command} --help-all`"
 
 
 def check_value(command: str, flag: str, hint: object, value: str | None, is_joined: bool) -> None:
