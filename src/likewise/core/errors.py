@@ -23,6 +23,9 @@ MAX_SHOWN_NAMES = 5
 MIN_SIMILARITY = 0.75
 """Smallest `difflib` ratio at which a name is suggested: one wrong letter of four. "photos" and "shots" have 0.73."""
 
+MIN_INITIAL_SIMILARITY = 0.66
+"""The same for names with the same first letter, which few typing errors change: "roh" and "rho" have 0.67."""
+
 MIN_PREFIX = 3
 """Number of characters from which the start of a name is enough to suggest it."""
 
@@ -64,6 +67,7 @@ def similar_name(name: str, names: Iterable[str]) -> str | None:
     known, start = {n.casefold(): n for n in names}, name.casefold()
     longer = [n for n in known if n.startswith(start)] if len(start) >= MIN_PREFIX else []
     close = get_close_matches(start, longer, 1, 0) or get_close_matches(start, known, 1, MIN_SIMILARITY)
+    close = close or get_close_matches(start, [n for n in known if n[:1] == start[:1]], 1, MIN_INITIAL_SIMILARITY)
     return known[close[0]] if close else None
 
 
