@@ -104,9 +104,8 @@ def test_a_similar_path_is_named_with_its_folder():
     assert near_path("none/x", "check it") == near_path("runs/zzz", "check it") == "; check it"
 
 
-@pytest.mark.process
 def test_only_similar_names_are_suggested(here):
-    for name in ("shots", "a.csv", "pho"):
+    for name in ("shots", "a.csv"):
         (here / name).touch()
     assert near_path("phots", "check it") == "; did you mean 'photos'? Check it"
     assert near_path("b.csv", "check it") == near_path("pictures", "check it") == "; check it"
@@ -118,6 +117,7 @@ def test_only_similar_names_are_suggested(here):
         check_early("train", parse("train", ["sop.csv"]))
 
 
+@pytest.mark.process
 def test_a_mistake_is_reported_without_torch(here):
     code = "import sys; from likewise.cli.main import main\ntry: main(sys.argv[1:])\nfinally: assert 'torch' not in sys.modules"
     words = ["train", "photos", "--loss", "ProxyAncor"]
