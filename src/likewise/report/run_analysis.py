@@ -112,7 +112,10 @@ def facts_of(one: ReportTarget) -> tuple[str, ...]:
         date = datetime.fromisoformat(trained[-1]["started"]).date()
         seconds = sum(s["train_seconds"] for s in trained)
         devices = ", ".join(dict.fromkeys(s["device"] for s in trained if s["device"]))
-        found.append(f"trained on {date:%-d %B %Y}: {steps:,} steps in {seconds_as_text(seconds)} on {devices}")
+        time = f"{steps:,} steps in {seconds_as_text(seconds)} on {devices}"
+        found.append(
+            f"trained on {date:%-d %B %Y}: {time}" if steps else "not trained (0 steps): the network as it was built"
+        )
     if one.queries is not None:
         classes = len(np.unique(one.queries.class_name.astype(str)))
         sets = "sets of labels" if one.items is not None and one.items.label_sets is not None else "classes"
