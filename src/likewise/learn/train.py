@@ -54,7 +54,7 @@ def show_training(run: Run, config: Train) -> None:
         return
     if config.evaluate and (scores := run.scores) is not None:
         before = {"before training": scores | scores["before"]} if "before" in scores else {}
-        show_scores(before | by_gallery("after training" if before else "test split", scores))
+        show_scores(before | by_gallery("after training" if before else "test split", scores), run.path)
         for line in sentences(run):
             print_text(line)
     print_text(f"run: {run.path}")

@@ -157,7 +157,7 @@ def notes_of(one: ReportTarget) -> list[str]:
         *baseline_notes(one.scores),
         *tree_lines(one.scores),
         *corrected_notes(one.scores),
-        *label_lines(one.scores),
+        *label_lines(one.scores, one.run.path if one.run else "RUN"),
     ]
 
 

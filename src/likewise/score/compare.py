@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import textwrap
 from pathlib import Path, PurePath
 from typing import Any
@@ -81,7 +82,7 @@ def compare(config: Compare, say=print) -> Compared:
         moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
         shared_metrics(a, b, config.metrics)
         a, b = same_relevance(a, b, config.metrics)
-        a, b = join(a, b, moved)
+        a, b = join(a, b, moved, advice=on_command(config))
     result = differences(config, a, b) | facts
     result["same"] = same(a, b, about_a, about_b)
     if out:
@@ -146,6 +147,18 @@ def open_side(target: str) -> tuple[PerQuery, dict | None]:
     if not (path / PER_QUERY).exists():
         raise LikewiseError(f"compare: '{target}' has no per_query.parquet; run `likewise evaluate {target}` first")
     return read_per_query(path / PER_QUERY, "compare"), about
+
+
+def on_command(config: Compare) -> str:
+    """Return the call that scores both runs on the data of B, below a sentence; a per_query.parquet stands for its run folder."""
+    paths = [Path(run).expanduser() for run in (config.run_a, config.run_b)]
+    runs = [path if path.is_dir() else path.parent for path in paths]
+    if not all((run / "config.json").is_file() for run in runs):
+        return "; compare run folders with --on DATA, which scores both on the same"
+    settings = Run(runs[1]).about["config"]
+    root = ["--root", settings["root"]] if settings.get("root") else []
+    words = ["likewise", "compare", *map(str, runs), "--on", settings["data"], *root]
+    return f"\nscore both on the same data:\n  {shlex.join(words)}"
 
 
 def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> list[str]:

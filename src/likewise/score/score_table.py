@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -47,8 +49,12 @@ def by_gallery(title: str, scores: dict) -> dict[str, dict]:
     return {"all galleries" if alone else title: scores, **alone}
 
 
-def show_scores(columns: dict[str, dict]) -> None:
-    """Print scores with their intervals, and the number of queries that could not be scored."""
+def show_scores(columns: dict[str, dict], run: str | Path = "RUN") -> None:
+    """Print scores with their intervals, and the number of queries that could not be scored.
+
+    Args:
+        run: the folder of the run, in the calls that are printed.
+    """
     first = next(iter(columns.values()))
     has_queries, has_intervals = "interval_over" in first, bool(first.get("interval"))
     titles = (escape(f"{title} (95 % interval)" if has_intervals else title) for title in columns)
@@ -92,7 +98,7 @@ def show_scores(columns: dict[str, dict]) -> None:
             notes.setdefault(line, []).append(title)
     for line, titles in notes.items():
         print(line if len(titles) == len(columns) else f"{printable(', '.join(titles))}: {line}")
-    for line in [*(corrected_notes(first) if corrected else ()), *label_lines(first)]:
+    for line in [*(corrected_notes(first) if corrected else ()), *label_lines(first, run)]:
         print(printable(line))
     if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):
         print("metrics of the whole set use unit vectors for every similarity")
@@ -194,14 +200,15 @@ def interval_lines(scores: Mapping) -> list[str]:
     return lines
 
 
-def label_lines(scores: Mapping) -> list[str]:
-    """Return a line if many labels of the scored rows look wrong, with what to do; [] if not."""
+def label_lines(scores: Mapping, run: str | Path = "RUN") -> list[str]:
+    """Return a line if many labels of the scored rows look wrong, with the calls that show and correct them; [] if not."""
     wrong = scores.get("wrong_labels")
     if not wrong:
         return []
+    name = shlex.quote(str(run))
     return [
-        f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; see `likewise audit RUN`, "
-        "`likewise evaluate RUN --correct-test-labels review.csv`"
+        f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; "
+        f"see `likewise audit {name}`, `likewise evaluate {name} --correct-test-labels review.csv` (writes a form to fill in)"
     ]
 
 
@@ -274,7 +281,7 @@ def show_evaluation(scores: dict, config: Evaluate) -> None:
         title = f"{title}, {config.split} split"
     elif title == "best":
         title = "test split"
-    show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores))
+    show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores), config.target)
     if config.out:
         print_text(f"scores: {config.out}")
     elif "data" in scores:
