@@ -279,8 +279,8 @@ def show_evaluation(scores: dict, config: Evaluate) -> None:
     title = config.checkpoint if "checkpoint" in scores else "embeddings"
     if config.split != "test":
         title = f"{title}, {config.split} split"
-    elif title == "best":
-        title = "test split"
+    else:
+        title = {"best": "test split", "untrained": "before training"}.get(title, title)
     show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores), config.target)
     if config.out:
         print_text(f"scores: {config.out}")
