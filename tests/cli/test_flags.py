@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 from typing import Literal, get_type_hints
 
 import pytest
@@ -200,3 +201,10 @@ def test_every_line_of_the_tables_can_be_used():
     assert {*ALIASES, *SIMILAR_FLAGS} <= settings and set(ONLY_TRAIN) <= set(FLAG_SENTENCES)
     flags = [flag for table in (ALIASES, SIMILAR_FLAGS) for others in table.values() for flag in others]
     assert len(flags) == len(set(flags)) and not set(flags) & set(FLAG_SENTENCES)
+
+
+@pytest.mark.parametrize(("command", "example"), [(c, e) for c, calls in help_module.EXAMPLES.items() for e in calls])
+def test_examples_of_help_are_shown_and_parse(command, example, capsys):
+    assert f"\nExamples:\n  {help_module.EXAMPLES[command][0]}\n" in shown(capsys, command, "--help")
+    program, name, *words = shlex.split(example)
+    assert (program, name) == ("likewise", command) and cli.parse(name, words)

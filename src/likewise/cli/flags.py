@@ -39,11 +39,17 @@ SHARED_GROUPS = {
 }  # fmt: skip
 """Heading -> flags, for commands other than train. All other flags of a command come first."""
 
-TRAIN_EXAMPLES = (
-    "likewise train photos/ --robust --epochs 10",
-    'likewise train cub200 --root ~/CUB --loss "ProxyAnchor()" --batch-size 120',
-)
-"""Commands that `likewise train --help` shows."""
+EXAMPLES = {
+    "clean": ("likewise clean photos/ --to photos-clean",),
+    "train": (
+        "likewise train photos/ --robust --epochs 10",
+        'likewise train cub200 --root ~/CUB --loss "ProxyAnchor()" --batch-size 120',
+    ),
+    "compare": ("likewise compare runs/a runs/b", "likewise compare runs/a runs/b --on photos-clean"),
+    "search": ("likewise search runs/a --serve", "likewise search runs/a --query photo.jpg --k 10"),
+    "calibrate": ("likewise calibrate runs/a", "likewise calibrate runs/a --precision 0.99"),
+}
+"""Command -> calls that its help shows."""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "backbone": ("model", "arch", "architecture", "network", "encoder", "model-name", "backbone-name"),
@@ -142,8 +148,8 @@ def help_text(command: str, kind: type, everything: bool = True) -> str:
     for title in list(groups)[:1] if is_short else groups:
         lines += ["", f"{title}:"]
         lines += [line for name in groups[title] for line in flag_lines(flags[name], width, is_short)]
-    if kind is Train:
-        lines += ["", "Examples:", *(f"  {example}" for example in TRAIN_EXAMPLES)]
+    if command in EXAMPLES:
+        lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES[command])]
     if is_short:
         lines += ["", f"likewise {command} --help-all shows every flag."]
     return "\n".join(lines) + "\n"
