@@ -92,10 +92,10 @@ def test_defaults_and_placeholders():
     assert flags["epochs"].usage == "--epochs FLOAT" and flags["epochs"].default == "(default: 20)"
     assert flags["evaluate"].usage == "--evaluate, --no-evaluate" and flags["evaluate"].default == "(default: on)"
     assert flags["layer_norm"].usage == "--layer-norm" and flags["freeze_bn"].usage == "--freeze-bn, --no-freeze-bn"
-    assert flags["crop_scale"].default == "(default: 0.08 1.0)" and flags["terms"].usage == "--terms SPEC ..."
+    assert flags["crop_scale"].default == "(default: 0.08 1.0)" and flags["terms"].usage == "--terms NAME(...) ..."
     assert help_module.placeholder(tuple[float, float] | None) == "FLOAT FLOAT"
     assert help_module.placeholder(Literal["a", "b"] | None) == "{a,b}"
-    assert help_module.placeholder(Folder | None) == "FOLDER" and help_module.placeholder(Spec) == "SPEC"
+    assert help_module.placeholder(Folder | None) == "FOLDER" and help_module.placeholder(Spec) == "NAME(...)"
     assert [flag.field for flag in help_module.flags_of(Noise)][:3] == ["data", "model", "out"]  # required first
     assert help_module.help_text("report", Report).startswith("usage: likewise report [RUNS] [flags]")
 

@@ -236,13 +236,13 @@ def without_none(hint: Any) -> Any:
 
 
 def placeholder(hint: object) -> str:
-    """Return the placeholder for the value of a flag: INT, FLOAT FLOAT, {a,b}, FOLDER, SPEC ..., TEXT."""
+    """Return the placeholder for the value of a flag: INT, FLOAT FLOAT, {a,b}, FOLDER, NAME(...) ..., TEXT."""
     mark, kind = next(iter(marks(hint)), "text").upper(), without_none(hint)
     if typing.get_origin(kind) is Literal:
         return f"{{{','.join(map(str, typing.get_args(kind)))}}}"
     if typing.get_origin(kind) is tuple:
         return " ".join("..." if one is ... else placeholder(one) for one in typing.get_args(kind))
-    return {int: "INT", float: "FLOAT"}.get(kind, mark)
+    return {int: "INT", float: "FLOAT"}.get(kind, "NAME(...)" if mark == "SPEC" else mark)
 
 
 def field_texts(kind: type) -> dict[str, str]:

@@ -191,7 +191,7 @@ def same_relevance(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
         what = f"{graded[0]} depends on it" if only else f"relevant are: {a.meaning}, and {b.meaning}"
         raise LikewiseError(
             f"compare: A and B must be scored with the same relevance, but A has {a.spec} and B has {b.spec} ({what}); run "
-            "`likewise evaluate RUN --relevance SPEC --per-query FILE.parquet` for both, and compare the files"
+            "`likewise evaluate RUN --relevance NAME(...) --per-query FILE.parquet` for both, and compare the files"
         )
     plain = [{name: value for name, value in side.each.items() if not depends_on_values(name)} for side in (a, b)]
     return dataclasses.replace(a, each=plain[0]), dataclasses.replace(b, each=plain[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -87,7 +87,7 @@ def show_scores(columns: dict[str, dict], run: str | Path = "RUN") -> None:
         print(
             f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
-    for line in [*sample_lines(first), *relevance_lines(first), *tree_lines(first)]:
+    for line in [*metric_lines(first["metrics"]), *sample_lines(first), *relevance_lines(first), *tree_lines(first)]:
         print(printable(line))
     if first.get("labels"):
         show_labels(first["labels"])
@@ -198,6 +198,15 @@ def interval_lines(scores: Mapping) -> list[str]:
             metrics.setdefault(reason, []).append(name)
         lines += [f"no {noun} for {', '.join(names)}: {reason}" for reason, names in metrics.items()]
     return lines
+
+
+def metric_lines(metrics: Collection[str]) -> list[str]:
+    """Return a line for each default metric whose name does not explain itself."""
+    lines = {
+        "RP": "RP: share of relevant rows among a query's R nearest, if R rows are relevant to it",
+        "MAP@R": "MAP@R: mean over a query's R nearest rows of the precision up to a relevant row, 0 for other rows",
+    }
+    return [line for name, line in lines.items() if name in metrics]
 
 
 def label_lines(scores: Mapping, run: str | Path = "RUN") -> list[str]:
