@@ -104,6 +104,19 @@ def test_a_similar_path_is_named_with_its_folder():
     assert near_path("none/x", "check it") == near_path("runs/zzz", "check it") == "; check it"
 
 
+def test_only_similar_names_are_suggested(here):
+    for name in ("shots", "a.csv"):
+        (here / name).touch()
+    assert near_path("phots", "check it") == "; did you mean 'photos'? Check it"
+    assert near_path("b.csv", "check it") == near_path("pictures", "check it") == "; check it"
+    (here / "photos").rmdir()
+    assert near_path("photos", "check it") == "; check it"  # not shots
+    with pytest.raises(LikewiseError, match="there is no data 'data/glyph'; give a folder"):
+        check_early("train", parse("train", ["data/glyph"]))
+    with pytest.raises(LikewiseError, match="there is no data 'sop.csv'; give a folder"):
+        check_early("train", parse("train", ["sop.csv"]))
+
+
 @pytest.mark.process
 def test_a_mistake_is_reported_without_torch(here):
     code = "import sys; from likewise.cli.main import main\ntry: main(sys.argv[1:])\nfinally: assert 'torch' not in sys.modules"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 from typing import Literal, get_type_hints
 
 import pytest
@@ -91,10 +92,10 @@ def test_defaults_and_placeholders():
     assert flags["epochs"].usage == "--epochs FLOAT" and flags["epochs"].default == "(default: 20)"
     assert flags["evaluate"].usage == "--evaluate, --no-evaluate" and flags["evaluate"].default == "(default: on)"
     assert flags["layer_norm"].usage == "--layer-norm" and flags["freeze_bn"].usage == "--freeze-bn, --no-freeze-bn"
-    assert flags["crop_scale"].default == "(default: 0.08 1.0)" and flags["terms"].usage == "--terms SPEC ..."
+    assert flags["crop_scale"].default == "(default: 0.08 1.0)" and flags["terms"].usage == "--terms NAME(...) ..."
     assert help_module.placeholder(tuple[float, float] | None) == "FLOAT FLOAT"
     assert help_module.placeholder(Literal["a", "b"] | None) == "{a,b}"
-    assert help_module.placeholder(Folder | None) == "FOLDER" and help_module.placeholder(Spec) == "SPEC"
+    assert help_module.placeholder(Folder | None) == "FOLDER" and help_module.placeholder(Spec) == "NAME(...)"
     assert [flag.field for flag in help_module.flags_of(Noise)][:3] == ["data", "model", "out"]  # required first
     assert help_module.help_text("report", Report).startswith("usage: likewise report [RUNS] [flags]")
 
@@ -123,7 +124,7 @@ ALIASED = {
     "--img-size 64": ("size", 64),
     "--wd 0.1": ("weight_decay", 0.1),
     "--optim sgd": ("optimizer", "sgd"),
-    "--metric R@1 R@5": ("metrics", ("R@1", "R@5")),
+    "--eval-metrics R@1 R@5": ("metrics", ("R@1", "R@5")),
     "--silent": ("quiet", True),
 }
 """Words after `likewise train photos` -> the setting, and its value."""
@@ -143,6 +144,10 @@ TRAIN_FLAGS = {
     "--data": "DATA is given without a flag: likewise train DATA",
     "--num-workers 1.5": "--num-workers must be a whole number, got '1.5'",
     "--exp-name a": "did you mean '--out'?",
+    "--epoch 2": "train: there is no flag '--epoch'; did you mean '--epochs'?",
+    "--epo 2": "did you mean '--epochs'?",
+    "--xyz": "there is no flag '--xyz'. See",
+    "--metric R@1": "train: there is no flag '--metric'; did you mean '--metrics'?",
     "--gpu": "did you mean '--device'?",
     "--resume": "the same command resumes a training that was interrupted; write no flag",
     "--amp": "write --precision bf16",
@@ -196,3 +201,10 @@ def test_every_line_of_the_tables_can_be_used():
     assert {*ALIASES, *SIMILAR_FLAGS} <= settings and set(ONLY_TRAIN) <= set(FLAG_SENTENCES)
     flags = [flag for table in (ALIASES, SIMILAR_FLAGS) for others in table.values() for flag in others]
     assert len(flags) == len(set(flags)) and not set(flags) & set(FLAG_SENTENCES)
+
+
+@pytest.mark.parametrize(("command", "example"), [(c, e) for c, calls in help_module.EXAMPLES.items() for e in calls])
+def test_examples_of_help_are_shown_and_parse(command, example, capsys):
+    assert f"\nExamples:\n  {help_module.EXAMPLES[command][0]}\n" in shown(capsys, command, "--help")
+    program, name, *words = shlex.split(example)
+    assert (program, name) == ("likewise", command) and cli.parse(name, words)

@@ -231,6 +231,13 @@ def test_scores_of_another_network_are_not_claimed(run):
     assert "| R@1 |" not in text and "was not finished" in text
 
 
+def test_a_training_of_no_steps_is_untrained(settings):
+    run = train(Train(**settings | {"steps": 0})).path
+    text = (export(Export(run=str(run), to="safetensors", quiet=True)).folder / "README.md").read_text("utf-8")
+    assert "It is untrained: `features` as it was before the first step" in text and "| R@1 |" in text
+    assert "## Training" not in text
+
+
 def test_confidence_and_noise_are_told(settings):
     noisy = settings | {"noise": "Uniform(share=0.25)", "confidence": "SuperLoss()", "evaluate": False}
     run = train(Train(**noisy))

@@ -118,6 +118,16 @@ def test_an_unknown_name_suggests_the_nearest(name, near):
         build_backbone(name, pretrained=False)
 
 
+def test_suggestions_with_weights_come_first(monkeypatch):
+    """efficientnet_lite4 is nearer, and efficientnet_b8 has no published weights."""
+    monkeypatch.setattr("likewise.models.pretrained.available.installed_backbones", lambda: ["efficientnet_lite0"])
+    monkeypatch.setattr("likewise.models.pretrained.available.cached_backbones", list)
+    with pytest.raises(LikewiseError, match="did you mean efficientnet_lite0 or"):
+        build_backbone("efficientnet_lite", pretrained=False)
+    with pytest.raises(LikewiseError, match="did you mean (?!.*efficientnet_b8)"):
+        build_backbone("efficientnet_b", pretrained=False)
+
+
 def test_what_cannot_be_had_is_told():
     with pytest.raises(LikewiseError, match="conv_small has no pretrained weights"):
         build_backbone("conv_small")

@@ -8,10 +8,11 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from likewise.config import Audit, Report
+from likewise.config import Audit, Report, Train
 from torch.nn import functional as F
 
 from likewise.curate.audit.audit import audit
+from likewise.learn.training.fit import train
 from likewise.report.report_target import open_target
 from likewise.report.run_analysis import (
     analyse_run,
@@ -49,6 +50,11 @@ def test_scores_are_written_as_the_terminal_writes_them():
     assert found["R@1, camera c1"].text == "25.0 % (20.0 to 30.0)" and found["R@1, other cameras only"].text == "50.0 %"
     assert found["rho"].low is None and np.isnan(found["R@1, b"].mean) and scores_of({}) == {}
     assert found["RP"] == (0.5, None, None, "50.0 %", "too few", "")
+
+
+def test_a_training_of_no_steps_is_not_called_trained(settings):
+    run = train(Train(**settings | {"steps": 0})).path
+    assert facts_of(open_target(str(run), "me", Report(**WAY), {}, print))[0].startswith("not trained (0 steps)")
 
 
 def test_settings_are_those_that_matter(one):

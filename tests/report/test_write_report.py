@@ -107,6 +107,7 @@ def test_a_page_without_pictures_where_the_data_is_gone(pictures, finished_pictu
     found = facts(copy.path)
     assert "could not be opened" in found.runs[0].notes[0] and "--data" in found.runs[0].notes[0]
     assert not found.pools[0].images and found.pools[0].caption and "cannot be read" in found.notes[0]
+    assert found.title == "copy"  # the run, not its data
 
 
 def test_a_run_that_left_only_its_queries_or_only_its_log(run, facts):

@@ -12,7 +12,7 @@ from likewise.cli.commands import run as run_command
 from likewise.learn.training.fit import train
 from likewise.models.backbones import ConvSmall
 from likewise.score import baseline as gain
-from likewise.score.baseline import WORSE_HINT, add_baseline, worse_than_baseline
+from likewise.score.baseline import WORSE_HINT, about_baseline, add_baseline, worse_than_baseline
 from likewise.score.compare import compare
 from likewise.score.evaluate import evaluate
 
@@ -62,6 +62,12 @@ def test_only_who_began_with_weights_and_trained_is_asked(finished, began):
     assert "before" not in add_baseline(train(Train(**began | {"steps": 0})), Train(**began))
 
 
+def test_a_head_of_no_weights_needs_no_sentence():
+    config = {"head": "Linear()"}
+    assert about_baseline({"before": {}}, config).startswith("before training: ") and about_baseline({}, config) == ""
+    assert about_baseline({"before": {}}, {"head": "Identity()"}) == ""
+
+
 def test_a_loss_is_said_where_the_interval_is_sure():
     def say(low, high):
         change = {"metric": "MAP@R", "low": low, "high": high, "over": "classes"}
@@ -80,6 +86,7 @@ def test_the_command_shows_both_and_says_what_it_cannot_know(began, capsys, monk
     run_command("train", Train(**began | {"quiet": False}))
     told = capsys.readouterr().out
     assert re.search(r"before training.*after training", told)
+    assert "before training: the backbone as it was loaded, and a head Linear() with random weights" in told
     (train(Train(**began), lambda line: None).path / "scores.json").unlink()
 
     def gone(*_):

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -185,13 +186,13 @@ def test_other_queries_are_refused_and_counted(pair, tmp_path):
     relevant, renamed = np.full(48, 2), [f"c{v}" for v in label]
     relevant[:5], renamed[:3] = 3, ["other"] * 3
     for columns, says in [
-        ({"row": np.arange(110, 158)}, "20 queries are in one of them only, and of the 38 in both"),
+        ({"row": np.arange(110, 158)}, "20 queries are in one of them only; .*compare run folders with --on DATA"),
         (
             {"relevant": relevant},
-            "0 queries are in one of them only, and of the 48 in both, 5 differ in their class or",
+            "5 of 48 queries have another class or number of relevant rows; compare",
         ),
-        ({"class_name": renamed}, "of the 48 in both, 3 differ"),
-        ({"row": np.arange(1000, 1048)}, "96 queries are in one of them only, and of the 0 in both, 0 differ"),
+        ({"class_name": renamed}, "3 of 48 queries have another class"),
+        ({"row": np.arange(1000, 1048)}, "96 queries are in one of them only;"),
     ]:
         with pytest.raises(LikewiseError, match=f"A and B must .* same queries .*{says}"):
             look(a, write(tmp_path / "odd.parquet", values[1], label, **columns))
@@ -221,9 +222,12 @@ def test_the_same_run_is_recognised(run, tmp_path):
 def test_runs_on_other_data_are_refused(run, other):
     about = json.loads((run.path / "config.json").read_text())
     (run.path / "config.json").write_text(json.dumps(about | {"data": "another"}))
-    says = "of the 144 in both, 0 differ .*different data .*`likewise compare A B --on DATA`.* per_query.parquet"
-    with pytest.raises(LikewiseError, match=says):
+    says = "their data differs; if you know the queries to be the same, compare the per_query.parquet of both"
+    with pytest.raises(LikewiseError, match=says) as caught:
         look(run.path, other.path)
+    *_, command = lines = str(caught.value).splitlines()
+    words = ["likewise", "compare", str(run.path), str(other.path), "--on", about["config"]["data"]]
+    assert len(lines) == 3 and shlex.split(command) == words
     assert look(run.path / "per_query.parquet", other.path / "per_query.parquet")["queries"] == 144
 
 
@@ -282,7 +286,7 @@ def test_a_corrected_table_is_compared_by_its_files():
     assert found.nearest.tolist() == [[6], [6], [5]]
     assert found.rival.tolist() == [1, -1, 0]  # in the numbers of A; class 9 has no query
     assert by_files(a, dataclasses.replace(b, path=np.asarray(["/all/y/2.jpg", "/all/x/1.jpg", "/all/z.jpg"]))) is None
-    with pytest.raises(LikewiseError, match="1 differ in their class"):
+    with pytest.raises(LikewiseError, match="1 of 3 queries have another class"):
         join(a, dataclasses.replace(b, class_name=np.asarray(["a", "a", "b"])), True)
 
 

@@ -16,7 +16,7 @@ from likewise.runs.open import OpenRun
 from likewise.runs.scores import PER_QUERY, read_per_query, read_scores, write_scores
 from likewise.score.evaluate import FEWER_CLASSES_REASON, evaluate, evaluate_run, mergeable, merged
 
-SAID = "test labels look wrong, which lowers the scores; see `likewise audit RUN`"
+SAID = "test labels look wrong, which lowers the scores; see `likewise audit {}`"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_wrong_test_labels_are_counted_in_the_scores_the_terminal_and_the_report
     run, planted = noisy
     found = run.scores["wrong_labels"]
     assert found["of"] == 240 and 0.7 * planted <= found["count"] <= 1.4 * planted
-    says = f"about {found['count']} of 240 {SAID}"
+    says = f"about {found['count']} of 240 {SAID.format(run.path)}"
     cli.main(["evaluate", str(run.path), "--device", "cpu"])
     assert says in capsys.readouterr().out
     assert any(line.startswith(says) for line in notes_of(ReportTarget("mine", run, scores=run.scores)))

@@ -31,7 +31,8 @@ def test_what_is_said(capsys, subtests):
         with subtests.test(there[0]):
             assert [part for part in there if part not in text] == [] == [part for part in gone if part in text]
 
-    check("50.0 % (40.0 to 61.0)", "45.0 %", "0.2500", gone=["look wrong", "class tree"])
+    check("50.0 % (40.0 to 61.0)", "45.0 %", "0.2500", gone=["look wrong", "class tree", "RP"])
+    check("RP: share of relevant rows among", gone=["MAP@R"], metrics={"RP": 0.5}, class_mean={})
     check("20 queries scored, 3 not", "unit vectors", "for other queries of these few classes, not for other classes")
     check("no interval for R@1: few", gone=["intervals over"], interval={}, no_interval={"R@1": "few"})
     check("no value for rho: no threshold", no_value={"rho": "no threshold"})

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from likewise.core.errors import LikewiseError, nearest_name
+from likewise.core.errors import LikewiseError, nearest_name, similar_name
 from likewise.core.files import check_creatable, check_output_path, names_folder
 from likewise.core.public_modules import PUBLIC_MODULES
 from likewise.core.settings import check
@@ -204,9 +204,10 @@ def near_path(text: str, advice: str) -> str:
         names = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
     except OSError:
         names = []
-    near = nearest_name(path.name, names)
+    by_stem = {Path(name).stem: name for name in sorted(names, key=lambda name: Path(name).suffix == path.suffix)}
+    near = similar_name(path.stem, by_stem)  # a.csv and b.csv have only the suffix in common
     start = text.removesuffix("/").removesuffix(path.name)
-    return end_with(near.replace("mean '", f"mean '{start}"), advice)
+    return end_with("." if near is None else f"; did you mean '{start}{by_stem[near]}'?", advice)
 
 
 def end_with(near: str, advice: str) -> str:
@@ -224,7 +225,7 @@ def check_data(command: str, config: object) -> None:
         if data.startswith("hf:") or data.strip().endswith(")") or data in data_names():
             continue
         if not os.path.exists(os.path.expanduser(path)):
-            near = nearest_name(data, data_names())
+            near = "." if os.path.basename(path) != path or Path(path).suffix else nearest_name(data, data_names())
             end = end_with(near, advice) if len(near) > 1 else near_path(path, advice)
             raise LikewiseError(f"{command}: there is no {'target' if command == 'audit' else 'data'} '{data}'{end}")
 

@@ -39,11 +39,17 @@ SHARED_GROUPS = {
 }  # fmt: skip
 """Heading -> flags, for commands other than train. All other flags of a command come first."""
 
-TRAIN_EXAMPLES = (
-    "likewise train photos/ --robust --epochs 10",
-    'likewise train cub200 --root ~/CUB --loss "ProxyAnchor()" --batch-size 120',
-)
-"""Commands that `likewise train --help` shows."""
+EXAMPLES = {
+    "clean": ("likewise clean photos/ --to photos-clean",),
+    "train": (
+        "likewise train photos/ --robust --epochs 10",
+        'likewise train cub200 --root ~/CUB --loss "ProxyAnchor()" --batch-size 120',
+    ),
+    "compare": ("likewise compare runs/a runs/b", "likewise compare runs/a runs/b --on photos-clean"),
+    "search": ("likewise search runs/a --serve", "likewise search runs/a --query photo.jpg --k 10"),
+    "calibrate": ("likewise calibrate runs/a", "likewise calibrate runs/a --precision 0.99"),
+}
+"""Command -> calls that its help shows."""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "backbone": ("model", "arch", "architecture", "network", "encoder", "model-name", "backbone-name"),
@@ -52,7 +58,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "lr": ("learning-rate", "base-lr", "lr0", "init-lr"),
     "batch_size": ("bs", "batch", "batchsize", "train-batch-size", "b"),
     "size": ("img-size", "image-size", "imgsz", "resolution", "input-size", "crop-size", "img"),
-    "epochs": ("num-epochs", "max-epochs", "n-epochs", "epoch", "e"),
+    "epochs": ("num-epochs", "max-epochs", "n-epochs", "e"),
     "steps": ("max-steps", "num-steps", "iterations", "iters", "max-iters"),
     "gpus": ("num-gpus", "n-gpus", "ngpus", "nproc-per-node"),
     "dim": ("embedding-dim", "embedding-size", "emb-dim", "embed-dim", "embed-size"),
@@ -62,14 +68,15 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "seed": ("random-seed", "random-state", "manual-seed"),
     "weights": ("pretrained-weights", "init-weights", "pretrained-path"),
     "loss": ("criterion", "loss-fn", "objective"),
-    "metrics": ("metric", "eval-metrics"),
+    "metrics": ("eval-metrics",),
     "query": ("image", "img-path", "query-image"),
     "k": ("topk", "top-k", "n-neighbors", "num-neighbors", "neighbours"),
     "to": ("format", "export-format"),
     "jobs": ("parallel", "n-jobs", "num-jobs"),
     "quiet": ("silent", "no-progress", "q"),
 }
-"""Setting -> flags of other tools with the same values, without their dashes; the parser takes them too."""
+"""Setting -> flags of other tools with the same values, without their dashes; the parser takes them too. A misspelling
+of our own flag, such as --epoch, is no alias but an error."""
 
 SIMILAR_FLAGS: dict[str, tuple[str, ...]] = {
     "data": ("data", "data-dir", "dataset", "data-path", "data-root", "train-dir", "input", "input-dir", "images", "d"),
@@ -141,8 +148,8 @@ def help_text(command: str, kind: type, everything: bool = True) -> str:
     for title in list(groups)[:1] if is_short else groups:
         lines += ["", f"{title}:"]
         lines += [line for name in groups[title] for line in flag_lines(flags[name], width, is_short)]
-    if kind is Train:
-        lines += ["", "Examples:", *(f"  {example}" for example in TRAIN_EXAMPLES)]
+    if command in EXAMPLES:
+        lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES[command])]
     if is_short:
         lines += ["", f"likewise {command} --help-all shows every flag."]
     return "\n".join(lines) + "\n"
@@ -229,13 +236,13 @@ def without_none(hint: Any) -> Any:
 
 
 def placeholder(hint: object) -> str:
-    """Return the placeholder for the value of a flag: INT, FLOAT FLOAT, {a,b}, FOLDER, SPEC ..., TEXT."""
+    """Return the placeholder for the value of a flag: INT, FLOAT FLOAT, {a,b}, FOLDER, NAME(...) ..., TEXT."""
     mark, kind = next(iter(marks(hint)), "text").upper(), without_none(hint)
     if typing.get_origin(kind) is Literal:
         return f"{{{','.join(map(str, typing.get_args(kind)))}}}"
     if typing.get_origin(kind) is tuple:
         return " ".join("..." if one is ... else placeholder(one) for one in typing.get_args(kind))
-    return {int: "INT", float: "FLOAT"}.get(kind, mark)
+    return {int: "INT", float: "FLOAT"}.get(kind, "NAME(...)" if mark == "SPEC" else mark)
 
 
 def field_texts(kind: type) -> dict[str, str]:
@@ -314,9 +321,10 @@ def unknown_flag(command: str, flag: str, hints: dict[str, object]) -> str:
             places = " ".join(filter(None, map(position_name, hints.values())))
             return f"{start}; {place} is given without a flag: likewise {command} {places}"
         return f"{start}; did you mean '{flag_name(setting)}'? See `likewise {command} --help-all`"
-    own = [flag_name(setting) for setting, hint in hints.items() if not position_name(hint)]
-    own += ["--robust"] if command == "train" else []
-    return f"{start}{nearest_name(flag, own)} See `likewise {command} --help-all`"
+    own = [flag_name(setting).lstrip("-") for setting, hint in hints.items() if not position_name(hint)]
+    own += ["robust"] if command == "train" else []
+    near = nearest_name(name, own).replace("mean '", "mean '--")
+    return f"{start}{near} See `likewise {command} --help-all`"
 
 
 def check_value(command: str, flag: str, hint: object, value: str | None, is_joined: bool) -> None:

@@ -169,7 +169,7 @@ FOLLOWING: dict[str, Callable[[Any, list[str], Any], list]] = {
     "calibrate": lambda config, words, result: ["search", config.run, "--serve"],
     "export": lambda config, words, result: ["search", config.run, "--serve"],
     "embed": lambda config, words, result: ["search", config.out, "--serve"],
-    "doctor": lambda config, words, result: ["demo"],
+    "doctor": lambda config, words, result: ["clean", "FOLDER"] if result["backbone"]["name"] else ["demo"],
     "bench": after_bench,
     "tune": after_tune,
     "list": after_list,

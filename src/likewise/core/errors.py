@@ -20,6 +20,15 @@ CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 MAX_SHOWN_NAMES = 5
 """Number of names that a message shows."""
 
+MIN_SIMILARITY = 0.75
+"""Smallest `difflib` ratio at which a name is suggested: one wrong letter of four. "photos" and "shots" have 0.73."""
+
+MIN_INITIAL_SIMILARITY = 0.66
+"""The same for names with the same first letter, which few typing errors change: "roh" and "rho" have 0.67."""
+
+MIN_PREFIX = 3
+"""Number of characters from which the start of a name is enough to suggest it."""
+
 
 class LikewiseError(ValueError):
     """A problem that the user can solve. The message has who raises it, what must hold, what was given, and what to do."""
@@ -49,9 +58,17 @@ MEMORY_WORDS = (
 
 def nearest_name(name: str, names: Iterable[str]) -> str:
     """Return the end of an error about an unknown name: "; did you mean 'x'?", or "." if no known name is similar."""
-    known = {n.casefold(): n for n in names}
-    close = get_close_matches(name.casefold(), known, 1, 0.6)
-    return f"; did you mean '{known[close[0]]}'?" if close else "."
+    near = similar_name(name, names)
+    return "." if near is None else f"; did you mean '{near}'?"
+
+
+def similar_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the known name that starts with the given one or, if there is none, differs from it in few letters."""
+    known, start = {n.casefold(): n for n in names}, name.casefold()
+    longer = [n for n in known if n.startswith(start)] if len(start) >= MIN_PREFIX else []
+    close = get_close_matches(start, longer, 1, 0) or get_close_matches(start, known, 1, MIN_SIMILARITY)
+    close = close or get_close_matches(start, [n for n in known if n[:1] == start[:1]], 1, MIN_INITIAL_SIMILARITY)
+    return known[close[0]] if close else None
 
 
 def shown_names(names: Sequence[str]) -> str:

@@ -22,8 +22,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-LINE_INTERVAL_SECONDS = 10.0
-"""Seconds between two progress lines if stderr is not a terminal."""
+LINE_INTERVAL_SECONDS = 5.0
+"""Seconds before the first progress line, and between two, if stderr is not a terminal."""
 
 
 class Bar:

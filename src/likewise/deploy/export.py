@@ -207,6 +207,9 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
     checkpoint = (
         "only" if config.checkpoint != "untrained" and run.network("best") == run.network("last") else config.checkpoint
     )
+    scores = run.scores if run.done and checkpoint in ("best", "only") else None
+    if (settings.epochs if settings.steps is None else settings.steps) == 0:
+        checkpoint = "untrained"
     data = {"name": items.name if items else Path(settings.data).name}
     if items:
         sizes = {split: len(opened.protocol.rows(items, split)) for split in ("train", "val", "test")}
@@ -224,7 +227,7 @@ def describe(opened: OpenRun, config: Export, items: Items | None, model: Model,
         config=to_dict(settings),
         data=data | {"fingerprint": run.about["data"]},
         labels=labels(opened, items),
-        scores=run.scores if run.done and checkpoint in ("best", "only") else None,
+        scores=scores,
         checked=f"Compared with the run's own network, on the CPU in float32, on {parity}.",
         made=made(run, checkpoint != "untrained"),
         finished=run.done,

@@ -37,13 +37,14 @@ def train(config: Train, say=print) -> Run:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return sentences about a finished run: a warning if training made it worse, and the number of flagged labels."""
+    """Return sentences about a finished run: its baseline, a warning if that was better, and the number of flagged labels."""
     from likewise.runs.training_files import describe_flagged
-    from likewise.score.baseline import worse_than_baseline
+    from likewise.score.baseline import about_baseline, worse_than_baseline
 
     if run.scores is None:
         return []
-    return [line for line in (worse_than_baseline(run.scores), describe_flagged(run.path)) if line]
+    about = about_baseline(run.scores, run.about["config"])
+    return [line for line in (about, worse_than_baseline(run.scores), describe_flagged(run.path)) if line]
 
 
 def show_training(run: Run, config: Train) -> None:
@@ -54,7 +55,7 @@ def show_training(run: Run, config: Train) -> None:
         return
     if config.evaluate and (scores := run.scores) is not None:
         before = {"before training": scores | scores["before"]} if "before" in scores else {}
-        show_scores(before | by_gallery("after training" if before else "test split", scores))
+        show_scores(before | by_gallery("after training" if before else "test split", scores), run.path)
         for line in sentences(run):
             print_text(line)
     print_text(f"run: {run.path}")

@@ -283,7 +283,7 @@ def check_name(name: str) -> None:
     if name in known or name in tagged:
         return
     near = [] if tagged else similar_names(name)
-    near = near or difflib.get_close_matches(name, tagged or [*known, *OWN_BACKBONES, "features"], n=3)
+    near = near or near_backbones(name, tagged or [*known, *OWN_BACKBONES, "features"])
     more = ", ..." if len(near) > MAX_SUGGESTIONS else ""
     hint = (
         f"; did you mean {' or '.join(near[:MAX_SUGGESTIONS])}{more}?" if near else "; `timm.list_models()` lists them"
@@ -291,6 +291,18 @@ def check_name(name: str) -> None:
     raise LikewiseError(
         f"Embedder: backbone must be a timm model or one of {', '.join(OTHER_BACKBONES)}, got {name!r}{hint}"
     )
+
+
+def near_backbones(name: str, known: list[str]) -> list[str]:
+    """Return three names like a misspelt one: first those with weights on this disk, then those with published weights."""
+    import timm
+
+    from likewise.models.pretrained import available
+
+    on_disk = {*available.installed_backbones(), *(one.split(".")[0] for one in available.cached_backbones())}
+    published = {*(one.split(".")[0] for one in timm.list_pretrained()), *OWN_BACKBONES}
+    near = difflib.get_close_matches(name, dict.fromkeys(known), n=50)
+    return sorted(near, key=lambda one: (one.split(".")[0] not in on_disk, one.split(".")[0] not in published))[:3]
 
 
 def fit_size(net: Any, name: str, facts: dict, size: int | None) -> int:

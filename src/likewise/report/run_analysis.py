@@ -112,7 +112,10 @@ def facts_of(one: ReportTarget) -> tuple[str, ...]:
         date = datetime.fromisoformat(trained[-1]["started"]).date()
         seconds = sum(s["train_seconds"] for s in trained)
         devices = ", ".join(dict.fromkeys(s["device"] for s in trained if s["device"]))
-        found.append(f"trained on {date:%-d %B %Y}: {steps:,} steps in {seconds_as_text(seconds)} on {devices}")
+        time = f"{steps:,} steps in {seconds_as_text(seconds)} on {devices}"
+        found.append(
+            f"trained on {date:%-d %B %Y}: {time}" if steps else "not trained (0 steps): the network as it was built"
+        )
     if one.queries is not None:
         classes = len(np.unique(one.queries.class_name.astype(str)))
         sets = "sets of labels" if one.items is not None and one.items.label_sets is not None else "classes"
@@ -151,24 +154,23 @@ def notes_of(one: ReportTarget) -> list[str]:
     return [
         *one.notes,
         *filter(None, [replaced]),
-        *baseline_notes(one.scores),
+        *baseline_notes(one.scores, one.run.about["config"] if one.run is not None else None),
         *tree_lines(one.scores),
         *corrected_notes(one.scores),
-        *label_lines(one.scores),
+        *label_lines(one.scores, one.run.path if one.run else "RUN"),
     ]
 
 
-def baseline_notes(scores: dict) -> list[str]:
+def baseline_notes(scores: dict, config: dict | None = None) -> list[str]:
     """Return notes with the scores of the baseline, the network before training, if they were computed."""
-    from likewise.score.baseline import worse_than_baseline
+    from likewise.score.baseline import about_baseline, worse_than_baseline
 
     known = scores.get("before", {}).get("metrics", {})
     values = ", ".join(f"{name} {as_text(name, value)}" for name, value in known.items())
-    return (
-        [f"before training: {values}", *filter(None, [worse_than_baseline(scores).replace("\n", " ")])]
-        if values
-        else []
-    )
+    about = about_baseline(scores, config) if config else ""
+    if not values:
+        return []
+    return [f"before training: {values}", *filter(None, [about, worse_than_baseline(scores).replace("\n", " ")])]
 
 
 def headline(one: ReportTarget) -> str:

@@ -59,6 +59,9 @@ MAX_PAGE_CHARACTERS = 14_500_000
 SHARED_SCRIPTS = ("dom.js", "blocks.js", "tiles.js", "charts.js", "colours.js", "runs.js", "answers.js", "report.js")
 """Scripts that all sections use, in the order of the page; the scripts of the sections follow."""
 
+MAX_TITLE_NAMES = 3
+"""Number of runs that the title of the page names."""
+
 MAX_CAPTION_LETTERS = 2_000_000
 """Largest total length of the captions of a pool; above it, only samples with an image keep their caption."""
 
@@ -128,7 +131,10 @@ def collect_facts(config: Report, say: Callable[[str], None]) -> Facts:
     shown = [places_shown(number, studies.views, found.get("compared", ())) for number in range(len(studies.pools))]
     pools = [with_images(number, studies, first, share, say) for number, first in enumerate(shown)]
     made = f"likewise {__version__}: {shlex.join(['likewise', 'report', *config.runs])}"
-    title = ", ".join(dict.fromkeys(pool.name for pool in pools)) or ", ".join(view.name for view in studies.views)
+    names = [view.name for view in studies.views]
+    title = ", ".join(names[:MAX_TITLE_NAMES]) + f" and {len(names) - MAX_TITLE_NAMES} more" * (
+        len(names) > MAX_TITLE_NAMES
+    )
     return Facts(title, tuple(studies.views), tuple(pools), found, tuple(studies.notes), made)
 
 

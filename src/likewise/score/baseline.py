@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from likewise.core.settings import Train
 from likewise.core.types import LikewiseError
 from likewise.runs.folder import Run
@@ -40,6 +42,16 @@ def add_baseline(run: Run, config: Train, say=print) -> dict:
         return scores
     write_scores(run.path, scores)
     return scores
+
+
+def about_baseline(scores: Mapping, config: Mapping) -> str:
+    """Return what the network before training is, as a sentence, if its head is not the features themselves; else ""."""
+    if "before" not in scores or config["head"] == "Identity()":
+        return ""
+    return (
+        f"before training: the backbone as it was loaded, and a head {config['head']} with random weights; "
+        '--head "Identity()" --epochs 0 scores the backbone alone'
+    )
 
 
 def score_before(run: Run, config: Train, metrics: list[str]) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import textwrap
 from pathlib import Path, PurePath
 from typing import Any
@@ -81,7 +82,7 @@ def compare(config: Compare, say=print) -> Compared:
         moved = about_a is not None and about_b is not None and about_a["data"] != about_b["data"]
         shared_metrics(a, b, config.metrics)
         a, b = same_relevance(a, b, config.metrics)
-        a, b = join(a, b, moved)
+        a, b = join(a, b, moved, advice=on_command(config))
     result = differences(config, a, b) | facts
     result["same"] = same(a, b, about_a, about_b)
     if out:
@@ -148,6 +149,18 @@ def open_side(target: str) -> tuple[PerQuery, dict | None]:
     return read_per_query(path / PER_QUERY, "compare"), about
 
 
+def on_command(config: Compare) -> str:
+    """Return the call that scores both runs on the data of B, below a sentence; a per_query.parquet stands for its run folder."""
+    paths = [Path(run).expanduser() for run in (config.run_a, config.run_b)]
+    runs = [path if path.is_dir() else path.parent for path in paths]
+    if not all((run / "config.json").is_file() for run in runs):
+        return "; compare run folders with --on DATA, which scores both on the same"
+    settings = Run(runs[1]).about["config"]
+    root = ["--root", settings["root"]] if settings.get("root") else []
+    words = ["likewise", "compare", *map(str, runs), "--on", settings["data"], *root]
+    return f"\nscore both on the same data:\n  {shlex.join(words)}"
+
+
 def shared_metrics(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> list[str]:
     """Return the metrics to compare: `wanted`, or all that A and B share."""
     both = [name for name in a.each if name in b.each]
@@ -178,7 +191,7 @@ def same_relevance(a: PerQuery, b: PerQuery, wanted: tuple[str, ...] | None) -> 
         what = f"{graded[0]} depends on it" if only else f"relevant are: {a.meaning}, and {b.meaning}"
         raise LikewiseError(
             f"compare: A and B must be scored with the same relevance, but A has {a.spec} and B has {b.spec} ({what}); run "
-            "`likewise evaluate RUN --relevance SPEC --per-query FILE.parquet` for both, and compare the files"
+            "`likewise evaluate RUN --relevance NAME(...) --per-query FILE.parquet` for both, and compare the files"
         )
     plain = [{name: value for name, value in side.each.items() if not depends_on_values(name)} for side in (a, b)]
     return dataclasses.replace(a, each=plain[0]), dataclasses.replace(b, each=plain[1])

@@ -12,10 +12,11 @@ from likewise.core.types import LikewiseError
 from likewise.runs.scores import PerQuery
 
 
-def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery]:
+def join(a: PerQuery, b: PerQuery, other_data: bool, advice: str = "") -> tuple[PerQuery, PerQuery]:
     """Return A and B with their queries in the same order; raises if the queries differ.
 
     Args:
+        advice: end of the error, with a line break before it: how to compare these two.
         other_data: the runs have different data. A corrected table may have the same queries in other rows: these are then
             matched by their image files.
     """
@@ -27,15 +28,18 @@ def join(a: PerQuery, b: PerQuery, other_data: bool) -> tuple[PerQuery, PerQuery
     a, b = at_queries(a, of_a), at_queries(b, of_b)
     changed = int(((a.label != b.label) | (a.class_name != b.class_name) | (a.relevant != b.relevant)).sum())
     if alone or changed or other_data:
-        hint = "; the runs were trained with different data (files, features, labels or splits)" if other_data else ""
+        start = "compare: A and B must have the same queries of the same data, but "
+        parts = [f"{alone} queries are in one of them only"] if alone else []
+        parts += [f"{changed} of {len(row)} queries have another class or number of relevant rows"] if changed else []
         if a.sample and b.sample and a.sample != b.sample:
-            hint += f"; A is a {words_of(a.sample)} and B a {words_of(b.sample)}: score both with the same --queries"
-        raise LikewiseError(
-            f"compare: A and B must have the same queries of the same data, but {alone} queries are in one of "
-            f"them only, and of the {len(row)} in both, {changed} differ in their class or in the number of relevant gallery "
-            f"rows{hint}; `likewise compare A B --on DATA` scores both on the same images and compares them"
-            + (", or give their per_query.parquet if you know the queries to be the same" if other_data else "")
-        )
+            parts.append(
+                f"A is a {words_of(a.sample)} and B a {words_of(b.sample)}: score both with the same --queries"
+            )
+        if not parts:
+            parts = [
+                "their data differs; if you know the queries to be the same, compare the per_query.parquet of both"
+            ]
+        raise LikewiseError(f"{start}{'; '.join(parts)}{advice}")
     return a, b
 
 

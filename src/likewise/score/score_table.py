@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -47,8 +49,12 @@ def by_gallery(title: str, scores: dict) -> dict[str, dict]:
     return {"all galleries" if alone else title: scores, **alone}
 
 
-def show_scores(columns: dict[str, dict]) -> None:
-    """Print scores with their intervals, and the number of queries that could not be scored."""
+def show_scores(columns: dict[str, dict], run: str | Path = "RUN") -> None:
+    """Print scores with their intervals, and the number of queries that could not be scored.
+
+    Args:
+        run: the folder of the run, in the calls that are printed.
+    """
     first = next(iter(columns.values()))
     has_queries, has_intervals = "interval_over" in first, bool(first.get("interval"))
     titles = (escape(f"{title} (95 % interval)" if has_intervals else title) for title in columns)
@@ -81,7 +87,7 @@ def show_scores(columns: dict[str, dict]) -> None:
         print(
             f"{title and f'{printable(title)}: '}{scores['queries']} queries scored, {scores['unscored']} not (no relevant rows)"
         )
-    for line in [*sample_lines(first), *relevance_lines(first), *tree_lines(first)]:
+    for line in [*metric_lines(first["metrics"]), *sample_lines(first), *relevance_lines(first), *tree_lines(first)]:
         print(printable(line))
     if first.get("labels"):
         show_labels(first["labels"])
@@ -92,7 +98,7 @@ def show_scores(columns: dict[str, dict]) -> None:
             notes.setdefault(line, []).append(title)
     for line, titles in notes.items():
         print(line if len(titles) == len(columns) else f"{printable(', '.join(titles))}: {line}")
-    for line in [*(corrected_notes(first) if corrected else ()), *label_lines(first)]:
+    for line in [*(corrected_notes(first) if corrected else ()), *label_lines(first, run)]:
         print(printable(line))
     if first["similarity"] != "cosine" and any(map(is_set_metric, first["metrics"])):
         print("metrics of the whole set use unit vectors for every similarity")
@@ -194,14 +200,24 @@ def interval_lines(scores: Mapping) -> list[str]:
     return lines
 
 
-def label_lines(scores: Mapping) -> list[str]:
-    """Return a line if many labels of the scored rows look wrong, with what to do; [] if not."""
+def metric_lines(metrics: Collection[str]) -> list[str]:
+    """Return a line for each default metric whose name does not explain itself."""
+    lines = {
+        "RP": "RP: share of relevant rows among a query's R nearest, if R rows are relevant to it",
+        "MAP@R": "MAP@R: mean over a query's R nearest rows of the precision up to a relevant row, 0 for other rows",
+    }
+    return [line for name, line in lines.items() if name in metrics]
+
+
+def label_lines(scores: Mapping, run: str | Path = "RUN") -> list[str]:
+    """Return a line if many labels of the scored rows look wrong, with the calls that show and correct them; [] if not."""
     wrong = scores.get("wrong_labels")
     if not wrong:
         return []
+    name = shlex.quote(str(run))
     return [
-        f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; see `likewise audit RUN`, "
-        "`likewise evaluate RUN --correct-test-labels review.csv`"
+        f"about {wrong['count']:,} of {wrong['of']:,} test labels look wrong, which lowers the scores; "
+        f"see `likewise audit {name}`, `likewise evaluate {name} --correct-test-labels review.csv` (writes a form to fill in)"
     ]
 
 
@@ -272,9 +288,9 @@ def show_evaluation(scores: dict, config: Evaluate) -> None:
     title = config.checkpoint if "checkpoint" in scores else "embeddings"
     if config.split != "test":
         title = f"{title}, {config.split} split"
-    elif title == "best":
-        title = "test split"
-    show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores))
+    else:
+        title = {"best": "test split", "untrained": "before training"}.get(title, title)
+    show_scores(by_gallery(f"{title} of other data" if "data" in scores else title, scores), config.target)
     if config.out:
         print_text(f"scores: {config.out}")
     elif "data" in scores:

@@ -339,7 +339,7 @@ def test_a_slip_in_a_spec_is_told_before_weights_are_looked_for(pictures, small,
 def test_a_training_on_everything_is_not_scored(settings):
     said = []
     run = train(Train(**settings | {"protocol": "UnseenClasses(train=1)", "steps": 2}), said.append)
-    assert said == ["the protocol assigns all classes to training, so there is no test split to score"]
+    assert said == ["--protocol assigns all classes to training, so there is no test split to score"]
     assert run.done and run.scores is None
     from likewise import evaluate
 

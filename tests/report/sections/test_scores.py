@@ -6,6 +6,7 @@ from report.made_facts import bare, sure
 from likewise.report.section import Facts, Score
 from likewise.report.sections.notes import SECTION, context
 from likewise.report.sections.scores import clear_best, scale, scales
+from likewise.report.sections.scores import context as of_page
 
 
 def test_the_best_is_named_only_where_intervals_are_apart():
@@ -22,6 +23,11 @@ def test_the_best_is_named_only_where_intervals_are_apart():
     assert not any(line.best for line in scale("R@1", runs).lines), "not the same samples"
     runs = bare("a", {"R@1": low}, 0), bare("b", {"R@1": apart}, 0), bare("c")
     assert [line.best for line in scale("R@1", runs).lines] == [False, True]
+
+
+def test_metrics_whose_names_do_not_explain_themselves_are_explained():
+    runs = (bare("a", {"R@1": sure(0.4, 0.3, 0.5), "RP": sure(0.4, 0.3, 0.5)}, 0),)
+    assert [line.partition(":")[0] for line in of_page(Facts("x", runs, ()))["explained"]] == ["RP"]
 
 
 def test_before_training_has_a_line_of_its_own():

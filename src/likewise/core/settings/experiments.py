@@ -76,7 +76,7 @@ class Bench:
     device: Device | None = None
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     allow_imports: bool = False
-    """Allow specs to import components by dotted name (my_lab.losses.Mine()), which runs their code."""
+    """Allow components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """Print no progress bar and no table."""
 
@@ -131,6 +131,6 @@ class Tune:
     device: Device | None = None
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     allow_imports: bool = False
-    """Allow specs to import components by dotted name (my_lab.losses.Mine()), which runs their code."""
+    """Allow components by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """Print no progress bar and no table."""

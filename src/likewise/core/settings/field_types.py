@@ -89,8 +89,8 @@ class Computation:
     workers: Workers = -1
     """Number of processes that read images; -1 chooses."""
     allow_imports: bool = False
-    """Allow the specs, the data and the metrics of the command and its runs to import components by dotted name, which runs
-    their code."""
+    """Allow components, data and metrics by dotted name (my_lab.losses.Mine()) in the command and its runs, which runs their
+    code."""
     quiet: bool = False
     """Print no progress bar and no table."""
 

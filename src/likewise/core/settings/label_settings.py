@@ -31,7 +31,7 @@ class Noise:
     data: Annotated[Positional[str], called("DATA")]
     """Any DATA of `likewise train`."""
     model: Spec
-    """The noise model, as a spec such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; `likewise list noise` shows all."""
+    """The noise model, such as "Uniform(share=0.2)" or "Semantic(share=0.2)"; `likewise list noise` shows all."""
     out: File
     """Table to write (.csv; .parquet for features), with the true labels in the column `label_clean`, or `labels_clean` if
     samples have several; figures (.png) are written next to it."""
@@ -46,14 +46,14 @@ class Noise:
     """Folder with the original download of a named data set, or the folder that the paths of a table start from. By default the
     folder of the table."""
     protocol: Spec | None = None
-    """The rule that assigns rows to splits, as a spec; the table has the result in its column `split`. By default the default of
+    """The rule that assigns rows to splits; the table has the result in its column `split`. By default the default of
     `likewise train`.
 
     To train on the table with a closed set of classes, use --protocol "SeenClasses(own_split=True)"."""
     strict: bool = False
     """Stop at the first image that cannot be decoded. By default such images are skipped, counted and listed."""
     allow_imports: bool = False
-    """Allow specs to import components by dotted name, which runs their code."""
+    """Allow components by dotted name (my_lab.noise.Mine()), which runs their code."""
     quiet: bool = False
     """Print no tables."""
 

@@ -39,8 +39,8 @@ class Evaluate(Checkpoint):
     """Labels for embeddings without labels: .csv with a column `label`, .npy, or .txt with one label per line. By default the
     labels in the file of embeddings."""
     metrics: tuple[str, ...] = DEFAULT_METRICS
-    """Metrics to compute; `likewise list metrics` shows all. With a class tree also of its levels: R@1:level1. With a relevance,
-    the default also has NDCG@10; with judged triplets only, it is triplet-agreement."""
+    """Metrics to compute; `likewise list metrics` explains all. With a class tree also of its levels: R@1:level1. With a
+    relevance, the default also has NDCG@10; with judged triplets only, it is triplet-agreement."""
     relevance: Spec | None = None
     """What is relevant to a query, if not the rows of its class: SharedLabels() for several labels per sample, TreeDepth() for a
     class tree; `likewise list relevance` shows all. By default that of the run, or shared labels if samples have several."""
@@ -279,7 +279,7 @@ class Export:
     """Current folder of the images of a table or a named data set, if they were moved. By default the folder in the run's
     settings."""
     allow_imports: bool = False
-    """Allow the run's specs to import components by dotted name, which runs their code."""
+    """Allow components by dotted name (my_lab.losses.Mine()) in the run, which runs their code."""
     quiet: bool = False
     """Print no progress bar."""
 

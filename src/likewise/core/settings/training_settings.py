@@ -132,33 +132,33 @@ class Train:
     With :print after the name, the values of the paper's text where its code differs. By default none."""
 
     loss: Spec = "MultiSimilarity()"
-    """The loss, as a spec such as "Triplet(margin=0.1)"; `likewise list losses` shows all."""
+    """The loss: a name and arguments, such as "Triplet(margin=0.1)"; `likewise list losses` shows all."""
     relevance: Spec | None = None
-    """Which samples are relevant to each other, in place of equal labels, as a spec such as "TreeDepth()"; `likewise list
+    """Which samples are relevant to each other, in place of equal labels, such as "TreeDepth()"; `likewise list
     relevance` shows all. By default SharedLabels() if samples have several labels, otherwise none: equal labels are relevant."""
     batch_size: Count | None = None
     """Samples per batch; overrides the `batch` of --sampler, and is lowered if there are too few classes. By default 4 samples
     from each of up to 28 classes."""
     sampler: Spec | None = None
-    """The batch sampler, as a spec; `likewise list samplers` shows all. By default SamplesPerClass, with 4 samples from each of
+    """The batch sampler; `likewise list samplers` shows all. By default SamplesPerClass, with 4 samples from each of
     up to 28 classes."""
     protocol: Spec | None = None
-    """The rule that assigns rows to the train, val and test splits, as a spec such as "UnseenClasses(val=0.2)". By default
+    """The rule that assigns rows to the train, val and test splits, such as "UnseenClasses(val=0.2)". By default
     UnseenClasses(), QueryGallery() if the data marks queries, or StratifiedLabels() if samples have several labels."""
     confidence: Spec | None = None
-    """The confidence that computes sample weights and may relabel, as a spec such as "LabelPosterior()"; `likewise list
+    """The confidence that computes sample weights and may relabel, such as "LabelPosterior()"; `likewise list
     confidence` shows all. By default none: every label is used as given. --robust chooses one."""
     votes: File | None = None
     """Labels by several workers: a table (.csv, .parquet) with one line per vote and the columns sample (the path, or the row of
     features), worker and label. --robust then trains with the consensus of votes and features. By default the column `votes` of
     the data, if it has one."""
     terms: tuple[Spec, ...] = ()
-    """Terms added to the loss, as specs such as "LanguageGuidance(weight=10)"; `likewise list terms` shows all. By default
+    """Terms added to the loss, such as "LanguageGuidance(weight=10)"; `likewise list terms` shows all. By default
     none."""
     loss_weight: NotNegative = 1.0
     """Factor of the loss in the objective; terms have their own weights."""
     noise: Spec | None = None
-    """Noise model that makes training labels wrong on purpose, as a spec such as "Uniform(share=0.3)"; test labels never change.
+    """Noise model that makes training labels wrong on purpose, such as "Uniform(share=0.3)"; test labels never change.
     By default none."""
 
     backbone: Name | None = None
@@ -173,7 +173,7 @@ class Train:
     dim: Count = 128
     """Number of dimensions of the embedding."""
     head: Spec = "Linear()"
-    """Layers between the pooled feature and the embedding, as a spec: "Linear()" or "MLP(hidden=512)"; `likewise list heads`
+    """Layers between the pooled feature and the embedding: "Linear()" or "MLP(hidden=512)"; `likewise list heads`
     shows all."""
     pool: Literal["avg", "max", "avg+max", "own"] | None = None
     """Pooling of the last feature map into one vector: its average, its maximum, the sum of both, or the network's own pooling,
@@ -272,7 +272,7 @@ class Train:
     """Metric on the validation split that selects the best checkpoint. With judged triplets only, MAP@R means
     triplet-agreement."""
     validate_every: Duration = "1e"
-    """Period of validation, if the protocol has a validation split: epochs ("1e") or steps ("500")."""
+    """Period of validation, if there is a validation split: epochs ("1e") or steps ("500")."""
     patience: Count | None = None
     """Stop after this number of consecutive validations without a new best. By default training never stops early."""
     test_every: Duration | None = None
@@ -286,7 +286,7 @@ class Train:
     log_every: Count | None = None
     """Number of steps between two lines of the log. By default 20, or fewer in a short training, so that it has 50 lines."""
     loggers: tuple[Spec, ...] = ()
-    """Loggers that also receive the log, as specs: "TensorBoard()" "WandB(project='birds')" "MLflow()"; `likewise list loggers`
+    """Loggers that also receive the log: "TensorBoard()" "WandB(project='birds')" "MLflow()"; `likewise list loggers`
     shows all. By default none."""
     record_losses: bool = False
     """Store the loss of every training sample in every epoch in losses.npz, for audits: a label that is learned late is suspect.
@@ -303,7 +303,7 @@ class Train:
     evaluate: bool = True
     """Evaluate the best checkpoint on the test split after training."""
     metrics: tuple[str, ...] = DEFAULT_METRICS
-    """Metrics of the evaluation; `likewise list metrics` shows all."""
+    """Metrics of the evaluation; `likewise list metrics` explains all."""
     device: Device | None = None
     """Device that trains: cpu, cuda, cuda:1 or mps. By default the GPU if there is one."""
     gpus: Processes | None = None
@@ -320,7 +320,7 @@ class Train:
 
     A recipe on a named data set is always strict."""
     allow_imports: bool = False
-    """Allow specs, metrics and data to import components by dotted name (my_lab.losses.Mine()), which runs their code."""
+    """Allow losses and other components, metrics and data by dotted name (my_lab.losses.Mine()), which runs their code."""
     quiet: bool = False
     """Print no progress bar and no table."""
 

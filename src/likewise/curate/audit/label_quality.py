@@ -269,7 +269,7 @@ def label_features(subject: Subject, names: list[str], rows: Int[Tensor, "N"], c
     subject.notes.append(
         "labels are scored with the features of the network before training, which explain the labels of "
         f"{'untrained' if enough else 'all'} samples better "
-        f"({gain[1]:.2f} nats per sample; after training {gain[0]:.2f})"
+        f"(gain in mean log-likelihood {gain[1]:.2f}; after training {gain[0]:.2f})"
     )
     return before
 

@@ -84,7 +84,7 @@ def train_here(config: Train, device: torch.device, say: Callable[[str], None], 
     if sentence:
         say(sentence)
     if config.evaluate and not make_protocol(config).has_test_split:
-        say("the protocol assigns all classes to training, so there is no test split to score")
+        say("--protocol assigns all classes to training, so there is no test split to score")
         config = replace(config, evaluate=False)
     claim = claim_run(config, items, choice, say)
     run, pixels = claim.run, None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from likewise.report.section import Facts, RunView, Score, Section
 from likewise.score.metrics import is_set_metric, low_is_good
+from likewise.score.score_table import metric_lines
 
 
 class Line(NamedTuple):
@@ -100,6 +101,7 @@ def context(facts: Facts) -> dict[str, Any]:
         return {}
     return {
         "scales": found,
+        "explained": metric_lines([one.metric for one in found]),
         "drawn": [(run.name, run.sample) for run in facts.runs if run.sample],
         "samples": list(dict.fromkeys((len(p.row), p.split, len(p.class_name), p.name) for p in facts.pools)),
         "marked": any(line.best for one in found for line in one.lines),
