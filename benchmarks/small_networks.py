@@ -2,7 +2,7 @@
 
     python benchmarks/small_networks.py average --sets FOLDER --out average.jsonl      # last and best test epoch, by schedule
     python benchmarks/small_networks.py proxies --sets FOLDER --out proxies.jsonl      # proxies that learn beside plain training
-    python benchmarks/small_networks.py procsim --sets FOLDER --out procsim.jsonl      # trainings with ProcSim's weights, and guidance
+    python benchmarks/small_networks.py procsim --sets FOLDER --out procsim.jsonl      # trainings with weights and guidance
     python benchmarks/small_networks.py robust --sets FOLDER --out robust.jsonl        # plain, without the wrong labels, --robust
     python benchmarks/small_networks.py csv procsim.jsonl procsim.csv                  # the records as a table
 
@@ -83,7 +83,9 @@ def procsim_jobs(options: argparse.Namespace) -> Iterator[dict]:
     for seed, noise, name, batch, guidance, procsim in product(
         options.seeds, options.noise, options.names, options.batches, options.guidance, grid
     ):
-        about = {"set": name, "noise": noise, "seed": seed, "procsim": procsim} | ({"guidance": guidance} if guidance else {})
+        about = {"set": name, "noise": noise, "seed": seed, "procsim": procsim} | (
+            {"guidance": guidance} if guidance else {}
+        )
         yield about | batch_settings(options, batch)
 
 
@@ -212,7 +214,7 @@ class Detection:
 
 
 def prepare_guidance(job: dict, x: Tensor, given: np.ndarray) -> Term:
-    """Return the guidance of a job with its targets: names that the classifier predicts for the images, enlarged to 224 pixels."""
+    """Return the guidance of a job: names that the classifier predicts for the images, enlarged to 224 pixels."""
 
     def pictures(transform: object) -> Iterator[tuple[Tensor, Tensor]]:
         for rows in torch.arange(len(x), device=x.device).split(256):
@@ -334,7 +336,20 @@ def train(job: dict, folder: Path, validation: bool, device: torch.device) -> di
 
 def rows_of(record: dict) -> Iterator[dict]:
     """Yield the lines of the table for a record: one for every way to average, or for every set of proxies."""
-    keys = ("set", "noise", "split", "way", "confidence", "loss", "guidance", "seed", "schedule", "batch", "epochs", "steps")
+    keys = (
+        "set",
+        "noise",
+        "split",
+        "way",
+        "confidence",
+        "loss",
+        "guidance",
+        "seed",
+        "schedule",
+        "batch",
+        "epochs",
+        "steps",
+    )
     about = {key: record[key] for key in keys if record.get(key) is not None}
     last, curve = record["curve"][-1], record["curve"]
     for setting in record.get("detected", []):
@@ -379,7 +394,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lam", nargs="+", type=float, default=(1.0, 0.1, 0.01))
     parser.add_argument("--scale", nargs="+", type=float, default=(1.0, 4.0))
     parser.add_argument("--more", nargs="+", default=("",), help='other arguments, such as ", tau_factor=0.5"')
-    parser.add_argument("--guidance", nargs="+", default=("",), help='procsim: guidance terms, such as "LanguageGuidance()"')
+    parser.add_argument(
+        "--guidance", nargs="+", default=("",), help='procsim: guidance terms, such as "LanguageGuidance()"'
+    )
     parser.add_argument(
         "--robust", default="LabelPosterior()", help="the confidence of `--robust`, or another one that relabels"
     )

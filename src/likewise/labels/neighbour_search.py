@@ -163,7 +163,11 @@ def code_index(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | Non
         cells = min(count, round(CELLS_PER_ROOT * count**0.5))
         coded = faiss.IndexIVFPQFastScan(faiss.IndexFlatL2(coded_dim), coded_dim, cells, codes, 4)
         coded.by_residual, coded.nprobe = False, min(PROBED_CELLS, cells)
-        coded.cp.seed, coded.cp.niter, coded.cp.max_points_per_centroid = 1 + seed, TRAINING_STEPS, TRAINING_ROWS_PER_CELL
+        coded.cp.seed, coded.cp.niter, coded.cp.max_points_per_centroid = (
+            1 + seed,
+            TRAINING_STEPS,
+            TRAINING_ROWS_PER_CELL,
+        )
         coded.cp.min_points_per_centroid = 1
     coded.pq.cp.seed, coded.pq.cp.min_points_per_centroid = 1 + seed, 1
     index = faiss.IndexRefineFlat(faiss.IndexPreTransform(rotation, coded))
