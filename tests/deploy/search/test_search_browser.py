@@ -19,6 +19,8 @@ from PIL import Image
 from playwright import sync_api as api
 
 from likewise.core.http import take_port
+from likewise.data.augment import Plain
+from likewise.data.images import read_image
 from likewise.deploy.index.known_unknown import IndexCalibration, levels_of
 from likewise.deploy.index.open_index import path_of
 from likewise.deploy.search.search_page import SearchContext, make_app
@@ -137,6 +139,31 @@ def test_a_picture_is_added_under_a_name(page, served, tmp_path):
     see(page, "41 images · 4 classes", "#facts")
     assert served[0].rows.label(40) == "gull"
     api.expect(page.locator("#history button")).to_have_count(2)
+
+
+def test_a_photo_has_the_similarity_of_the_command_line(browser, tmp_path):
+    """A real JPEG, larger than the preview of the page: the network gets all of its pixels, as from `read_image`."""
+    index, look, random = make_index(40), Plain(32), np.random.default_rng(0)
+    projection = torch.tensor(random.normal(size=(3 * 32 * 32, 8)), dtype=torch.float32)
+
+    def embed_pixels(seen):
+        x = torch.stack(seen).flatten(1).float()
+        return torch.nn.functional.normalize((x - x.mean(1, keepdim=True)) @ projection).numpy()
+
+    file = tmp_path / "photo.jpg"
+    Image.fromarray(random.integers(0, 256, (900, 1200, 3), np.uint8)).save(file, quality=90)
+    hits = index.find(embed_pixels([look(read_image(file))]), 12)[0]
+    desk = SearchContext(index, "shop", 20_000_000, draw, look, embed_pixels, scope="shop")
+    with serving(desk) as address:
+        page = browser.new_page()
+        page.goto(f"{address}?token={KEY}")
+        see(page, "Choose an image", "#found")
+        page.set_input_files("#file", file)
+        see(page, "photo.jpg", "#query")
+        found = page.evaluate("state.told.found")
+        page.close()
+    assert [one["row"] for one in found] == [hit.place for hit in hits]
+    assert [one["similarity"] for one in found] == pytest.approx([hit.similarity for hit in hits], abs=1e-6)
 
 
 def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):

@@ -250,7 +250,8 @@ class ImageUploads:
         kind = "JPEG" if opened.format == "MPO" else str(opened.format)
         image = decode(opened)
         assert self.context.see is not None
-        return kind, inline(image) if preview else None, self.context.see(image)
+        x = self.context.see(image)  # before the preview, which shrinks the image
+        return kind, inline(image) if preview else None, x
 
 
 class MicroBatcher:
