@@ -260,6 +260,18 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
     see(page, "Known or unknown cannot be decided: 30 classes promise 0.2 at best.", "#decision")
 
 
+def test_a_new_calibration_is_used_by_the_next_query(page, served):
+    calibrated = served[2]
+    page.evaluate("search({ row: 103 })")
+    see(page, "Similarity", ".card >> nth=0")
+    assert not page.locator("#decision").is_visible()
+    calibrated.current = lambda exact=True: make_calibration(0.25)
+    page.click(".card > .pic >> nth=0")
+    see(page, "threshold 0.250", "#decision")
+    see(page, "at most 1 % of images of a class that is not in the gallery", "#decision details")
+    see(page, "the threshold of the calibrated run", "#meaning")
+
+
 def test_a_filter_by_label_with_chips_and_relevance(browser, tmp_path):
     """Labels come from users, so one of them is a script."""
     script = "<img src=x onerror=alert(1)> & !"

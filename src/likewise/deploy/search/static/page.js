@@ -300,6 +300,8 @@ async function search(asked) {
       : await ask("/api/search", { ...query, row: asked.row }, { method: "POST" });
     if (turn !== state.turn) return;
     [state.asked, state.told] = [asked, told];
+    if (told.promise !== about.promise) learnLevels().catch((error) => say(error.message, true)); // the run was calibrated again
+    Object.assign(about, { promise: told.promise, hint: told.hint });
     say("");
     showQuery(told.query);
     window.scrollTo({ top: 0 });
