@@ -230,7 +230,7 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
     name, near = index.rows.label(hit.place), hit.similarity
     for value, unknown in ((near, False), (near + 0.01, True)):
         calibrated.current = lambda exact=True, value=value: make_calibration(value)
-        page.reload()
+        page.goto(f"{served[1]}?token={KEY}")
         see(page, "Choose an image", "#found")
         drop(page, "a.png", picture(tmp_path))  # row 105 itself: similarity 1
         see(page, index.rows.label(5), "#decision.known b")
@@ -254,7 +254,7 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     calibrated.current = lambda exact=True: make_calibration(unknown=threshold(None))
-    page.reload()
+    page.goto(f"{served[1]}?token={KEY}")
     see(page, "30 classes promise 0.2 at best", "#found .notice")
     page.click(".card > .pic >> nth=0")
     see(page, "Known or unknown cannot be decided: 30 classes promise 0.2 at best.", "#decision")
@@ -270,6 +270,34 @@ def test_a_new_calibration_is_used_by_the_next_query(page, served):
     see(page, "threshold 0.250", "#decision")
     see(page, "at most 1 % of images of a class that is not in the gallery", "#decision details")
     see(page, "the threshold of the calibrated run", "#meaning")
+
+
+def test_back_and_forward_show_the_queries_again(page, served, tmp_path):
+    drop(page, "a.png", picture(tmp_path))
+    see(page, "a.png", "#query")
+    page.evaluate("search({ row: 103 })")
+    see(page, "3 ü.png", "#query figcaption")
+    page.click(".card > .pic >> nth=0")
+    second = page.url.partition("#row=")[2]
+    see(page, f"{int(second) - 100} ü.png", "#query figcaption")
+    page.evaluate("again()")  # the same query, such as with another filter: no further entry
+    page.go_back()
+    see(page, "3 ü.png", "#query figcaption")
+    page.reload()
+    see(page, "3 ü.png", "#query figcaption")
+    page.go_forward()
+    see(page, f"{int(second) - 100} ü.png", "#query figcaption")
+    page.go_back()
+    page.go_back()  # the file, which the reload has lost
+    see(page, "Choose an image", "#found")
+    drop(page, "b.png", picture(tmp_path))
+    see(page, "b.png", "#query")
+    page.evaluate("search({ row: 103 })")
+    see(page, "3 ü.png", "#query figcaption")
+    page.go_back()
+    see(page, "b.png", "#query figcaption")
+    page.go_back()
+    see(page, "Choose an image", "#found")
 
 
 def test_a_filter_by_label_with_chips_and_relevance(browser, tmp_path):
