@@ -301,14 +301,19 @@ class Outcome(NamedTuple):
 def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
     """Return what the decisions of all reviewers come to; copies that `settle_copies` relabels count as changed.
 
+    Copies with different labels are one question and count once, by the first that holds for one of them: disputed, changed,
+    removed, kept.
     Formula: left = sum of (1 - score) over the samples that are neither kept, changed nor removed; if samples have several
         labels, the estimated number of wrong states, minus the probabilities of those that are decided
     """
     questions = findings.questions
     made = [d for d in decisions if d.kind == ("sample" if questions is None else "label")]
     settled = settle(findings, made)
-    count = Counter(one.choice for one in settled.values())
-    unsure = {d.item for d in made} - settled.keys()
+    choice: dict[str, str] = {}
+    for name in ("keep", "remove", "add", "relabel", "disputed"):
+        choice |= {findings.question_of(item): name for item, one in settled.items() if one.choice == name}
+    count = Counter(choice.values())
+    unsure = {findings.question_of(d.item) for d in made} - choice.keys()
     done = dict.fromkeys(item for item, one in settled.items() if one.choice != "disputed")
     if questions is None:
         samples = findings.sample
@@ -319,6 +324,11 @@ def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
         left = max(0.0, findings.about.get("expected_wrong", 0.0) - sum(questions[item].chance or 0.0 for item in done))
     changed = count["relabel"] + count["add"]
     return Outcome(changed, count["remove"], count["keep"], len(unsure), count["disputed"], left)
+
+
+def answers(findings: Findings, decisions: Iterable[Decision]) -> set[tuple[str, str]]:
+    """Return the (reviewer, question) that are decided: copies with different labels are one question."""
+    return {(one.reviewer, findings.question_of(one.item)) for one in decisions}
 
 
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
