@@ -46,6 +46,7 @@ from likewise.curate.review.consensus import (
     corrected,
     escape_formulas,
     find_consensus,
+    note_review,
     outcome,
     settle,
     write_corrected_features,
@@ -424,8 +425,9 @@ def serve_review(config: Review, say=print, to: str = "") -> Reviewed:
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
         made = store.current_decisions()
         reviewers = len({decision.reviewer for decision in made})
-        decisions = len(answers(findings, made))
-        return Reviewed(file, decisions, reviewers, finish(), write_corrected_features(store, folder))
+        table, features = finish(), write_corrected_features(store, folder)
+        note_review(findings, made, folder)
+        return Reviewed(file, len(answers(findings, made)), reviewers, table, features)
 
 
 def count(number: int, what: str) -> str:
