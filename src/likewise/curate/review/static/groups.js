@@ -5,7 +5,9 @@ import { bold, broken, details, make, percent, picture, plural, set, source, sta
 import { strip, zoomable } from "/static/item.js";
 
 const HOLD = 450; // milliseconds of a long press
-const SMALL = 8, MOST = 24; // images of a group that shares its screen, and of a screen
+const SMALL = 8; // images of a group that shares its screen
+const PHONE = matchMedia("(max-width: 760px)");
+const most = () => PHONE.matches ? 6 : 24; // images of a screen with several suggestions: on a phone their names need the room
 const WEAK = 1 / 3; // probability of a suggestion below which a lone suspect has a screen of its own
 const LARGEST = 300, SMALLEST = 56; // sides of an image
 let hooks = { changed: () => undefined };
@@ -27,13 +29,17 @@ function open() {
 // A lone suspect whose suggestion is probably wrong is not accepted with others: it has a screen of its own, after all groups.
 const isWeak = (tile) => !tile.question && tile.state !== "off-topic" && tile.rows.length === 1 && typeof tile.probability === "number" && tile.probability < WEAK;
 
+// A group whose images have different suggestions, in parts of one screen each.
+const parts = (group) => group.kind !== "each" ? [group]
+  : Array.from({ length: Math.ceil(group.tiles.length / most()) }, (_, i) => ({ ...group, tiles: group.tiles.slice(i * most(), (i + 1) * most()) }));
+
 // Small groups share a screen, at the place of the first of them: every image shows its own suggestion.
 function merged(groups) {
   const found = [];
   let shared = null;
-  for (const group of groups) {
+  for (const group of groups.flatMap(parts)) {
     const small = group.tiles.length < SMALL && (group.kind === "same" || group.kind === "each");
-    if (small && shared && shared.tiles.length + group.tiles.length <= MOST) Object.assign(shared, { kind: "each", suggested: "", given: "", tiles: [...shared.tiles, ...group.tiles] });
+    if (small && shared && shared.tiles.length + group.tiles.length <= most()) Object.assign(shared, { kind: "each", suggested: "", given: "", tiles: [...shared.tiles, ...group.tiles] });
     else {
       found.push(group);
       if (small) shared = group;
@@ -107,13 +113,22 @@ function headline() {
   return n === 1 ? ["One image with its own suggestion."] : [`${n} images, each with its own suggestion.`];
 }
 
+// What a selection means, in one line.
+function instruction() {
+  const { kind, tiles: [first] } = state.group, label = kind === "same" ? "the label" : "its label";
+  const effect = kind === "off-topic" ? "A selected image (✓) is removed, the others stay."
+    : first.question ? `A selected image (✓) ${first.question === "missing" ? "gets" : "loses"} ${label}, the others stay as they are.`
+      : "A selected image (✓) gets the suggested label, the others keep theirs.";
+  return `${effect} ${PHONE.matches ? "Tap" : "Click"} an image to change that.`;
+}
+
 // Words under an image: only what the headline does not say.
 function words(tile) {
   const { kind, given } = state.group;
   if (tile.question) return kind === "same" ? [] : [make("span", "new", tile.question === "missing" ? "+ " : "− ", ...broken(tile.label))];
-  const own = kind === "same" && given ? null : make("span", "given", tile.label);
+  const own = kind === "same" && given ? null : make("span", "given", ...broken(tile.label));
   const sure = typeof tile.probability === "number" ? `${percent(tile.probability)} ` : ""; // first, because long names are cut
-  return [own, kind === "each" && suggestion(tile) ? make("span", "new", `${sure}→ ${suggestion(tile)}`) : null].filter(Boolean);
+  return [own, kind === "each" && suggestion(tile) ? make("span", "new", `${sure}→ `, ...broken(suggestion(tile))) : null].filter(Boolean);
 }
 
 function said(tile) {
@@ -201,9 +216,16 @@ export function keys(event) {
 function fit() {
   const box = byId("group");
   if (!box || !state.group) return;
-  const n = state.group.tiles.length, under = box.querySelector(".words"), edge = 2 * parseFloat(getComputedStyle(box).paddingLeft);
+  const n = state.group.tiles.length, edge = 2 * parseFloat(getComputedStyle(box).paddingLeft);
   const width = box.clientWidth - edge, height = box.clientHeight - edge, gap = parseFloat(getComputedStyle(box).columnGap);
-  const text = under ? under.offsetHeight + 3 : 0;
+  if (PHONE.matches && box.classList.contains("each")) { // three columns, and as much room for the names as they need
+    const side = Math.floor(Math.min((width - 2 * gap) / 3, LARGEST));
+    box.style.gridTemplateColumns = `repeat(3, ${side}px)`;
+    box.style.setProperty("--size", `${side}px`);
+    box.dataset.columns = "3";
+    return;
+  }
+  const under = box.querySelector(".words"), text = under ? under.offsetHeight + 3 : 0;
   const sizes = [...Array(n).keys()].map((i) => {
     const columns = i + 1, rows = Math.ceil(n / columns);
     return Math.min((width - gap * (columns - 1)) / columns, (height - gap * (rows - 1)) / rows - text, LARGEST);
@@ -244,7 +266,8 @@ export function drawGroup() {
   none.dataset.key = "Escape";
   const count = make("span", "quiet", plural(left, "group left", "groups left"));
   main.className = "groups";
-  main.replaceChildren(make("div", "top", make("h2", "question", ...headline()), count, tiles.length > 1 ? make("span", "together", all, none) : null),
+  main.replaceChildren(make("div", "top", make("h2", "question", ...headline()), count, tiles.length > 1 ? make("span", "together", all, none) : null,
+    make("p", "quiet how", instruction())),
     make("div", "body", box, set(make("aside", "examples"), { id: "examples", ariaLabel: "Examples of the classes" })));
   fit();
   watcher.disconnect();
