@@ -99,7 +99,7 @@ def write_groups(folder, weak=()):
     """
     head = "row,path,label,score,state,suggested,confidence,margin,reason,split,same_as,off_topic"
     lines = [f"{n},{n}.png,{'wren' if n < 8 else 'robin'},0.0{n + 10},flagged,tit,0.95,0.9,,train,," for n in range(14)]
-    lines += [f"{n},{n}.png,{one},0.4,flagged,{other},{0.2 if n in weak else 0.6},0.1,,train,,"
+    lines += [f"{n},{n}.png,{one},0.4,flagged,{other},{0.2 if n in weak else 0.9},0.1,,train,,"
               for n, one, other in ((14, "wren", "robin"), (15, "robin", "wren"), (16, "tit", "wren"))]  # fmt: skip
     lines += ["17,17.png,wren,0.3,conflict,robin,0.9,0.8,,train,17,", "18,18.png,robin,0.85,conflict,,,,,train,17,"]
     lines += [f"{n},{n}.png,tit,0.6,off-topic,,,,fits no class,train,,0.{n}7" for n in (9, 8)]

@@ -33,7 +33,7 @@ def open_image(file: str | os.PathLike | io.BytesIO) -> Image.Image:
 
 
 def as_jpeg(image: Image.Image, side: int) -> bytes:
-    """Return an image as JPEG, with no side longer than `side` pixels."""
+    """Return an image as JPEG, with no side longer than `side` pixels. The image itself is shrunk, which saves a copy."""
     out = io.BytesIO()
     image.thumbnail((side, side))
     image.convert("RGB").save(out, "JPEG", quality=90)

@@ -239,7 +239,7 @@ def test_the_verdict_comes_first_then_copies_with_different_labels(tmp_path):
         csv.writer(file).writerows([head, first, second, *rest])
     page = Reader(page_of(tmp_path))
     assert page.sections()[:2] == ["conflicts", "suspects"]
-    assert page.text.index("7 of 80 labels are probably wrong") < page.text.index("Start reviewing: likewise review")
+    assert page.text.index("7 of 80 labels are probably wrong") < page.text.index("Review page: likewise review")
     assert "To review, the most suspect first: 20 (19 flagged labels, 1 image with different labels)." in page.text
 
 

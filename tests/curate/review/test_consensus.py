@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pytest
 from likewise.errors import LikewiseError
+from review_page import write_copies
 
 from likewise.curate.audit.read import FEATURES_FILE, OWN_FILE, read_findings
 from likewise.curate.review.consensus import (
     REMOVED_CLASS,
     agreement,
+    answers,
     as_csv,
     changes,
     corrected,
@@ -121,6 +123,23 @@ def test_three_reviewers_are_weighed(forty):
     table = {line[-1]: line[1] for line in corrected(forty, made)[1:]}
     assert len(table) == 40 and table[0] == "tit" and table[2] == "robin"
     assert outcome(forty, made).disputed == 1
+
+
+def test_copies_with_different_labels_count_once(tmp_path):
+    """The numbers of the end add up to the questions of the audit page and of the review page."""
+    write_copies(tmp_path)  # rows 0 and 3 are one image
+    found = read_findings(tmp_path)
+    for copy, count in [
+        ({0: "relabel:robin", 3: "keep"}, (1, 0, 1, 1, 0)),
+        ({0: "remove", 3: "keep"}, (0, 1, 1, 1, 0)),
+        ({0: "remove", 3: "remove"}, (0, 1, 1, 1, 0)),
+        ({0: "unsure", 3: "unsure"}, (0, 0, 1, 2, 0)),
+    ]:
+        made = decisions("sample", ann=copy | {1: "keep", 2: "unsure"})
+        assert outcome(found, made)[:5] == count
+        assert len(answers(found, made)) == sum(count) == found.to_review()[0] == 3
+    made = decisions("sample", ann={0: "relabel:robin", 3: "keep"}, bob={0: "keep", 3: "relabel:wren"})
+    assert outcome(found, made)[:5] == (0, 0, 0, 0, 1) and len(answers(found, made)) == 2  # one of each
 
 
 def test_a_majority_that_the_model_doubts_stays_disputed(forty):

@@ -25,6 +25,7 @@ from likewise.config import Review
 from likewise.errors import LikewiseError
 
 from likewise.core.http import run_app
+from likewise.curate.audit.page import write_page
 from likewise.curate.review import review_page as module
 from likewise.curate.review.review_page import Reviewed, serve_review, write_corrected_table
 from likewise.curate.review.store import Store
@@ -61,6 +62,23 @@ def test_decisions_are_counted_and_ctrl_c_writes_the_table(tmp_path, monkeypatch
         assert [line["row"] for line in csv.DictReader(file)] == [str(row) for row in range(12) if row != 8]
     assert f"{found.corrected}: the corrected table" in str(found) and "corrected table" in found._repr_html_()
     assert str(Reviewed(found.file, 1, 1)) == f"1 decision of 1 reviewer stored in {found.file}"
+
+
+def test_the_audit_page_says_how_much_is_reviewed(tmp_path, monkeypatch):
+    folder = tmp_path / "a & b \udcff"
+    folder.mkdir()
+    write_audit(folder)
+    page = write_page(folder, lambda row: None, quiet=True)
+    assert '<p id="reviewed" hidden></p>' in page.read_text("utf-8")
+    serving(monkeypatch)
+    serve_review(Review(str(folder), browser=False), [].append)
+    assert '<p id="reviewed" hidden></p>' in page.read_text("utf-8")  # no decision, no table
+    for decided, count in [(("ann", "1", "keep"), 1), (("bob", "8", "remove"), 2)]:  # the second one changes the line
+        serving(monkeypatch, decided)
+        serve_review(Review(str(folder), browser=False), [].append)
+        text = page.read_text("utf-8")
+        assert f"<b>Reviewed: {count} of 2.</b> The corrected table is" in text and "a &amp; b" in text
+        assert text.count('id="reviewed"') == 1
 
 
 def test_without_decisions_no_table_is_written(tmp_path, monkeypatch):

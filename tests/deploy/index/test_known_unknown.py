@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -99,8 +100,13 @@ def test_the_threshold_is_that_of_these_rows_and_is_stored(derived, calibrated_r
 def test_another_calibration_of_the_run_is_derived_again(derived, calibrated_run, tmp_path):
     index = make_index(40)
     index.save(tmp_path / "i")
-    IndexCalibration(index, FakeNetwork(calibrated_run)).current()
+    one = IndexCalibration(index, FakeNetwork(calibrated_run))
+    one.current()
     write_calibration(calibrated_run, make_calibration(0.8))
+    os.utime(calibrated_run / "calibration.json", ns=(0, 0))  # another time, on every file system
+    one.current(exact=False)
+    one.current()
+    assert len(derived) == 2  # by the open index too, once
     IndexCalibration(Index.open(tmp_path / "i"), FakeNetwork(calibrated_run)).current()
     (tmp_path / "i" / "calibration.json").write_text("{")  # damaged
     IndexCalibration(Index.open(tmp_path / "i"), FakeNetwork(calibrated_run)).current()

@@ -19,6 +19,8 @@ from PIL import Image
 from playwright import sync_api as api
 
 from likewise.core.http import take_port
+from likewise.data.augment import Plain
+from likewise.data.images import read_image
 from likewise.deploy.index.known_unknown import IndexCalibration, levels_of
 from likewise.deploy.index.open_index import path_of
 from likewise.deploy.search.search_page import SearchContext, make_app
@@ -139,6 +141,31 @@ def test_a_picture_is_added_under_a_name(page, served, tmp_path):
     api.expect(page.locator("#history button")).to_have_count(2)
 
 
+def test_a_photo_has_the_similarity_of_the_command_line(browser, tmp_path):
+    """A real JPEG, larger than the preview of the page: the network gets all of its pixels, as from `read_image`."""
+    index, look, random = make_index(40), Plain(32), np.random.default_rng(0)
+    projection = torch.tensor(random.normal(size=(3 * 32 * 32, 8)), dtype=torch.float32)
+
+    def embed_pixels(seen):
+        x = torch.stack(seen).flatten(1).float()
+        return torch.nn.functional.normalize((x - x.mean(1, keepdim=True)) @ projection).numpy()
+
+    file = tmp_path / "photo.jpg"
+    Image.fromarray(random.integers(0, 256, (900, 1200, 3), np.uint8)).save(file, quality=90)
+    hits = index.find(embed_pixels([look(read_image(file))]), 12)[0]
+    desk = SearchContext(index, "shop", 20_000_000, draw, look, embed_pixels, scope="shop")
+    with serving(desk) as address:
+        page = browser.new_page()
+        page.goto(f"{address}?token={KEY}")
+        see(page, "Choose an image", "#found")
+        page.set_input_files("#file", file)
+        see(page, "photo.jpg", "#query")
+        found = page.evaluate("state.told.found")
+        page.close()
+    assert [one["row"] for one in found] == [hit.place for hit in hits]
+    assert [one["similarity"] for one in found] == pytest.approx([hit.similarity for hit in hits], abs=1e-6)
+
+
 def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
     drop(page, "table.csv", b"path,label\n", "text/csv")
     see(page, "The body must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
@@ -203,7 +230,7 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
     name, near = index.rows.label(hit.place), hit.similarity
     for value, unknown in ((near, False), (near + 0.01, True)):
         calibrated.current = lambda exact=True, value=value: make_calibration(value)
-        page.reload()
+        page.goto(f"{served[1]}?token={KEY}")
         see(page, "Choose an image", "#found")
         drop(page, "a.png", picture(tmp_path))  # row 105 itself: similarity 1
         see(page, index.rows.label(5), "#decision.known b")
@@ -227,10 +254,50 @@ def test_known_unknown_and_undecided(page, served, tmp_path):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     calibrated.current = lambda exact=True: make_calibration(unknown=threshold(None))
-    page.reload()
+    page.goto(f"{served[1]}?token={KEY}")
     see(page, "30 classes promise 0.2 at best", "#found .notice")
     page.click(".card > .pic >> nth=0")
     see(page, "Known or unknown cannot be decided: 30 classes promise 0.2 at best.", "#decision")
+
+
+def test_a_new_calibration_is_used_by_the_next_query(page, served):
+    calibrated = served[2]
+    page.evaluate("search({ row: 103 })")
+    see(page, "Similarity", ".card >> nth=0")
+    assert not page.locator("#decision").is_visible()
+    calibrated.current = lambda exact=True: make_calibration(0.25)
+    page.click(".card > .pic >> nth=0")
+    see(page, "threshold 0.250", "#decision")
+    see(page, "at most 1 % of images of a class that is not in the gallery", "#decision details")
+    see(page, "the threshold of the calibrated run", "#meaning")
+
+
+def test_back_and_forward_show_the_queries_again(page, served, tmp_path):
+    drop(page, "a.png", picture(tmp_path))
+    see(page, "a.png", "#query")
+    page.evaluate("search({ row: 103 })")
+    see(page, "3 ü.png", "#query figcaption")
+    page.click(".card > .pic >> nth=0")
+    second = page.url.partition("#row=")[2]
+    see(page, f"{int(second) - 100} ü.png", "#query figcaption")
+    page.evaluate("again()")  # the same query, such as with another filter: no further entry
+    page.go_back()
+    see(page, "3 ü.png", "#query figcaption")
+    page.reload()
+    see(page, "3 ü.png", "#query figcaption")
+    page.go_forward()
+    see(page, f"{int(second) - 100} ü.png", "#query figcaption")
+    page.go_back()
+    page.go_back()  # the file, which the reload has lost
+    see(page, "Choose an image", "#found")
+    drop(page, "b.png", picture(tmp_path))
+    see(page, "b.png", "#query")
+    page.evaluate("search({ row: 103 })")
+    see(page, "3 ü.png", "#query figcaption")
+    page.go_back()
+    see(page, "b.png", "#query figcaption")
+    page.go_back()
+    see(page, "Choose an image", "#found")
 
 
 def test_a_filter_by_label_with_chips_and_relevance(browser, tmp_path):

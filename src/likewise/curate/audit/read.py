@@ -233,6 +233,11 @@ class Findings:
         first = self.sample[row].same_as
         return [] if first is None else [other for other in self.same_images[first] if other != row]
 
+    def question_of(self, item: str) -> str:
+        """Return the item of the question that decides an item: the first row of copies with different labels, else the item."""
+        one = self.sample[int(item)] if item.isdecimal() else None
+        return item if one is None or one.state != "conflict" or one.same_as is None else str(one.same_as)
+
     def to_review(self) -> tuple[int, str]:
         """Return the number of questions that a review asks, and their kinds, such as "79 flagged labels, 1 image of no class".
 

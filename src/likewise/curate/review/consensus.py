@@ -11,17 +11,20 @@ import itertools
 import math
 import operator
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from markupsafe import escape
 
 from likewise.core.errors import LikewiseError
-from likewise.core.files import atomic_write, open_csv, write_csv_lines
+from likewise.core.files import atomic_write, open_csv, write_csv_lines, write_text
 from likewise.core.types import Votes
 from likewise.curate.audit.read import FEATURES_FILE, Findings
+from likewise.curate.review.items import Questioned
 from likewise.curate.review.store import Decision, Store
 from likewise.data.label_sets import LABEL_SEPARATOR
 from likewise.runs.embeddings import write_arrays
@@ -37,6 +40,9 @@ REMOVED_CLASS = "\0remove"
 
 MAX_FEATURES_BYTES = 2**31
 """Largest file of features that is written again with corrected labels."""
+
+REVIEWED_LINE = re.compile(r'<p id="reviewed".*?</p>')
+"""The line of audit.html about the review; see `note_review`."""
 
 
 class Consensus(NamedTuple):
@@ -301,14 +307,19 @@ class Outcome(NamedTuple):
 def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
     """Return what the decisions of all reviewers come to; copies that `settle_copies` relabels count as changed.
 
+    Copies with different labels are one question and count once, by the first that holds for one of them: disputed, changed,
+    removed, kept.
     Formula: left = sum of (1 - score) over the samples that are neither kept, changed nor removed; if samples have several
         labels, the estimated number of wrong states, minus the probabilities of those that are decided
     """
     questions = findings.questions
     made = [d for d in decisions if d.kind == ("sample" if questions is None else "label")]
     settled = settle(findings, made)
-    count = Counter(one.choice for one in settled.values())
-    unsure = {d.item for d in made} - settled.keys()
+    choice: dict[str, str] = {}
+    for name in ("keep", "remove", "add", "relabel", "disputed"):
+        choice |= {findings.question_of(item): name for item, one in settled.items() if one.choice == name}
+    count = Counter(choice.values())
+    unsure = {findings.question_of(d.item) for d in made} - choice.keys()
     done = dict.fromkeys(item for item, one in settled.items() if one.choice != "disputed")
     if questions is None:
         samples = findings.sample
@@ -319,6 +330,11 @@ def outcome(findings: Findings, decisions: Iterable[Decision]) -> Outcome:
         left = max(0.0, findings.about.get("expected_wrong", 0.0) - sum(questions[item].chance or 0.0 for item in done))
     changed = count["relabel"] + count["add"]
     return Outcome(changed, count["remove"], count["keep"], len(unsure), count["disputed"], left)
+
+
+def answers(findings: Findings, decisions: Iterable[Decision]) -> set[tuple[str, str]]:
+    """Return the (reviewer, question) that are decided: copies with different labels are one question."""
+    return {(one.reviewer, findings.question_of(one.item)) for one in decisions}
 
 
 def changes(findings: Findings, decisions: Iterable[Decision]) -> list[tuple]:
@@ -383,6 +399,18 @@ def write_corrected_table(store: Store, file: Path, root: str) -> Path | None:
             "writable, and finish again"
         ) from None
     return file
+
+
+def note_review(findings: Findings, decisions: Iterable[Decision], folder: Path) -> None:
+    """Write at the top of audit.html how many questions are reviewed, and where the corrected table is."""
+    made, page, table = list(decisions), folder / "audit.html", folder / "corrected.csv"
+    if not made or not page.exists():
+        return
+    questions, kind = Questioned(findings), "sample" if findings.questions is None else "label"
+    found = questions.progress(kind, {one.item for one in made})
+    line = f"<b>Reviewed: {found['done']:,} of {found['whole']:,}.</b> The corrected table is <code>{escape(str(table))}</code>; "
+    line = f'<p id="reviewed">{line}this page shows the labels before the review.</p>'
+    write_text(page, REVIEWED_LINE.sub(lambda old: line, page.read_text("utf-8"), count=1))
 
 
 def write_corrected_features(store: Store, folder: Path) -> Path | None:

@@ -14,7 +14,7 @@ from likewise.curate.audit.page import write_page
 from likewise.curate.audit.proof import proof_lines, prove_review
 from likewise.curate.audit.read import Findings, find_audit, read_findings
 from likewise.curate.audit.retrain import retrain_with_decisions
-from likewise.curate.review.consensus import Consensus, settle
+from likewise.curate.review.consensus import Consensus, note_review, settle
 from likewise.curate.review.items import find_root, load_row_image
 from likewise.curate.review.store import Store
 
@@ -48,7 +48,8 @@ def prove(config: Review, say=print) -> Proved:
     if not file.exists():
         raise LikewiseError(f"review: --retrain needs decisions, but there is no {file}; review the audit first")
     with closing(Store(file, findings)) as store:
-        settled = settle(findings, (one for one in store.current_decisions() if one.kind == "sample"))
+        made = store.current_decisions()
+    settled = settle(findings, (one for one in made if one.kind == "sample"))
     settled = {int(item): one for item, one in settled.items() if one.choice != "disputed"}
     labels = changed_labels(findings, settled)
     again = None
@@ -57,7 +58,9 @@ def prove(config: Review, say=print) -> Proved:
     proof = prove_review(folder, findings, labels, set(settled), again)
     root = find_root(findings, config.root)
     shown = partial(load_row_image, findings, root) if findings.about["pictures"] else lambda row: None
-    return Proved(proof, write_page(folder, shown, config.quiet))
+    page = write_page(folder, shown, config.quiet)
+    note_review(findings, made, folder)
+    return Proved(proof, page)
 
 
 def changed_labels(findings: Findings, settled: dict[int, Consensus]) -> dict[int, str | None]:

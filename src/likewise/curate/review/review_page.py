@@ -40,11 +40,13 @@ from likewise.core.settings import Review
 from likewise.curate.audit.read import UNSPLIT_NAME, Findings, data_name, find_audit, read_findings
 from likewise.curate.review.consensus import (
     agreement,
+    answers,
     as_csv,
     changes,
     corrected,
     escape_formulas,
     find_consensus,
+    note_review,
     outcome,
     settle,
     write_corrected_features,
@@ -317,7 +319,7 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned, votes
         agreed = [(*a[:4], None if math.isnan(a[4]) else a[4]) for a in agreement(made)]
         disputed = sum(one.choice == "disputed" for one in settle(store.findings, made).values())
         agreements = [dict(zip(names, a, strict=True)) for a in agreed]
-        decided = Counter(d.reviewer for d in made)
+        decided = Counter(reviewer for reviewer, _ in answers(store.findings, made))
         return JSONResponse(
             {"decided": decided, "agreement": agreements, "disputed": disputed, "workers": votes.workers}
         )
@@ -379,7 +381,7 @@ def add_file_routes(app: FastAPI, store: Store, served: Served) -> None:
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The file of decisions, the number of its decisions and reviewers, and the corrected table (None: no decisions)."""
+    """The file of decisions, the number of decided questions and of reviewers, and the corrected table (None: no decisions)."""
 
     file: Path
     decisions: int
@@ -423,7 +425,9 @@ def serve_review(config: Review, say=print, to: str = "") -> Reviewed:
             run_app(make_app(store, token, served), "review", config.host, config.port, token, say, opener)
         made = store.current_decisions()
         reviewers = len({decision.reviewer for decision in made})
-        return Reviewed(file, len(made), reviewers, finish(), write_corrected_features(store, folder))
+        table, features = finish(), write_corrected_features(store, folder)
+        note_review(findings, made, folder)
+        return Reviewed(file, len(answers(findings, made)), reviewers, table, features)
 
 
 def count(number: int, what: str) -> str:

@@ -48,7 +48,7 @@ SEVERAL_LABELS_HINT = f"known or unknown is not decided: {NO_CLASS}; results sho
 
 
 class IndexCalibration:
-    """The calibration of a run for the rows of an index, derived again when the rows change.
+    """The calibration of a run for the rows of an index, derived again when the rows change or the run is calibrated again.
 
     False accepts depend on the rows that a query is compared with, so every index has a threshold of its own. A saved index
     stores it in calibration.json, with checksums of its rows and of the run's calibration.
@@ -61,6 +61,7 @@ class IndexCalibration:
         self.index, self.network, self.hint = index, network, ""
         self._lock = threading.Lock()
         self._rows: Rows | None = None
+        self._written: int | None = None
         self._found: Calibration | None = None
 
     def current(self, exact: bool = True) -> Calibration | None:
@@ -71,11 +72,17 @@ class IndexCalibration:
                 that a page to which images are added one by one does not wait each time.
         """
         with self._lock:
-            rows = self.index.rows
-            if self._rows is None or changed_share(self._rows, rows) > (0 if exact else MAX_CHANGED_SHARE):
+            rows, written = self.index.rows, self._written_at()
+            most = 0 if exact else MAX_CHANGED_SHARE
+            if self._rows is None or written != self._written or changed_share(self._rows, rows) > most:
                 self.hint = ""
-                self._found, self._rows = self._find(rows), rows
+                self._found, self._rows, self._written = self._find(rows), rows, written
             return self._found
+
+    def _written_at(self) -> int | None:
+        """Return when the calibration of the run was written, in nanoseconds; None: there is none."""
+        with suppress(OSError):
+            return None if self.network is None else (self.network.run.path / CALIBRATION_FILE).stat().st_mtime_ns
 
     def decide(self, hits: Sequence[Hit]) -> dict | None:
         """Return the decision about a query from its nearest rows among all rows; None without a calibration or a row."""

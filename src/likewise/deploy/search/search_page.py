@@ -250,7 +250,8 @@ class ImageUploads:
         kind = "JPEG" if opened.format == "MPO" else str(opened.format)
         image = decode(opened)
         assert self.context.see is not None
-        return kind, inline(image) if preview else None, self.context.see(image)
+        x = self.context.see(image)  # before the preview, which shrinks the image
+        return kind, inline(image) if preview else None, x
 
 
 class MicroBatcher:
@@ -394,7 +395,8 @@ def add_search_routes(app: FastAPI, context: SearchContext, uploads: ImageUpload
             if label or wanted is not None:
                 hits = context.index.find(z[None], 1, but=[own])
             decision = context.calibrated and context.calibrated.decide(hits[0])
-            return {"query": query, **(decision or NO_DECISION), "found": found, "votes": votes}
+            about = describe_calibration(context.calibrated)  # it may be newer than the page
+            return {"query": query, **about, **(decision or NO_DECISION), "found": found, "votes": votes}
 
         return JSONResponse(await asyncio.to_thread(rank))
 
@@ -471,16 +473,17 @@ def describe_levels(context: SearchContext) -> dict | None:
 
 
 class LevelsCache:
-    """The levels of an index, found again only when its rows have changed: 2 s with a million rows."""
+    """The levels of an index, found again only when its rows or its calibration have changed: 2 s with a million rows."""
 
     def __init__(self, context: SearchContext):
         self.context, self.of, self.found, self.lock = context, None, None, threading.Lock()
 
     def current(self) -> dict | None:
         """Return the levels; see `describe_levels`."""
-        index = self.context.index
+        index, calibrated = self.context.index, self.context.calibrated
         with self.lock:
-            state = (index.about.get("version"), len(index.rows.here), int(index.rows.here.sum()))
+            calibration = calibrated and calibrated.current(exact=False)
+            state = (index.about.get("version"), len(index.rows.here), int(index.rows.here.sum()), calibration)
             if self.of != state:
                 self.found, self.of = describe_levels(self.context), state
             return self.found

@@ -1,6 +1,6 @@
 // Buttons of the footer and their keys. An action is [key, words, what it does, title, choice, disabled]; `does` has what they call.
 import { byId } from "/static/server.js";
-import { bold, broken, make, percent, plural, quoted, set, state } from "/static/elements.js";
+import { bold, broken, isWeak, make, percent, plural, quoted, set, state } from "/static/elements.js";
 import * as sheet from "/static/grid.js";
 import * as groups from "/static/groups.js";
 
@@ -54,7 +54,7 @@ function groupActions() {
   if (groups.isCopies()) return [...sampleActions(state.group.tiles[0]), skip];
   const some = (choice) => does.commit(groups.chosen().map((tile) => ({ tile, choice }))), label = Boolean(state.group.tiles[0].question), off = state.group.kind === "off-topic";
   const of = n === state.group.tiles.length ? "" : ` ${n}`;
-  return [["Enter", groups.acceptWords(), () => does.commit(groups.decision()), "Accept the suggestions that are selected, and keep the labels of the others (Enter)", n ? "relabel" : "keep"],
+  return [["Enter", groups.acceptWords(), () => does.commit(groups.decision()), "Accept the suggestions that are selected, and keep the labels of the others (Enter)", n || !state.kept.size ? "relabel" : "keep", !n && !state.kept.size],
     ["k", "Keep all", () => does.commit(state.group.tiles.map((tile) => ({ tile, choice: "keep" }))), "All these labels are right", "keep all"],
     ...(label ? [] : [["l", `Other label…`, does.other, "One class for all that are selected", "", !n]]),
     ...(label || off ? [] : [["x", `Remove${of}`, () => some("remove"), "The selected images belong to no class", "", !n]]),
@@ -86,7 +86,7 @@ export function drawFooter(tile) {
     const chosen = tile.rows.length > 1 && !tile.type ? `label ${tile.choice === "relabel" ? tile.new_label : tile.choice === "keep" ? tile.label : ""}` : tile.choice;
     one.classList.toggle("chosen", Boolean(tile.choice) && (choice === chosen || choice === tile.choice));
     const kept = tile.rows.length > 1 ? `label ${tile.advice === "keep" ? tile.label : tile.advice === "relabel" ? tile.suggested : ""}` : tile.advice;
-    one.classList.toggle("advised", !tile.choice && Boolean(tile.flagged) && choice === kept);
+    one.classList.toggle("advised", !tile.choice && Boolean(tile.flagged) && choice === kept && !(choice === "relabel" && isWeak(tile)));
     const why = one.classList.contains("advised") && choice === "remove" && !tile.question;
     return why ? [one, make("span", "why", ...removalReason(tile))] : [one];
   }).flat();

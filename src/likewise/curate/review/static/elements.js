@@ -4,7 +4,7 @@ import { ask, byId, encoded, say } from "/static/server.js";
 export const state = {
   about: null, view: "one", kind: "sample", tiles: [], at: 0, aside: null, details: new Map(), history: [], busy: 0,
   next: null, beyond: false, fresh: true, limits: {}, chosen: new Set(), anchor: null, review: null, back: "",
-  plan: null, order: "", group: null, kept: new Set(), skipped: new Set(),
+  plan: null, order: "", group: null, kept: new Set(), open: new Set(), skipped: new Set(),
 };
 
 export function make(kind, className, ...children) {
@@ -95,6 +95,9 @@ export function known(split) {
   if (all.classes !== classes || all.count !== added.length) all = { classes, count: added.length, names: [...new Set([...Object.values(classes).flat(), ...added])] };
   return all.names;
 }
+
+// A suggestion that is probably not right is never selected or framed beforehand.
+export const isWeak = (tile) => typeof tile.probability === "number" && tile.probability < 0.5;
 
 export const reviewer = () => localStorage.getItem("reviewer") || state.about.user || "";
 

@@ -1,17 +1,19 @@
-// Groups: labels that are decided at once. All are selected at first; Enter accepts the selected suggestions and keeps the labels of
-// the exceptions, in one decision.
+// Groups: labels that are decided at once. Enter accepts the selected suggestions and keeps the labels of the exceptions (`state.kept`),
+// in one decision. All are selected at first, but for suggestions with a probability below 1/2: they are open (`state.open`) until the
+// reviewer chooses, and remain when the others are decided.
 import { byId, say } from "/static/server.js";
-import { bold, broken, details, make, percent, picture, plural, set, source, state, zoom } from "/static/elements.js";
+import { bold, broken, details, isWeak, make, percent, picture, plural, set, source, state, zoom } from "/static/elements.js";
 import { strip, zoomable } from "/static/item.js";
 
 const HOLD = 450; // milliseconds of a long press
-const SMALL = 8, MOST = 24; // images of a group that shares its screen, and of a screen
-const WEAK = 1 / 3; // probability of a suggestion below which a lone suspect has a screen of its own
+const SMALL = 8; // images of a group that shares its screen
+const PHONE = matchMedia("(max-width: 760px)");
+const most = () => PHONE.matches ? 6 : 24; // images of a screen with several suggestions: on a phone their names need the room
 const LARGEST = 300, SMALLEST = 56; // sides of an image
 let hooks = { changed: () => undefined };
 
 export const hook = (given) => { hooks = given; };
-export const chosen = () => state.group ? state.group.tiles.filter((tile) => !state.kept.has(tile.item)) : [];
+export const chosen = () => state.group ? state.group.tiles.filter((tile) => !state.kept.has(tile.item) && !state.open.has(tile.item)) : [];
 export const isCopies = () => Boolean(state.group) && state.group.tiles.length === 1 && state.group.tiles[0].rows.length > 1;
 
 // The groups of the plan with the labels that are still open, were not skipped, and match the filter.
@@ -19,21 +21,26 @@ function open() {
   const there = new Map(state.tiles.map((tile) => [tile.item, tile]));
   const left = (group) => group.items.map((item) => there.get(item)).filter((tile) => tile && !tile.choice && !state.skipped.has(tile.item));
   const groups = (state.plan ? state.plan.groups : []).map((group) => ({ ...group, tiles: left(group) }));
-  const strong = groups.map((group) => ({ ...group, tiles: group.tiles.filter((tile) => group.kind !== "each" || !isWeak(tile)) })).filter((group) => group.tiles.length);
-  const alone = groups.filter((group) => group.kind === "each").flatMap((group) => group.tiles.filter(isWeak));
-  return [...merged(strong), ...alone.map((tile) => ({ kind: "each", suggested: tile.suggested, given: tile.label, items: [tile.item], tiles: [tile] }))];
+  return merged(groups.filter((group) => group.tiles.length));
 }
 
-// A lone suspect whose suggestion is probably wrong is not accepted with others: it has a screen of its own, after all groups.
-const isWeak = (tile) => !tile.question && tile.state !== "off-topic" && tile.rows.length === 1 && typeof tile.probability === "number" && tile.probability < WEAK;
+// The selection at first.
+function begin() {
+  state.kept.clear();
+  state.open = new Set((state.group ? state.group.tiles : []).filter(isWeak).map((tile) => tile.item));
+}
+
+// A group whose images have different suggestions, in parts of one screen each.
+const parts = (group) => group.kind !== "each" ? [group]
+  : Array.from({ length: Math.ceil(group.tiles.length / most()) }, (_, i) => ({ ...group, tiles: group.tiles.slice(i * most(), (i + 1) * most()) }));
 
 // Small groups share a screen, at the place of the first of them: every image shows its own suggestion.
 function merged(groups) {
   const found = [];
   let shared = null;
-  for (const group of groups) {
+  for (const group of groups.flatMap(parts)) {
     const small = group.tiles.length < SMALL && (group.kind === "same" || group.kind === "each");
-    if (small && shared && shared.tiles.length + group.tiles.length <= MOST) Object.assign(shared, { kind: "each", suggested: "", given: "", tiles: [...shared.tiles, ...group.tiles] });
+    if (small && shared && shared.tiles.length + group.tiles.length <= most()) Object.assign(shared, { kind: "each", suggested: "", given: "", tiles: [...shared.tiles, ...group.tiles] });
     else {
       found.push(group);
       if (small) shared = group;
@@ -43,8 +50,8 @@ function merged(groups) {
 }
 
 export function next() {
-  state.kept.clear();
   [state.group = null] = open();
+  begin();
   return state.group;
 }
 
@@ -52,8 +59,8 @@ export function next() {
 export function rest() {
   const tiles = state.group ? state.group.tiles.filter((tile) => !tile.choice) : [];
   if (!tiles.length) return next();
-  state.kept.clear();
   state.group = { ...state.group, tiles };
+  begin();
   return state.group;
 }
 
@@ -69,6 +76,7 @@ export function together(tiles, kept = []) {
   const off = tiles.every((tile) => tile.state === "off-topic");
   state.group = { kind: off ? "off-topic" : suggested || (given && tiles[0].question) ? "same" : "each", suggested, given, tiles, items: tiles.map((tile) => tile.item) };
   state.kept = new Set(kept);
+  state.open = new Set();
 }
 
 const suggestion = (tile) => state.group.kind === "same" && state.group.suggested && !tile.question ? state.group.suggested : tile.suggested;
@@ -80,11 +88,11 @@ export function accepted(tile) {
   return suggestion(tile) ? { tile, choice: "relabel", label: suggestion(tile) } : { tile, choice: "keep" };
 }
 
-export const decision = () => state.group.tiles.map((tile) => state.kept.has(tile.item) ? { tile, choice: "keep" } : accepted(tile));
+export const decision = () => state.group.tiles.filter((tile) => !state.open.has(tile.item)).map((tile) => state.kept.has(tile.item) ? { tile, choice: "keep" } : accepted(tile));
 
 export function acceptWords() {
-  const n = chosen().length, kept = state.group.tiles.length - n, verb = state.group.kind === "off-topic" ? "Remove" : "Accept";
-  return n ? `${verb} ${n}${kept ? `, keep ${kept}` : ""}` : `Keep ${kept}`;
+  const n = chosen().length, kept = state.kept.size, verb = state.group.kind === "off-topic" ? "Remove" : "Accept";
+  return !n && !kept ? verb : n ? `${verb} ${n}${kept ? `, keep ${kept}` : ""}` : `Keep ${kept}`;
 }
 
 function named(names) {
@@ -107,13 +115,21 @@ function headline() {
   return n === 1 ? ["One image with its own suggestion."] : [`${n} images, each with its own suggestion.`];
 }
 
+// What the marks on the images mean, in one line.
+function instruction() {
+  const { kind, tiles: [first] } = state.group, label = kind === "same" ? "the label" : "its label";
+  const effect = kind === "off-topic" ? "is removed" : first.question ? `${first.question === "missing" ? "gets" : "loses"} ${label}` : "gets the suggested label";
+  const unmarked = state.group.tiles.some(isWeak) ? " Without a mark (below 50 %): stays open." : "";
+  return `Marked ✓: ${effect}. Marked keep: stays as it is.${unmarked} ${PHONE.matches ? "Tap" : "Click"} an image to change its mark.`;
+}
+
 // Words under an image: only what the headline does not say.
 function words(tile) {
   const { kind, given } = state.group;
   if (tile.question) return kind === "same" ? [] : [make("span", "new", tile.question === "missing" ? "+ " : "− ", ...broken(tile.label))];
-  const own = kind === "same" && given ? null : make("span", "given", tile.label);
+  const own = kind === "same" && given ? null : make("span", "given", ...broken(tile.label));
   const sure = typeof tile.probability === "number" ? `${percent(tile.probability)} ` : ""; // first, because long names are cut
-  return [own, kind === "each" && suggestion(tile) ? make("span", "new", `${sure}→ ${suggestion(tile)}`) : null].filter(Boolean);
+  return [own, kind === "each" && suggestion(tile) ? make("span", "new", `${sure}→ `, ...broken(suggestion(tile))) : null].filter(Boolean);
 }
 
 function said(tile) {
@@ -154,13 +170,15 @@ function card(tile) {
 
 function toggle(tile) {
   if (!state.group?.tiles.includes(tile)) return;
-  if (state.kept.has(tile.item)) state.kept.delete(tile.item);
+  if (state.open.has(tile.item)) state.open.delete(tile.item);
+  else if (state.kept.has(tile.item)) state.kept.delete(tile.item);
   else state.kept.add(tile.item);
   focus(state.group.tiles.indexOf(tile));
   mark();
 }
 
 export function select(all) {
+  state.open.clear();
   state.kept = new Set(all ? [] : state.group.tiles.map((tile) => tile.item));
   mark();
   focus(Math.max(state.group.tiles.indexOf(focused()), 0));
@@ -169,7 +187,11 @@ export function select(all) {
 const cards = () => [...document.querySelectorAll("#group .tile")];
 
 function mark() {
-  cards().forEach((one) => one.firstChild.setAttribute("aria-pressed", String(!state.kept.has(one.dataset.item))));
+  const chosenItems = new Set(chosen().map((tile) => tile.item));
+  cards().forEach((one) => {
+    one.firstChild.setAttribute("aria-pressed", String(chosenItems.has(one.dataset.item)));
+    one.classList.toggle("open", state.open.has(one.dataset.item));
+  });
   hooks.changed();
 }
 
@@ -201,9 +223,16 @@ export function keys(event) {
 function fit() {
   const box = byId("group");
   if (!box || !state.group) return;
-  const n = state.group.tiles.length, under = box.querySelector(".words"), edge = 2 * parseFloat(getComputedStyle(box).paddingLeft);
+  const n = state.group.tiles.length, edge = 2 * parseFloat(getComputedStyle(box).paddingLeft);
   const width = box.clientWidth - edge, height = box.clientHeight - edge, gap = parseFloat(getComputedStyle(box).columnGap);
-  const text = under ? under.offsetHeight + 3 : 0;
+  if (PHONE.matches && box.classList.contains("each")) { // three columns, and as much room for the names as they need
+    const side = Math.floor(Math.min((width - 2 * gap) / 3, LARGEST));
+    box.style.gridTemplateColumns = `repeat(3, ${side}px)`;
+    box.style.setProperty("--size", `${side}px`);
+    box.dataset.columns = "3";
+    return;
+  }
+  const under = box.querySelector(".words"), text = under ? under.offsetHeight + 3 : 0;
   const sizes = [...Array(n).keys()].map((i) => {
     const columns = i + 1, rows = Math.ceil(n / columns);
     return Math.min((width - gap * (columns - 1)) / columns, (height - gap * (rows - 1)) / rows - text, LARGEST);
@@ -244,7 +273,8 @@ export function drawGroup() {
   none.dataset.key = "Escape";
   const count = make("span", "quiet", plural(left, "group left", "groups left"));
   main.className = "groups";
-  main.replaceChildren(make("div", "top", make("h2", "question", ...headline()), count, tiles.length > 1 ? make("span", "together", all, none) : null),
+  main.replaceChildren(make("div", "top", make("h2", "question", ...headline()), count, tiles.length > 1 ? make("span", "together", all, none) : null,
+    make("p", "quiet how", instruction())),
     make("div", "body", box, set(make("aside", "examples"), { id: "examples", ariaLabel: "Examples of the classes" })));
   fit();
   watcher.disconnect();

@@ -56,7 +56,7 @@ function commit(asked, fresh = false) {
   const wanted = asked.map((one) => ({ ...one, sent: choices(one.tile, one.choice, one.label || "") }));
   const same = (one) => one.tile.choice === one.sent[0].choice && (one.tile.new_label || "") === (one.sent[0].label || "") && one.tile.note === note && one.tile.rows.length === 1;
   const fresher = wanted.filter((one) => !same(one));
-  const entry = { kind: state.kind, view: state.view, at: state.at, group: state.group, kept: [...state.kept], changed: fresher.map(({ tile }) => ({ tile, before: { choice: tile.choice, new_label: tile.new_label, note: tile.note } })) };
+  const entry = { kind: state.kind, view: state.view, at: state.at, group: state.group, kept: [...state.kept], open: [...state.open], changed: fresher.map(({ tile }) => ({ tile, before: { choice: tile.choice, new_label: tile.new_label, note: tile.note } })) };
   for (const { tile, sent } of fresher) {
     set(tile, { choice: sent[0].choice, new_label: sent[0].label || "", note });
     ready.delete(tile.item);
@@ -105,6 +105,7 @@ function again(entry) {
   const own = (tile) => state.tiles.find((one) => one.item === tile.item) || tile;
   state.group = { ...entry.group, tiles: entry.group.tiles.map(own) };
   state.kept = new Set(entry.kept);
+  state.open = new Set(entry.open);
 }
 
 function onward() {
@@ -285,6 +286,7 @@ async function fetchQueue() {
   Object.assign(state, { tiles: found.items, at: 0, aside: null, back: "", next: found.next, beyond: false, group: null, fresh: true });
   state.chosen.clear();
   state.kept.clear();
+  state.open.clear();
   count({ ...found, kind: state.kind });
 }
 

@@ -1,8 +1,9 @@
 "use strict";
 // State: `asked` is the query, a file or a row; everything shown follows from it. Responses to older queries are dropped.
+// Every query is an entry of the browser's history: a row is in its address (#row=5), a file in `files`, which a reload empties.
 
 const byId = (id) => document.getElementById(id);
-const state = { about: null, levels: null, asked: null, told: null, turn: 0, history: [], terms: [] };
+const state = { about: null, levels: null, asked: null, told: null, turn: 0, history: [], terms: [], files: new Map() };
 const several = () => state.about.labels !== null; // rows have several labels each
 const labels = () => state.about.labels ?? state.about.classes;
 const MAX_OFFERED = 1000; // names in the list of a field
@@ -286,8 +287,31 @@ function remember(query) {
   }));
 }
 
+// The query of the current entry of the browser's history; null: the start page, or a file that a reload lost.
+function visited() {
+  const row = /^#row=(\d+)$/.exec(location.hash), file = state.files.get(history.state);
+  return row ? { row: Number(row[1]) } : file ? { file } : null;
+}
+
+function visit(asked) {
+  const now = visited();
+  if (now && now.file === asked.file && now.row === asked.row) return;
+  const key = asked.file ? Math.random() : null;
+  if (asked.file) state.files.set(key, asked.file);
+  history.pushState(key, "", asked.file ? "#file" : `#row=${asked.row}`);
+}
+
+// Show the current entry: after Back, Forward or a reload.
+function revisit() {
+  if (byId("zoom").open) byId("zoom").close();
+  const asked = visited();
+  if (asked) search(asked);
+  else reset();
+}
+
 async function search(asked) {
   const turn = ++state.turn;
+  visit(asked);
   document.body.classList.add("busy");
   try {
     const { about } = state;
@@ -300,6 +324,8 @@ async function search(asked) {
       : await ask("/api/search", { ...query, row: asked.row }, { method: "POST" });
     if (turn !== state.turn) return;
     [state.asked, state.told] = [asked, told];
+    if (told.promise !== about.promise) learnLevels().catch((error) => say(error.message, true)); // the run was calibrated again
+    Object.assign(about, { promise: told.promise, hint: told.hint });
     say("");
     showQuery(told.query);
     window.scrollTo({ top: 0 });
@@ -354,6 +380,7 @@ async function remove() {
   await ask(`/api/rows/${row}`, null, { method: "DELETE" });
   state.history = state.history.filter((one) => one.asked.row !== row);
   await learn();
+  history.replaceState(null, "", location.pathname);
   reset();
   say(`${name} is removed.`);
 }
@@ -376,6 +403,7 @@ function openAdding() {
 function reset() {
   state.asked = null;
   state.turn += 1;
+  document.body.classList.remove("busy");
   for (const id of ["query", "actions", "decision", "votes", "meaning"]) byId(id).hidden = true;
   byId("drop").hidden = !state.about.network;
   byId("file").value = "";
@@ -418,7 +446,7 @@ const failing = (work) => () => work().catch((error) => say(error.message, true)
 function listen() {
   byId("file").onchange = (event) => take(event.target.files);
   byId("drop").onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); byId("file").click(); } };
-  byId("other").onclick = () => { byId("file").value = ""; state.about.network ? byId("file").click() : reset(); };
+  byId("other").onclick = () => { byId("file").value = ""; if (state.about.network) byId("file").click(); else { history.pushState(null, "", location.pathname); reset(); } };
   byId("zoom-close").onclick = () => byId("zoom").close();
   byId("zoom").onclick = (event) => { if (event.target === byId("zoom")) byId("zoom").close(); };
   byId("k").oninput = () => { byId("many").textContent = byId("k").value; };
@@ -428,6 +456,7 @@ function listen() {
   byId("remove").onclick = failing(remove);
   byId("add").onclick = openAdding;
   byId("adding").onclose = failing(async () => { if (byId("adding").returnValue === "ok") await add(byId("name").value); });
+  addEventListener("popstate", revisit);
   document.addEventListener("paste", (event) => { if (event.clipboardData.files.length) take(event.clipboardData.files); });
   document.addEventListener("dragover", (event) => { event.preventDefault(); byId("veil").hidden = false; });
   document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) byId("veil").hidden = true; });
@@ -441,7 +470,8 @@ function listen() {
 async function start() {
   await learn();
   listen();
-  reset();
+  history.scrollRestoration = "manual";
+  revisit();
 }
 
 start().catch((error) => say(error.message, true));
