@@ -231,7 +231,11 @@ BROKEN_WORDS = """() => [...document.querySelectorAll("#actions .text, .how, #gr
 
 def test_a_phone_shows_both_labels_whole_and_what_a_selection_means(group):
     page = group(viewport={"width": 390, "height": 844}, has_touch=True)
-    see(page, "Marked ✓: gets the suggested label. Marked keep: stays as it is. Tap an image to change its mark.", ".how")
+    see(
+        page,
+        "Marked ✓: gets the suggested label. Marked keep: stays as it is. Tap an image to change its mark.",
+        ".how",
+    )
     while "own suggestion" not in page.locator("main h2.question").inner_text():
         assert page.evaluate(BROKEN_WORDS) == []
         page.locator("#actions [data-key=s]").tap()
