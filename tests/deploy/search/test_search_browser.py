@@ -168,7 +168,7 @@ def test_a_photo_has_the_similarity_of_the_command_line(browser, tmp_path):
 
 def test_what_is_no_picture_is_told_kindly_and_the_page_goes_on(page, tmp_path):
     drop(page, "table.csv", b"path,label\n", "text/csv")
-    see(page, "The body must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
+    see(page, "The file must be an image (JPEG, PNG, WEBP, BMP, GIF, TIFF), got another format.", "#said.wrong")
     drop(page, "good.png", picture(tmp_path))
     see(page, "good.png", "#query")
     drop(page, "half.png", picture(tmp_path)[:50])

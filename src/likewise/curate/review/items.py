@@ -191,8 +191,10 @@ class Questioned:
                 "probability": one.chance, "state": one.state, "flagged": one.state == "flagged", "advice": one.advice,
                 "new_label": "",
             }  # fmt: skip
-        one = self.findings.sample[rows[0]]
+        copies = [self.findings.sample[row] for row in rows]
+        one = copies[0]
         return shared | {
+            "likely": next((copy.label for copy in copies if copy.decision == "keep"), "") if len(rows) > 1 else "",
             "label": one.label, "suggested": looks_like(self.findings, one), "probability": suggestion_probability(one),
             "state": one.state, "flagged": one.state in REVIEWED_STATES, "advice": one.decision,
             "new_label": own.label if own else "",

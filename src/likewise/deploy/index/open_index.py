@@ -127,7 +127,9 @@ class Network:
             opened = OpenRun(run, checkpoint=self.checkpoint, device=config.device, allow_imports=config.allow_imports)
             if run.about["features"] is not None:
                 raise LikewiseError(
-                    f"search: '{run.path}' was trained on features and cannot embed images; query by row number"
+                    f"search: '{run.path}' was trained on features and cannot embed images; query by row number, or search with "
+                    'the backbone, which needs no training:\n  likewise train PHOTOS --head "Identity()" --epochs 0 --protocol '
+                    '"UnseenClasses(train=1, val=0.9)" --out runs/search\n  likewise search runs/search --query photo.jpg'
                 )
             self.check_same_network()
             self._opened = opened

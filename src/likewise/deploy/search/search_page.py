@@ -244,7 +244,7 @@ class ImageUploads:
         """Decode an image; return its format, a preview if wanted, and the input of the network; None: it has more pixels."""
         opened = open_image(body)
         if opened is None:
-            raise Refusal(415, f"search: the body must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
+            raise Refusal(415, f"search: the file must be an image ({', '.join(IMAGE_SUFFIXES)}), got another format")
         if opened.width * opened.height > most:
             return None
         kind = "JPEG" if opened.format == "MPO" else str(opened.format)

@@ -85,10 +85,11 @@ export function drawFooter(tile) {
     if (!tile || !choice || state.view === "grid") return [one];
     const chosen = tile.rows.length > 1 && !tile.type ? `label ${tile.choice === "relabel" ? tile.new_label : tile.choice === "keep" ? tile.label : ""}` : tile.choice;
     one.classList.toggle("chosen", Boolean(tile.choice) && (choice === chosen || choice === tile.choice));
-    const kept = tile.rows.length > 1 ? `label ${tile.advice === "keep" ? tile.label : tile.advice === "relabel" ? tile.suggested : ""}` : tile.advice;
+    const kept = tile.rows.length > 1 ? `label ${tile.likely}` : tile.advice;
     one.classList.toggle("advised", !tile.choice && Boolean(tile.flagged) && choice === kept && !(choice === "relabel" && isWeak(tile)));
-    const why = one.classList.contains("advised") && choice === "remove" && !tile.question;
-    return why ? [one, make("span", "why", ...removalReason(tile))] : [one];
+    if (!one.classList.contains("advised")) return [one];
+    if (tile.rows.length > 1) return [one, make("span", "why", "likely right")];
+    return choice === "remove" && !tile.question ? [one, make("span", "why", ...removalReason(tile))] : [one];
   }).flat();
   byId("actions").replaceChildren(...found);
   byId("moves").replaceChildren(...(state.view === "one" ? MOVES : MOVES.slice(0, 1)).map(button));
