@@ -152,7 +152,7 @@ function undo() {
     count(answer);
     say(entry.changed.length > 1 ? `Undone: ${plural(entry.changed.length, "label")}.` : `Undone: ${named(entry.changed[0].tile)}.`);
   }).catch((error) => { say(error.message, true); load(); });
-  plan.decided(entry.changed.length);
+  plan.decided(entry.changed.length, -entry.changed.length);
 }
 
 // An undo of something that was decided before this page was loaded, or in another view.

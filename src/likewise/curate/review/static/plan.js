@@ -5,7 +5,7 @@ import { curves, interval, points, time } from "/static/curve.js";
 
 const EVERY = 10; // decided labels between two requests
 const ORDERS = { suspicion: "by suspicion", gain: "by expected gain", votes: "votes that differ first" };
-let underway = null, again = false, since = 0;
+let underway = null, again = false, since = 0, made = 0; // made: decisions that the plan does not know
 let hooks = { arrived: () => undefined, end: () => undefined };
 
 export const hook = (given) => { hooks = given; };
@@ -23,7 +23,8 @@ async function work() {
   while (again) {
     again = false;
     await settled();
-    const asked = JSON.stringify(query()), found = await ask("/api/plan", JSON.parse(asked));
+    const asked = JSON.stringify(query()), sent = made, found = await ask("/api/plan", JSON.parse(asked));
+    made -= sent;
     if (asked !== JSON.stringify(query())) again = true;
     else arrive(found);
   }
@@ -39,9 +40,10 @@ function arrive(found) {
 }
 
 // The plan is requested again when enough labels were decided; if the server does not respond, the next time.
-export function decided(count) {
+export function decided(count, more = count) {
   since += count;
-  if (since < EVERY) return;
+  made += more;
+  if (since < EVERY) return line();
   since = 0;
   refresh().catch(() => undefined);
 }
@@ -56,7 +58,7 @@ export function line() {
   bar.hidden = !plan || state.kind === "pair" || state.view === "end" || !plan.left.items;
   if (bar.hidden) return;
   const { next, left, stop } = plan, known = next.gain !== null && next.gain !== undefined;
-  const first = known ? `Next ${plural(next.decisions, "decision")}: ${next.gain >= 0.00005 ? "about " : ""}${points(next.gain)} points of MAP@R` : `${plural(left.items, "label")} left`;
+  const first = known ? `Next ${plural(next.decisions, "decision")}: ${next.gain >= 0.00005 ? "about " : ""}${points(next.gain)} points of MAP@R` : `${plural(Math.max(0, left.items - made), "label")} left`;
   byId("plan").replaceChildren(first, " · ", `${time(left.minutes)}${known ? " left" : ""}`, make("span", "wide", ` ${pace(plan.pace)}`), make("kbd", "", "W"));
   byId("enough").hidden = stop !== true;
   if (stop === true) byId("enough").firstElementChild.textContent = `The next ${plural(next.decisions, "decision")} are expected to bring less than ${least()} points: you can stop here.`;
