@@ -413,15 +413,21 @@ def note_review(findings: Findings, decisions: Iterable[Decision], folder: Path)
     write_text(page, REVIEWED_LINE.sub(lambda old: line, page.read_text("utf-8"), count=1))
 
 
+def corrected_features(folder: Path) -> Path | None:
+    """Return the file that `write_corrected_features` writes; None if the audit computed no features, or too large ones."""
+    source = folder / FEATURES_FILE
+    return folder / "corrected.npz" if source.exists() and source.stat().st_size <= MAX_FEATURES_BYTES else None
+
+
 def write_corrected_features(store: Store, folder: Path) -> Path | None:
     """Write the features of an audit with all changes of labels, for training a head, and return the path of the file.
 
-    None, and nothing is written, without decisions, if the audit computed no features, and if they take more memory than
-    `MAX_FEATURES_BYTES`.
+    None, and nothing is written, without decisions, and without such features (`corrected_features`).
     """
-    findings, made, source = store.findings, store.current_decisions(), folder / FEATURES_FILE
-    if not made or not source.exists() or source.stat().st_size > MAX_FEATURES_BYTES:
+    findings, made, file = store.findings, store.current_decisions(), corrected_features(folder)
+    if not made or file is None:
         return None
+    source = folder / FEATURES_FILE
     with np.load(source, allow_pickle=False) as arrays:
         columns = {name: arrays[name] for name in arrays.files if name not in ("data", "label")}  # `data`: other labels
     label_of, given = new_labels(findings, made), columns["class_name"].tolist()
@@ -434,6 +440,5 @@ def write_corrected_features(store: Store, folder: Path) -> Path | None:
     columns = {name: cells[kept] if cells.ndim else cells for name, cells in columns.items()}
     columns |= {"class_name": names, "label": np.unique(names, return_inverse=True)[1]}
     columns |= {"labels": names} if "labels" in columns else {}
-    file = folder / "corrected.npz"
     write_arrays(file, columns)
     return file

@@ -44,6 +44,7 @@ from likewise.curate.review.consensus import (
     as_csv,
     changes,
     corrected,
+    corrected_features,
     escape_formulas,
     find_consensus,
     note_review,
@@ -331,9 +332,16 @@ def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served:
 
     def describe_outcome(reviewer: str = "") -> dict:
         """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
-        table = shlex.quote(str(served.table))
+        from likewise.core.devices import choose_device  # imports torch
+
+        table, features = shlex.quote(str(served.table)), served.folder and corrected_features(served.folder)
+        trained = (
+            shlex.quote(str(features)) if features and choose_device(None).type == "cpu" else table
+        )  # a head is fast
         commands = (
-            [] if served.load_image is None else [f"likewise train {table}", f"likewise apply {table} --to NEW_FOLDER"]
+            []
+            if served.load_image is None
+            else [f"likewise train {trained}", f"likewise apply {table} --to NEW_FOLDER"]
         )
         if several or served.to:  # a folder per class cannot hold several labels, and --to writes one in any case
             commands = commands[:1]
