@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 pytest.importorskip("fastapi", reason="the review page needs FastAPI")
@@ -15,10 +16,11 @@ from fastapi.testclient import TestClient
 from likewise.errors import LikewiseError
 from planned_audit import write_planned
 
+from likewise.core import devices
 from likewise.core.files import write_csv
 from likewise.curate.audit.read import ConsensusLine, VoteLine, WorkerLine, read_findings
 from likewise.curate.review.items import MAX_LISTED_WORKERS, WorkerVotes
-from likewise.curate.review.review_page import STATIC_FOLDER, Served, make_app
+from likewise.curate.review.review_page import STATIC_FOLDER, Served, make_app, to_train
 from likewise.curate.review.store import Store
 
 KEY = "a token of 24 characters"
@@ -350,3 +352,13 @@ def test_without_votes(tmp_path):
     for folder in (None, tmp_path):
         votes = WorkerVotes(folder)
         assert votes.about(3) == {"votes": [], "consensus": None} and votes.workers == []
+
+
+def test_the_end_names_the_training_that_a_cpu_does_in_seconds(tmp_path, monkeypatch):
+    """The corrected features, if the audit has some and there is no GPU; else the corrected table."""
+    served = Served(table=tmp_path / "corrected.csv", folder=tmp_path)
+    assert to_train(served) == tmp_path / "corrected.csv"
+    (tmp_path / "features.npz").write_bytes(b"x")
+    for kind, name in (("cpu", "corrected.npz"), ("cuda", "corrected.csv")):
+        monkeypatch.setattr(devices, "choose_device", lambda _, kind=kind: torch.device(kind))
+        assert to_train(served) == tmp_path / name

@@ -326,23 +326,24 @@ def add_decision_routes(app: FastAPI, store: Store, questions: Questioned, votes
         )
 
 
+def to_train(served: Served) -> Path:
+    """Return the file to train on: on a CPU the corrected features, if the audit has some, else the corrected table."""
+    features = None if served.folder is None else corrected_features(served.folder)
+    if features is None:
+        return served.table
+    from likewise.core.devices import choose_device  # imports torch
+
+    return features if choose_device(None).type == "cpu" else served.table
+
+
 def add_result_routes(app: FastAPI, store: Store, questions: Questioned, served: Served) -> None:
     """Add the routes of the end: what the decisions come to, and the end of the server."""
     several = store.findings.questions is not None
 
     def describe_outcome(reviewer: str = "") -> dict:
         """Return the number of decisions of all reviewers, and of flagged questions that this reviewer has not answered."""
-        from likewise.core.devices import choose_device  # imports torch
-
-        table, features = shlex.quote(str(served.table)), served.folder and corrected_features(served.folder)
-        trained = (
-            shlex.quote(str(features)) if features and choose_device(None).type == "cpu" else table
-        )  # a head is fast
-        commands = (
-            []
-            if served.load_image is None
-            else [f"likewise train {trained}", f"likewise apply {table} --to NEW_FOLDER"]
-        )
+        table, trained = (shlex.quote(str(file)) for file in (served.table, to_train(served)))
+        commands = [f"likewise train {trained}", f"likewise apply {table} --to NEW_FOLDER"] if served.load_image else []
         if several or served.to:  # a folder per class cannot hold several labels, and --to writes one in any case
             commands = commands[:1]
         found = outcome(store.findings, store.current_decisions())._asdict()
