@@ -159,8 +159,10 @@ class Reviewer:
             if empty:
                 self.press("x")
                 continue  # the rest of the group stays on the screen
+            read = "found => found.map(one => one.dataset.item)"
+            unmarked = self.page.eval_on_selector_all("#group .tile.open", read)  # a click accepts, a second one keeps
             for item in items:
-                if self.intended[item] == "keep":
+                for _ in range((item in unmarked) + (self.intended[item] == "keep")):
                     self.click(item)
             self.press("Enter")
         return count
