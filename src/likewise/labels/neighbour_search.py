@@ -24,17 +24,18 @@ MAX_EXACT_PRODUCTS, GPU_FACTOR = 2**41, 8
 how many times as many a GPU computes."""
 
 MIN_FAISS_PRODUCTS = 2**38
-"""Number of products from which faiss computes an exact search on a CPU, twice as fast as PyTorch and with other rounding; and
-from which nearest centres, which only choose candidates, are found by codes."""
+"""Number of products from which, on a CPU, faiss computes an exact search of neighbours (twice as fast as PyTorch, with other
+rounding), and nearest centres are found by codes: they only choose candidates, so they need not be exact."""
 
 MAX_CODES = 128
 """Maximum number of codes of a row, of 4 bits each; up to 256 dimensions, a code stands for two of them."""
 
 CODED_PER_RANK, MIN_CODED = 5, 128
-"""Number of rows that the codes choose for every wanted one, and in all at least; the exact distances of these are compared."""
+"""Number of rows that the codes choose: this many per wanted row, and at least this many. Their exact distances are compared."""
 
 MAX_ROWS_WITHOUT_CELLS, CELLS_PER_ROOT = 2**19, 8
-"""Number of rows up to which a query is compared with the codes of all rows; and above, cells per square root of the rows."""
+"""Largest number of rows whose codes are all compared with a query. Above it, there are this many cells per square root of the
+rows, and a query is compared with the codes of some cells."""
 
 PROBED_CELLS = 256
 """Number of cells that a query looks in, unless a recall is wanted that needs more."""
@@ -76,9 +77,16 @@ def nearest_neighbours(z: Float[Tensor, "N D"], k: int, seed: int = 0, recall: f
     drawn = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:RECALL_QUERIES_COUNT].to(z.device)
     reached = choose_probes(index, z, drawn, _exact_neighbours(z, drawn, k).row, recall)
     found = by_codes(index, z, k + 1)
-    own = (found.row == rows[:, None]) & found.distance.isfinite()
+    return Neighbours(*without_own(rows, found.row, found.distance), reached)
+
+
+def without_own(
+    rows: Int[Tensor, "n"], near: Int[Tensor, "n K"], distance: Float[Tensor, "n K"]
+) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+    """Return the nearest rows of some rows, and their distances, without the row itself."""
+    own = (near == rows[:, None]) & distance.isfinite()
     own[~own.any(1), -1] = True  # of exact copies, more than k may come before the row itself
-    return Neighbours(found.row[~own].view(-1, k), found.distance[~own].view(-1, k), reached)
+    return near[~own].view(len(rows), -1), distance[~own].view(len(rows), -1)
 
 
 def choose_probes(
@@ -129,18 +137,21 @@ def is_large(count: int, queries: Float[Tensor, "N D"], most: int | None = None)
     return len(queries) * queries.shape[1] * count > (MAX_EXACT_PRODUCTS if most is None else most)
 
 
-def uses_faiss(count: int, queries: Float[Tensor, "N D"]) -> bool:
-    """Whether faiss, if it is installed, computes an exact search of all queries among this number of rows."""
-    if queries.device.type != "cpu" or len(queries) * queries.shape[1] * count < MIN_FAISS_PRODUCTS:
+def uses_faiss(queries: int, rows: Float[Tensor, "N D"]) -> bool:
+    """Whether faiss computes an exact search of these rows: on a CPU, if it is installed and the search is large."""
+    if rows.device.type != "cpu" or queries * rows.numel() < MIN_FAISS_PRODUCTS:
         return False
     return importlib.util.find_spec("faiss") is not None
 
 
 def code_index(queries: int, rows: Float[Tensor, "M D"], seed: int) -> Any | None:
-    """Return an index of faiss with rows and their codes; None without faiss, with a warning.
+    """Return an index of faiss with the rows and their codes of 4 bits; None if faiss is not installed, with a warning.
 
-    A random rotation spreads the variance over all dimensions, so that all codes are used. Cells cost recall: without them, a
-    search of half a million rows or fewer is faster at the same recall.
+    A random rotation spreads the variance evenly over the dimensions: without it, many codes would stand for dimensions that
+    hardly differ. Up to `MAX_ROWS_WITHOUT_CELLS` rows, a search of all codes is faster than one of cells with the same recall.
+
+    Args:
+        queries: number of queries, for the warning.
     """
     try:
         import faiss
@@ -191,13 +202,13 @@ def by_codes(index: Any, queries: Float[Tensor, "N D"], k: int) -> Neighbours:
 
 
 def _search_block(shared: Mapping[str, Any], rows: slice) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-    """Return squared distances and places of the rows that an index finds for some queries."""
+    """Return the squared distances and the row numbers that an index finds for some queries."""
     index = _opened_index(shared) if "token" in shared else shared["index"]
     return search_codes(index, shared["queries"][rows], shared["k"])
 
 
 def search_codes(index: Any, queries: Float[Tensor, "n D"], k: int) -> tuple[Float[Tensor, "n k"], Int[Tensor, "n k"]]:
-    """Return squared distances and places of k near rows; -1 where fewer were found."""
+    """Return the squared distances and the row numbers of k near rows of every query; -1 where fewer were found."""
     index.k_factor = max(CODED_PER_RANK, MIN_CODED / k)
     square, place = index.search(queries.cpu().numpy(), k)
     return torch.from_numpy(square), torch.from_numpy(place)
@@ -221,7 +232,7 @@ def _opened_index(shared: Mapping[str, Any]) -> Any:
 
 def _exact_neighbours(z: Float[Tensor, "N D"], rows: Int[Tensor, "n"], k: int) -> Neighbours:
     """Return the k nearest other rows of some rows of unit vectors."""
-    shared = {"z": z, "k": k, "faiss": uses_faiss(len(z), z[rows])}
+    shared = {"z": z, "k": k, "faiss": uses_faiss(len(rows), z)}
     blocks = rows.split(SEARCH_BLOCK_ROWS if shared["faiss"] else max(1, SIMILARITY_BLOCK_SIZE // len(z)))
     row, distance = zip(*map_blocks(_neighbours_of_block, shared, blocks), strict=True)
     return Neighbours(torch.cat(row), torch.cat(distance))
@@ -237,9 +248,7 @@ def _neighbours_of_block(
 
         found = faiss.knn(z[some].numpy(), z.numpy(), k + 1, metric=faiss.METRIC_INNER_PRODUCT)
         similarity, place = (torch.from_numpy(part) for part in found)
-        own = place == some[:, None]
-        own[~own.any(1), -1] = True  # of exact copies, more than k may come before the row itself
-        return place[~own].view(-1, k), (2 - 2 * similarity[~own].view(-1, k)).clamp_min(0).sqrt()
+        return without_own(some, place, (2 - 2 * similarity).clamp_min(0).sqrt())
     similarity = z[some] @ z.T
     similarity[torch.arange(len(some), device=z.device), some] = -torch.inf
     top = similarity.topk(k, 1)
